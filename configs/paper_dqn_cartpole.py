@@ -1,0 +1,24 @@
+"""DQN on CartPole with the values of the paper's Table 2."""
+
+environment = dict(type="GymEnv", gym_name="CartPole-v1")
+exp = dict(stop_return=475, train_steps=500_000, seed=0)
+
+parallel_parameters = dict(
+    learner_cfg=dict(num=1),
+    actor_cfg=dict(num=1, send_size=16),  # Table 2: rollout length
+)
+
+hyp = dict(
+    GAMMA=0.99,
+    EPSILON=0.02,  # the table gives the share of greedy actions, 0.98
+    LR=5e-4,
+    adam_eps=1e-8,
+    batch_size=32,
+    TARGET_REPLACE_ITER=100,
+    warmup_size=32,
+    buffer_size=2048,
+)
+
+model = dict(type="MLP", hidden=[256, 256], act="relu")
+embryo = dict(type="DQNHead", model=model, hyp=hyp)
+agent = dict(type="DQN", embryo=embryo)

@@ -1,0 +1,97 @@
+"""What an algorithm is: one class in one file, with an acting half and a learning half."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tianji.config.schema import ModelConfig
+from tianji.envs.base import EnvSpec
+from tianji.schema import Arrays, Field
+from tianji.store import Sampling
+
+Weights = npt.NDArray[np.float32]
+"""What travels from a learner to its actors: one flat vector."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Everything that an algorithm may know about the job it is made for."""
+
+    env: EnvSpec
+    model: ModelConfig
+    hyp: Any  # an instance of the algorithm's own `Hyp`
+    n_actors: int = 1
+
+
+class Policy(Protocol):
+    """The acting half: observations in, actions out."""
+
+    def act(self, obs: npt.NDArray[Any], explore: bool = True) -> Arrays:
+        """`action` [E, ...] and the arrays named by `Algorithm.fields`, for observations [E, ...]."""
+
+    def load(self, weights: Weights, version: int) -> None:
+        """Copies the weights that a learner published."""
+
+
+class Algorithm(ABC):
+    """The learning half, made in the learner's process; the class methods are called in any process.
+
+    A learner uses it so:
+
+        algorithm = MyAlgorithm(task, seed=0)
+        scalars = algorithm.learn(batch)            # one update; the version grows by one
+        outbox.push({"weights": algorithm.weights()}, version)
+    """
+
+    Hyp: ClassVar[type]  # a frozen dataclass: the keys of the config's `hyp`, with their defaults
+    scalars: ClassVar[tuple[str, ...]] = ("loss",)  # the names of what `learn` returns
+
+    def __init__(self, task: Task, seed: int, device: str = "cpu") -> None:
+        self.task = task
+
+    @classmethod
+    def fields(cls, task: Task) -> tuple[Field, ...]:
+        """What `act` returns besides `action` and the learner needs, per step and environment."""
+        return ()
+
+    @classmethod
+    def rollout_length(cls, task: Task) -> int | None:
+        """Steps per trajectory (T) if the algorithm has a say in it; None leaves it to `actor_cfg.send_size`."""
+        return None
+
+    @classmethod
+    def alternates(cls, hyp: Any) -> bool:
+        """Whether acting and learning take turns, so that they may be given the same cores."""
+        return False
+
+    @classmethod
+    @abstractmethod
+    def policy(cls, task: Task, actor: int, seed: int) -> Policy:
+        """The policy of actor number `actor`; must not need the learning half."""
+
+    @classmethod
+    @abstractmethod
+    def sampling(cls, task: Task) -> Sampling:
+        """How the buffer makes batches out of trajectories."""
+
+    @classmethod
+    @abstractmethod
+    def n_weights(cls, task: Task) -> int:
+        """Length of the vector that `weights` returns."""
+
+    @abstractmethod
+    def learn(self, batch: Arrays) -> dict[str, float]:
+        """One update from one batch; returns the `scalars` to log."""
+
+    @abstractmethod
+    def weights(self) -> Weights:
+        """What the policy needs, flat; a view is fine, the channel copies it."""
+
+    @abstractmethod
+    def load(self, weights: Weights) -> None:
+        """The inverse of `weights`."""

@@ -1,0 +1,183 @@
+"""DQN: double, dueling, n-step, with an exploration schedule per actor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tianji.algorithms.base import Algorithm, Task, Weights
+from tianji.config.binding import key
+from tianji.errors import TianJiError
+from tianji.lazy import torch
+from tianji.models.layout import MLPLayout, NumpyMLP
+from tianji.schema import Arrays
+from tianji.store import Replay
+
+
+@dataclass(frozen=True)
+class DQNHyp:
+    """Hyper-parameters of DQN, under the paper's names."""
+
+    lr: float = key(5e-4, "learning rate of Adam")
+    gamma: float = key(0.99, "discount per step")
+    epsilon: float = key(0.02, "final probability of a random action", at_least=0, at_most=1)
+    max_decay_step: int = key(
+        2_000, "environment steps over which epsilon falls from 1 to its final value", at_least=0
+    )
+    epsilon_spread: float = key(
+        0.0, "actor i of N explores with epsilon ** (1 + spread * i / (N - 1)); 0: all alike"
+    )
+    batch_size: int = key(32, "samples per update", at_least=1)
+    buffer_size: int = key(2_048, "samples kept", at_least=1)
+    warmup_size: int = key(32, "samples received before the first update", at_least=0)
+    warmup_full_random: bool = key(False, "act at random until the warm-up is over")
+    target_replace_iter: int = key(
+        100, "updates from one copy into the target network to the next", at_least=1
+    )
+    double_q: bool = key(True, "choose the next action with the online network")
+    n_step: int = key(1, "steps of reward before bootstrapping", at_least=1)
+    updates_per_step: float = key(1.0, "updates per environment step in serial training")
+    clip_grad_norm: float | None = key(None, "largest norm of the gradient; None: no limit")
+    adam_eps: float = key(1e-8, "epsilon of Adam")
+
+
+class EpsilonGreedy:
+    """Acts greedily on numpy Q-values, at random with probability epsilon."""
+
+    def __init__(self, task: Task, actor: int, seed: int) -> None:
+        hyp: DQNHyp = task.hyp
+        spread = hyp.epsilon_spread * actor / max(1, task.n_actors - 1)
+        self._final: float = hyp.epsilon ** (1 + spread)
+        self._decay = hyp.max_decay_step / task.n_actors  # of this actor's own steps
+        self._random_until = hyp.warmup_size / task.n_actors if hyp.warmup_full_random else 0
+        self._n_actions = _n_actions(task)
+        self._network = NumpyMLP(layout(task))
+        self._random = np.random.default_rng(seed)
+        self._steps = 0
+
+    def load(self, weights: Weights, version: int) -> None:
+        """Copies the online network's weights."""
+        self._network.load(weights)
+
+    @property
+    def epsilon(self) -> float:
+        """Probability of a random action at the current step."""
+        if self._steps < self._random_until:
+            return 1.0
+        if self._steps >= self._decay:
+            return self._final
+        return 1.0 + (self._final - 1.0) * self._steps / self._decay
+
+    def act(self, obs: npt.NDArray[Any], explore: bool = True) -> Arrays:
+        """One action per environment."""
+        action = self._network(obs).argmax(1)
+        if explore:
+            at_random = self._random.random(len(obs)) < self.epsilon
+            if at_random.any():
+                action[at_random] = self._random.integers(self._n_actions, size=at_random.sum())
+            self._steps += len(obs)
+        return {"action": action}
+
+
+class DQN(Algorithm):
+    """Q-learning from replayed samples (Mnih et al. 2015; double and dueling as options)."""
+
+    Hyp = DQNHyp
+    scalars: ClassVar[tuple[str, ...]] = ("loss", "q_mean")
+
+    def __init__(self, task: Task, seed: int, device: str = "cpu") -> None:
+        super().__init__(task, seed, device)
+        from tianji.models.mlp import MLP, FlatParameters
+
+        self.hyp: DQNHyp = task.hyp
+        self._device = device
+        generator = torch.Generator().manual_seed(seed)
+        self.online = MLP(layout(task), generator)
+        self.target = MLP(layout(task), generator).requires_grad_(False)
+        self._parameters = FlatParameters(list(self.online.parameters()), device)
+        self._target_parameters = FlatParameters(list(self.target.parameters()), device)
+        self._optimiser = torch.optim.Adam(
+            [self._parameters.vector], lr=self.hyp.lr, eps=self.hyp.adam_eps, fused=True
+        )
+        self._updates = 0
+        self._copy_to_target()
+
+    @classmethod
+    def policy(cls, task: Task, actor: int, seed: int) -> EpsilonGreedy:
+        """Epsilon-greedy, in numpy."""
+        return EpsilonGreedy(task, actor, seed)
+
+    @classmethod
+    def sampling(cls, task: Task) -> Replay:
+        """Uniform replay."""
+        h: DQNHyp = task.hyp
+        return Replay(
+            h.batch_size, h.buffer_size, h.warmup_size, h.gamma, h.n_step, h.updates_per_step
+        )
+
+    @classmethod
+    def n_weights(cls, task: Task) -> int:
+        """Weights of the online network."""
+        return layout(task).n_weights
+
+    def learn(self, batch: Arrays) -> dict[str, float]:
+        """One step of Adam on the Huber loss of the TD error."""
+        b = {name: torch.from_numpy(batch[name]).to(self._device) for name in _USED}
+        with (
+            torch.no_grad()
+        ):  # truncation is not termination: `discount` is 0 only where the task ended
+            next_q = self.target(b["next_obs"])
+            if self.hyp.double_q:
+                best = self.online(b["next_obs"]).argmax(1, keepdim=True)
+                next_value = next_q.gather(1, best).squeeze(1)
+            else:
+                next_value = next_q.amax(1)
+            goal = b["reward"] + b["discount"] * next_value
+        q = self.online(b["obs"]).gather(1, b["action"][:, None]).squeeze(1)
+        loss = torch.nn.functional.smooth_l1_loss(q, goal)
+        self._descend(loss)
+        return {"loss": loss.item(), "q_mean": goal.mean().item()}
+
+    def _descend(self, loss: torch.Tensor) -> None:
+        self._parameters.gradient.zero_()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch does not annotate it
+        if self.hyp.clip_grad_norm is not None:
+            self._parameters.clip(self.hyp.clip_grad_norm)
+        self._optimiser.step()
+        self._updates += 1
+        if self._updates % self.hyp.target_replace_iter == 0:
+            self._copy_to_target()
+
+    def _copy_to_target(self) -> None:
+        self._target_parameters.vector.data.copy_(self._parameters.vector.data)
+
+    def weights(self) -> Weights:
+        """The online network."""
+        return self._parameters.vector.detach().cpu().numpy()
+
+    def load(self, weights: Weights) -> None:
+        """Sets the online network, and the target network with it."""
+        self._parameters.vector.data.copy_(torch.from_numpy(weights))
+        self._copy_to_target()
+
+
+_USED = ("obs", "next_obs", "action", "reward", "discount")
+
+
+def _n_actions(task: Task) -> int:
+    if task.env.n_actions is None:
+        raise TianJiError(
+            f"DQN needs a discrete action space; this environment's actions are {task.env.action}: "
+            "use agent = dict(type='PPO', ...)"
+        )
+    return task.env.n_actions
+
+
+def layout(task: Task) -> MLPLayout:
+    """The Q-network of a job: one output per action."""
+    n_inputs = int(np.prod(task.env.observation.shape, dtype=int))
+    m = task.model
+    return MLPLayout(n_inputs, tuple(m.hidden), _n_actions(task), m.act, m.dueling)

@@ -1,0 +1,382 @@
+"""PPO: synchronous, or asynchronous with a bound on the policy lag and a correction for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tianji.algorithms.base import Algorithm, Policy, Task, Weights
+from tianji.config.binding import key
+from tianji.errors import TianJiError
+from tianji.lazy import torch
+from tianji.models.layout import Floats, MLPLayout, NumpyMLP
+from tianji.schema import Arrays, Field
+from tianji.store import Rollouts
+
+LOG_2PI = float(np.log(2 * np.pi))
+
+
+@dataclass(frozen=True)
+class PPOHyp:
+    """Hyper-parameters of PPO, under the paper's names."""
+
+    lr: float = key(2.5e-3, "learning rate of Adam")
+    gamma: float = key(0.99, "discount per step")
+    gae_lambda: float = key(0.95, "lambda of generalised advantage estimation")
+    clip_param: float = key(
+        0.2, "largest change of the probability ratio that still earns anything"
+    )
+    update_step: int = key(4, "epochs over a batch", at_least=1)
+    batch_size: int | None = key(
+        None, "rollouts per update; default: one from each actor", at_least=1
+    )
+    step_len: int = key(64, "steps per rollout and environment", at_least=1)
+    minibatch: int = key(512, "samples per step of the optimiser", at_least=1)
+    buffer_size: int | None = key(
+        None,
+        "rollouts in the pool that a batch is drawn from; default: batch_size, all new",
+        at_least=1,
+    )
+    warmup_size: int = key(1, "rollouts before the first update", at_least=0)
+    ent_coef: float = key(0.0, "weight of the entropy bonus")
+    vf_coef: float = key(0.5, "weight of the value loss")
+    max_grad_norm: float | None = key(0.5, "largest norm of the gradient; None: no limit")
+    adam_eps: float = key(1e-5, "epsilon of Adam")
+    mode: Literal["sync", "async"] = key(
+        "sync", "sync: every sample is of the learner's version; async: of at most max_lag before"
+    )
+    max_lag: int = key(
+        2, "async: versions that a rollout may be behind; older ones are dropped", at_least=1
+    )
+    correction: Literal["none", "clip", "vtrace"] = key(
+        "none", "async: importance weight on old samples, clipped at 1, or V-trace targets"
+    )
+
+
+class CategoricalPolicy:
+    """Draws one of n actions, in numpy."""
+
+    def __init__(self, task: Task, seed: int) -> None:
+        self._network = NumpyMLP(policy_layout(task))
+        self._random = np.random.default_rng(seed)
+
+    def load(self, weights: Weights, version: int) -> None:
+        """Copies the policy network's weights."""
+        self._network.load(weights)
+
+    def act(self, obs: npt.NDArray[Any], explore: bool = True) -> Arrays:
+        """Actions and the logarithms of their probabilities."""
+        logits = self._network(obs)
+        logits -= logits.max(1, keepdims=True)
+        weight = np.exp(logits)
+        total = weight.sum(1, keepdims=True)
+        if explore:
+            mark = self._random.random((len(obs), 1), np.float32) * total
+            action = (weight.cumsum(1) < mark).sum(1)
+            np.minimum(action, logits.shape[1] - 1, out=action)
+        else:
+            action = logits.argmax(1)
+        rows = np.arange(len(obs))
+        return {"action": action, "logp": logits[rows, action] - np.log(total[:, 0])}
+
+
+class GaussianPolicy:
+    """Draws vectors of numbers around the network's output, in numpy."""
+
+    def __init__(self, task: Task, seed: int) -> None:
+        self._network = NumpyMLP(policy_layout(task))
+        self._log_std = np.zeros(self._network.layout.n_outputs, np.float32)
+        self._random = np.random.default_rng(seed)
+        self._shape = task.env.action.shape
+        self._low = np.asarray(task.env.action_low, np.float32)
+        self._high = np.asarray(task.env.action_high, np.float32)
+
+    def load(self, weights: Weights, version: int) -> None:
+        """Copies the policy network's weights and the logarithm of the spread."""
+        self._network.load(weights[: -self._log_std.size])
+        self._log_std[...] = weights[-self._log_std.size :]
+
+    def act(self, obs: npt.NDArray[Any], explore: bool = True) -> Arrays:
+        """Actions within the space's bounds, what was drawn before the bounds, and its density."""
+        raw = self._network(obs)
+        logp = np.full(
+            len(obs), -0.5 * LOG_2PI * self._log_std.size - self._log_std.sum(), np.float32
+        )
+        if explore:
+            noise = self._random.standard_normal(raw.shape, np.float32)
+            raw = raw + noise * np.exp(self._log_std)
+            logp -= 0.5 * np.square(noise).sum(1)
+        action = np.clip(raw, self._low, self._high).reshape(len(obs), *self._shape)
+        return {"action": action, "raw": raw, "logp": logp}
+
+
+class PPO(Algorithm):
+    """Clipped policy gradient on fresh samples (Schulman et al. 2017)."""
+
+    Hyp = PPOHyp
+    scalars: ClassVar[tuple[str, ...]] = (
+        "policy_gradient_loss",
+        "value_loss",
+        "entropy_loss",
+        "approx_kl",
+        "clip_fraction",
+    )
+
+    def __init__(self, task: Task, seed: int, device: str = "cpu") -> None:
+        super().__init__(task, seed, device)
+        from tianji.models.mlp import MLP, FlatParameters
+
+        self.hyp: PPOHyp = task.hyp
+        self._device = device
+        self._discrete = task.env.n_actions is not None
+        generator = torch.Generator().manual_seed(seed)
+        self.actor = MLP(policy_layout(task), generator, last_gain=0.01)
+        self.critic = MLP(value_layout(task), generator)
+        self.log_std = torch.nn.Parameter(torch.zeros(n_spread(task)))
+        parameters = [*self.actor.parameters(), self.log_std, *self.critic.parameters()]
+        self._parameters = FlatParameters(parameters, device)  # what actors need lies first
+        self._optimiser = torch.optim.Adam(
+            [self._parameters.vector], lr=self.hyp.lr, eps=self.hyp.adam_eps, fused=True
+        )
+        self._n_published = self.n_weights(task)
+        self._random = np.random.default_rng(seed)
+
+    @classmethod
+    def fields(cls, task: Task) -> tuple[Field, ...]:
+        """The density of what was drawn, and the draw itself where bounds may have changed it."""
+        logp = Field("logp", "float32")
+        if task.env.n_actions is not None:
+            return (logp,)
+        return (logp, Field("raw", "float32", (policy_layout(task).n_outputs,)))
+
+    @classmethod
+    def rollout_length(cls, task: Task) -> int:
+        """`step_len`."""
+        return int(task.hyp.step_len)
+
+    @classmethod
+    def alternates(cls, hyp: PPOHyp) -> bool:
+        """In the synchronous mode actors and learner never work at the same time."""
+        return hyp.mode == "sync"
+
+    @classmethod
+    def policy(cls, task: Task, actor: int, seed: int) -> Policy:
+        """A numpy policy for either kind of action."""
+        if task.env.n_actions is not None:
+            return CategoricalPolicy(task, seed)
+        return GaussianPolicy(task, seed)
+
+    @classmethod
+    def sampling(cls, task: Task) -> Rollouts:
+        """Whole rollouts, each learned from once."""
+        h: PPOHyp = task.hyp
+        batch = h.batch_size or task.n_actors
+        pool = max(h.buffer_size or batch, batch)
+        rows = h.step_len * task.env.n_envs
+        if h.mode == "async":
+            return Rollouts(batch, pool, rows, max_lag=h.max_lag + (pool - 1) // batch)
+        if batch % task.n_actors:
+            raise TianJiError(
+                f"hyp.batch_size: {batch} rollouts per update cannot come in equal shares from "
+                f"{task.n_actors} actors: use a multiple of {task.n_actors}, or mode='async'"
+            )
+        if pool == batch:
+            return Rollouts(batch, pool, rows, per_version=batch // task.n_actors)
+        return Rollouts(batch, pool, rows)  # Lag-k: old samples are what is asked for
+
+    @classmethod
+    def n_weights(cls, task: Task) -> int:
+        """Weights of the policy alone: an actor needs no values."""
+        return policy_layout(task).n_weights + n_spread(task)
+
+    def learn(self, batch: Arrays) -> dict[str, float]:
+        """Several epochs of minibatches over one batch of rollouts."""
+        samples = self._prepare(batch)
+        totals, n = torch.zeros(len(self.scalars)), 0
+        for part in self._minibatches(samples):
+            loss, measures = self._loss(*part)
+            self._descend(loss)
+            totals += measures
+            n += 1
+        return dict(zip(self.scalars, (totals / n).tolist(), strict=True))
+
+    def _prepare(self, batch: Arrays) -> tuple[torch.Tensor, ...]:
+        """Flat tensors (obs, action, old log-probability, advantage, return, value) of valid samples."""
+        obs = torch.from_numpy(batch["obs"]).to(self._device)
+        with torch.no_grad():
+            value = self.critic(obs.flatten(0, 2)).view(obs.shape[:3]).cpu().numpy()
+        picked = torch.from_numpy(np.flatnonzero(batch["valid"]))
+        action = torch.from_numpy(batch["action" if self._discrete else "raw"]).flatten(0, 2)[
+            picked
+        ]
+        flat_obs = obs[:, :-1].flatten(0, 2)[picked.to(self._device)]
+        old = torch.from_numpy(batch["logp"]).flatten()[picked]
+        weight = self._importance(batch, flat_obs, action, old, picked)
+        advantage, target = advantages(
+            batch, value, self._final_values(batch), self.hyp.gamma, self.hyp.gae_lambda, weight
+        )
+        if weight is not None:
+            old = old + torch.from_numpy(np.log(np.maximum(weight.ratio.ravel(), 1e-8)))[picked]
+        tensors = [action, old]
+        tensors += [torch.from_numpy(a.ravel())[picked] for a in (advantage, target)]
+        return (flat_obs, *(t.to(self._device) for t in tensors))
+
+    def _importance(
+        self,
+        batch: Arrays,
+        obs: torch.Tensor,
+        action: torch.Tensor,
+        old: torch.Tensor,
+        picked: torch.Tensor,
+    ) -> Importance | None:
+        """How much likelier the present policy makes each action, where a correction is asked for."""
+        if self.hyp.mode == "sync" or self.hyp.correction == "none":
+            return None
+        with torch.no_grad():
+            logp, _ = self._log_probability(obs, action.to(self._device))
+        ratio = np.ones(batch["valid"].size, np.float32)
+        ratio[picked.numpy()] = torch.exp(logp.cpu() - old).numpy()
+        return Importance(ratio.reshape(batch["valid"].shape), self.hyp.correction == "vtrace")
+
+    def _final_values(self, batch: Arrays) -> Floats | None:
+        """Values of last observations, where the environment resets within the step that ended."""
+        if "final_obs" not in batch:
+            return None
+        final = torch.from_numpy(batch["final_obs"]).to(self._device)
+        with torch.no_grad():
+            value: Floats = self.critic(final.flatten(0, 2)).view(final.shape[:3]).cpu().numpy()
+        return value
+
+    def _minibatches(self, samples: tuple[torch.Tensor, ...]) -> Iterator[tuple[torch.Tensor, ...]]:
+        """Slices of nearly equal size, in a new order each epoch."""
+        total = len(samples[0])
+        n = max(1, round(total / self.hyp.minibatch))
+        for _ in range(self.hyp.update_step):
+            order = torch.from_numpy(self._random.permutation(total)).to(self._device)
+            shuffled = [t[order] for t in samples]
+            yield from zip(*(t.tensor_split(n) for t in shuffled), strict=True)
+
+    def _log_probability(
+        self, obs: torch.Tensor, action: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-probability of each action, and the mean entropy."""
+        out = self.actor(obs)
+        if self._discrete:
+            logits = torch.log_softmax(out, 1)
+            entropy = -(logits.exp() * logits).sum(1).mean()
+            return logits.gather(1, action[:, None]).squeeze(1), entropy
+        log_std = self.log_std
+        noise = (action - out) * torch.exp(-log_std)
+        logp = (-0.5 * noise.square() - log_std - 0.5 * LOG_2PI).sum(1)
+        return logp, (log_std + 0.5 + 0.5 * LOG_2PI).sum()
+
+    def _loss(
+        self,
+        obs: torch.Tensor,
+        action: torch.Tensor,
+        old: torch.Tensor,
+        advantage: torch.Tensor,
+        target: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The clipped surrogate, the value loss and the entropy bonus of one minibatch."""
+        h = self.hyp
+        logp, entropy = self._log_probability(obs, action)
+        advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+        change = logp - old
+        ratio = change.exp()
+        clipped = ratio.clamp(1 - h.clip_param, 1 + h.clip_param)
+        policy_loss = -torch.minimum(advantage * ratio, advantage * clipped).mean()
+        value_loss = torch.nn.functional.mse_loss(self.critic(obs).squeeze(1), target)
+        loss = policy_loss + h.vf_coef * value_loss - h.ent_coef * entropy
+        with torch.no_grad():
+            kl = (ratio - 1 - change).mean()
+            beyond = (ratio != clipped).float().mean()
+            measures = torch.stack([policy_loss, value_loss, -entropy, kl, beyond]).cpu()
+        return loss, measures
+
+    def _descend(self, loss: torch.Tensor) -> None:
+        self._parameters.gradient.zero_()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch does not annotate it
+        if self.hyp.max_grad_norm is not None:
+            self._parameters.clip(self.hyp.max_grad_norm)
+        self._optimiser.step()
+
+    def weights(self) -> Weights:
+        """The policy network, which lies first in the flat vector."""
+        return self._parameters.vector.detach()[: self._n_published].cpu().numpy()
+
+    def load(self, weights: Weights) -> None:
+        """Sets the policy network; values are left as they are."""
+        self._parameters.vector.data[: self._n_published] = torch.from_numpy(weights)
+
+
+@dataclass(frozen=True)
+class Importance:
+    """Probability under the learner's policy over probability under the actor's, per sample."""
+
+    ratio: Floats
+    vtrace: bool  # weigh the steps of the return as well, not only the sample itself
+
+    @property
+    def clipped(self) -> Floats:
+        """At most 1: an old sample may count less, never more."""
+        return np.minimum(self.ratio, 1.0)
+
+
+def advantages(
+    batch: Arrays,
+    value: Floats,
+    final_value: Floats | None,
+    gamma: float,
+    gae_lambda: float,
+    weight: Importance | None = None,
+) -> tuple[Floats, Floats]:
+    """Advantage and value target of every step; arrays are [n, T, E] and `value` is [n, T+1, E].
+
+    A terminated step has no future. A truncated one has the value of its last observation, but no
+    advantage flows back over the boundary. Steps that are not valid only reset: nothing flows through.
+    """
+    ended = batch["terminated"] | batch["truncated"]
+    following = value[:, 1:]
+    if final_value is not None:
+        following = np.where(batch["truncated"], final_value, following)
+    delta = batch["reward"] + gamma * following * ~batch["terminated"] - value[:, :-1]
+    through = gamma * gae_lambda * (~ended).astype(np.float32)
+    through[:, :-1] *= batch["valid"][:, 1:]
+    if weight is not None and weight.vtrace:
+        delta = delta * weight.clipped
+        through = through * weight.clipped
+    advantage = delta * batch["valid"]
+    for t in range(advantage.shape[1] - 2, -1, -1):
+        advantage[:, t] += through[:, t] * advantage[:, t + 1]
+    target = advantage + value[:, :-1]
+    if weight is not None and not weight.vtrace:
+        advantage = advantage * weight.clipped
+    return advantage.astype(np.float32), target.astype(np.float32)
+
+
+def policy_layout(task: Task) -> MLPLayout:
+    """The policy network: a logit per action, or a mean per number of an action vector."""
+    if task.env.n_actions is not None:
+        n_outputs = task.env.n_actions
+    else:
+        n_outputs = int(np.prod(task.env.action.shape, dtype=int))
+    return MLPLayout(_n_inputs(task), tuple(task.model.hidden), n_outputs, task.model.act)
+
+
+def n_spread(task: Task) -> int:
+    """Numbers that a Gaussian policy's spread has; none for a choice among n actions."""
+    return 0 if task.env.n_actions is not None else policy_layout(task).n_outputs
+
+
+def value_layout(task: Task) -> MLPLayout:
+    """The value network: the same hidden layers and one output."""
+    return MLPLayout(_n_inputs(task), tuple(task.model.hidden), 1, task.model.act)
+
+
+def _n_inputs(task: Task) -> int:
+    return int(np.prod(task.env.observation.shape, dtype=int))

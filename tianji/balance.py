@@ -1,0 +1,55 @@
+"""The balance of production and consumption: how many samples may be learned from per sample made."""
+
+from __future__ import annotations
+
+from tianji.errors import TianJiError
+
+
+class Balance:
+    """Keeps consumption at `ratio` samples per sample received, without waiting.
+
+    With `r` samples received and `c` consumed, a batch may be consumed while
+
+        c + batch <= (r - warmup) * ratio
+
+    and more may be received while less than a batch plus `slack * ratio` of that is still owed. The
+    second limit is never below the first, so one of the two questions is always answered with yes and
+    nothing can lock up. Reverb's limiter blocks the caller; this one answers, and the caller does
+    something else with its time. The buffer asks both questions: it hands out a batch only if it may
+    consume, and it empties its inboxes only if more may be produced. A full inbox has no free slot, and so
+    the answer reaches the actors.
+    """
+
+    def __init__(self, ratio: float, batch: int, warmup: int = 0, slack: int = 0) -> None:
+        if ratio <= 0:
+            raise TianJiError(f"replay_ratio: want a number above 0, got {ratio}")
+        self.ratio = ratio
+        self.batch = batch
+        self.warmup = warmup
+        self.slack = slack
+        self.received = 0
+        self.consumed = 0
+
+    @property
+    def earned(self) -> float:
+        """Samples that may have been consumed by now in all."""
+        return (self.received - self.warmup) * self.ratio
+
+    def may_consume(self) -> bool:
+        """Whether one more batch keeps the ratio."""
+        return self.consumed + self.batch <= self.earned
+
+    def may_produce(self, unsettled: int = 0) -> bool:
+        """Whether more may be received.
+
+        `unsettled` samples were handed out and are not learned from yet: they count as still owed, so
+        that with no slack an actor goes on only after the learner has published what it learned.
+        """
+        owed = self.earned - (self.consumed - unsettled)
+        return owed < self.batch + self.slack * self.ratio
+
+    @property
+    def measured(self) -> float:
+        """The ratio so far, beyond the warm-up."""
+        beyond = self.received - self.warmup
+        return self.consumed / beyond if beyond > 0 else 0.0

@@ -1,0 +1,12 @@
+"""Configuration: one Python-looking file per experiment, read but not executed, checked, frozen.
+
+config = load("configs/cartpole_ppo.py", overrides=("hyp.lr=0.001",))
+hyp = bind(algorithm.Hyp, config.hyp)
+"""
+
+from tianji.config.binding import REQUIRED, bind, key
+from tianji.config.paper import load
+from tianji.config.schema import Config, from_json
+from tianji.config.section import Section
+
+__all__ = ["REQUIRED", "Config", "Section", "bind", "from_json", "key", "load"]

@@ -1,0 +1,368 @@
+"""The configuration as frozen dataclasses: every key with its type, default, unit and meaning."""
+
+# ruff: noqa: RUF009 - `key` makes a dataclasses.field, which is what a default may be
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tianji.config.binding import Names, bind, facts_of, key
+from tianji.config.section import Place, Section, nearest
+
+ONE_GROUP = "this version trains one group with one learner"
+NO_CHECKPOINTS = "this version keeps only the weights at the end of a run"
+NO_EVALUATION = "this version reports the returns of the actors and has no evaluation of its own"
+OWN_CLASS = Names(own=True)
+
+AGENT_NAMES = Names(("DQN", "PPO"), later=("QMIX", "MADDPG"), own=True)
+HEAD_NAMES = Names(("DQNHead", "PPOHead"), later=("MixerHead", "MADDPGHead"), own=True)
+HEADS = {"DQN": "DQNHead", "PPO": "PPOHead", "QMIX": "MixerHead", "MADDPG": "MADDPGHead"}
+"""The embryo that belongs to each agent."""
+
+WRAPPERS = Names(
+    later=(
+        "AtariOriginalReward",
+        "NoopResetEnv",
+        "MaxAndSkipEnv",
+        "EpisodicLifeEnv",
+        "FireResetEnv",
+        "WarpFrame",
+        "ScaledFloatFrame",
+        "ClipRewardEnv",
+        "FrameStackOrder",
+    ),
+    idle={"MonitorEnv": "every episode's return and length are recorded anyway"},
+)
+
+
+@dataclass(frozen=True)
+class WrapperConfig:
+    """A wrapper around the environment, by the name that the paper's release gives it."""
+
+    type: str = key("MonitorEnv", "name of the wrapper", names=WRAPPERS)
+    kwargs: Mapping[str, Any] = key({}, "the wrapper's own keys", rest="always")
+
+
+@dataclass(frozen=True)
+class EnvironmentConfig:
+    """The task."""
+
+    type: str = key(
+        "GymEnv",
+        "kind of environment: GymEnv, or a class of your own as `module:Class`",
+        names=Names(("GymEnv",), later=("StarCraft2Env", "MultiagentParticleEnv"), own=True),
+    )
+    gym_name: str | None = key(None, "id of a Gymnasium environment; a GymEnv needs one")
+    vectorization: Literal["auto", "single", "sync", "vector"] = key(
+        "auto",
+        "how an actor steps its environments: `single` (just one), `sync` (one after the other), "
+        "`vector` (the library's own vector entry point), `auto` (`vector` where there is one)",
+    )
+    wrappers: tuple[WrapperConfig, ...] = key(
+        (), "wrappers around the environment, innermost first"
+    )
+    seed: int | None = key(
+        None, "seed of the environments; default: derived from exp.seed", at_least=0
+    )
+    kwargs: Mapping[str, Any] = key(
+        {},
+        "arguments of the environment's constructor; with `module:Class`, unknown keys join them",
+        rest="own",
+    )
+    render: Any = key(None, "show the environment", no_effect="a training run shows no environment")
+    scenario_name: Any = key(
+        None, "scenario of a MultiagentParticleEnv", no_effect="it belongs to MultiagentParticleEnv"
+    )
+    map_name: Any = key(None, "map of a StarCraft2Env", no_effect="it belongs to StarCraft2Env")
+    difficulty: Any = key(
+        None, "opponent of a StarCraft2Env", no_effect="it belongs to StarCraft2Env"
+    )
+
+    def check(self) -> str | None:
+        """What is wrong, if anything."""
+        if self.type == "GymEnv" and not self.gym_name:
+            return "a GymEnv needs a gym_name, as in dict(type='GymEnv', gym_name='CartPole-v1')"
+        return None
+
+
+@dataclass(frozen=True)
+class ExpConfig:
+    """When the run ends, and its seed."""
+
+    train_steps: int = key(500_000, "environment steps after which training ends", at_least=1)
+    episodes: int | None = key(None, "finished episodes after which training ends", at_least=1)
+    max_step: int | None = key(
+        None, "longest episode, in steps; default: the environment's own limit", at_least=1
+    )
+    stop_return: float | None = key(
+        None,
+        "mean return of the last 100 episodes at which training ends; default: the environment's "
+        "own threshold, where it names one",
+    )
+    max_seconds: float | None = key(None, "wall-clock seconds after which training ends", above=0)
+    seed: int = key(0, "seed of everything random", at_least=0)
+    save_freq: Any = key(None, "interval between checkpoints", no_effect=NO_CHECKPOINTS)
+    eval_step: Any = key(None, "interval between evaluations", no_effect=NO_EVALUATION)
+    eval_times: Any = key(None, "episodes per evaluation", no_effect=NO_EVALUATION)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The network."""
+
+    type: str = key(
+        "MLP", "kind of network: MLP, or a class of your own", names=Names(("MLP",), own=True)
+    )
+    c1: int | None = key(
+        None,
+        "observation size; checked against the environment",
+        aliases=("state_dim",),
+        at_least=1,
+    )
+    c2: int | None = key(
+        None, "number of actions; checked against the environment", aliases=("act_dim",), at_least=1
+    )
+    hidden: tuple[int, ...] = key((64, 64), "units of each hidden layer", at_least=1)
+    dueling: bool = key(False, "separate value and advantage streams (DQN)")
+    act: Literal["relu", "tanh"] = key("relu", "activation between the layers")
+    kwargs: Mapping[str, Any] = key(
+        {}, "arguments of a class of your own; its unknown keys join them", rest="own"
+    )
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    """The algorithm."""
+
+    type: str = key(
+        "PPO",
+        "algorithm: DQN, PPO, or a class of your own; default: what the embryo says",
+        names=AGENT_NAMES,
+    )
+    embryo: str | None = key(
+        None,
+        "`dict(type='DQNHead' or 'PPOHead', model=model, hyp=hyp)`; its model and hyp are used",
+        names=HEAD_NAMES,
+    )
+    alg_type: Any = key(None, "name of the algorithm", no_effect="agent.type names the algorithm")
+    agent_num: Any = key(
+        None, "number of agents", no_effect="the algorithms of this version train one agent"
+    )
+
+    def check(self) -> str | None:
+        """What is wrong, if anything."""
+        head = HEADS.get(self.type)
+        if head is None or self.embryo is None or self.embryo == head:
+            return None
+        return f"embryo {self.embryo!r} does not fit agent type {self.type!r}, which wants {head!r}"
+
+
+@dataclass(frozen=True)
+class FusionExitConfig:
+    """When the groups end together."""
+
+    fusion_step: Any = key(
+        None, "fusions of all groups after which training ends", no_effect=ONE_GROUP
+    )
+
+
+@dataclass(frozen=True)
+class GlobalConfig:
+    """The run as a whole."""
+
+    use_comm_parallel: bool = key(
+        True, "run the roles in processes of their own; False: all in one process"
+    )
+    group_num: int = key(
+        1, "groups of learner, buffer and actors", at_least=1, at_most=1, because=ONE_GROUP
+    )
+    replay_ratio: float | Literal["serial", "balanced"] = key(
+        "serial",
+        "samples consumed per sample produced: `serial` (what serial training would do), "
+        "`balanced` (1) or a number",
+        above=0,
+    )
+    transport: str | None = key(
+        None, "class that carries the messages; default: the engine's own", names=OWN_CLASS
+    )
+    use_group_parallel: Any = key(None, "fuse the groups", no_effect=ONE_GROUP)
+    save_freq: Any = key(None, "interval between checkpoints", no_effect=NO_CHECKPOINTS)
+    exit_val: FusionExitConfig = key(FusionExitConfig(), "when the groups end together")
+
+
+@dataclass(frozen=True)
+class ExitConfig:
+    """When a learner ends the run."""
+
+    learn_step: int | None = key(None, "updates after which training ends", at_least=1)
+    reward: float | None = key(None, "the same as exp.stop_return")
+    win_ratio: Any = key(
+        None,
+        "share of won games at which training ends",
+        no_effect="no environment here counts wins",
+    )
+
+
+@dataclass(frozen=True)
+class LearnerConfig:
+    """The learner."""
+
+    num: int = key(1, "learners in a group", at_least=1, at_most=1, because=ONE_GROUP)
+    cores: int | None = key(None, "CPU cores of the learner; default: what is left", at_least=1)
+    send_interval: int = key(1, "updates between two publications of the weights", at_least=1)
+    finish_reward: float | None = key(None, "the same as exp.stop_return")
+    exit_val: ExitConfig = key(ExitConfig(), "when the learner ends the run")
+    device: Literal["cpu", "cuda", "auto"] = key("cpu", "where updates are computed")
+    trigger: str | None = key(
+        None,
+        "class that says when to publish the weights; default: every send_interval",
+        names=OWN_CLASS,
+    )
+    send_root_interval: Any = key(None, "updates between two fusions", no_effect=ONE_GROUP)
+    eval: Any = key(None, "evaluate while training", no_effect=NO_EVALUATION)
+    eval_val: Any = key(None, "how to evaluate", no_effect=NO_EVALUATION)
+
+
+@dataclass(frozen=True)
+class ActorConfig:
+    """The actors."""
+
+    num: int = key(1, "actors in a group", at_least=1)
+    send_size: int = key(16, "steps per trajectory, unless the algorithm has its own", at_least=1)
+    cores: int | None = key(
+        None, "CPU cores of each actor; default: one, shared if need be", at_least=1
+    )
+    envs: int = key(1, "environments per actor, stepped at once", at_least=1)
+    trigger: str | None = key(
+        None, "class that says when to push; default: when a trajectory is full", names=OWN_CLASS
+    )
+
+
+@dataclass(frozen=True)
+class GlobalBufferConfig:
+    """The store as the paper's release describes it."""
+
+    type: Literal["StepBuffer", "MultiStepBuffer", "EpisodeBuffer"] | None = key(
+        None, "kind of store", no_effect="the algorithm says how batches are made of trajectories"
+    )
+    max_size: Any = key(
+        None, "samples kept", no_effect="hyp.buffer_size is the number of samples kept"
+    )
+    step_limit: Any = key(
+        None, "steps per sample", no_effect="the algorithm says how long samples are"
+    )
+    episode_limit: Any = key(None, "steps per episode", no_effect="exp.max_step limits episodes")
+
+
+@dataclass(frozen=True)
+class BufferConfig:
+    """The buffer."""
+
+    cores: int | None = key(
+        None,
+        "CPU cores of the buffer, then a process of its own; default: it rides with the learner",
+        at_least=1,
+    )
+    slack: int | None = key(
+        None,
+        "environment steps that production may run ahead of consumption; default: one trajectory "
+        "per actor",
+        at_least=0,
+    )
+    send_size: Any = key(
+        None, "batches per message", no_effect="the buffer hands batches over one by one"
+    )
+    global_buffer: GlobalBufferConfig = key(
+        GlobalBufferConfig(), "the store, as the release describes it"
+    )
+
+
+@dataclass(frozen=True)
+class ParallelConfig:
+    """Who runs how often, and on what."""
+
+    global_cfg: GlobalConfig = key(GlobalConfig(), "the run as a whole")
+    learner_cfg: LearnerConfig = key(LearnerConfig(), "the learner")
+    actor_cfg: ActorConfig = key(ActorConfig(), "the actors")
+    buffer_cfg: BufferConfig = key(BufferConfig(), "the buffer")
+
+
+@dataclass(frozen=True)
+class Config:
+    """One experiment. The algorithm's own `Hyp` types `hyp` later: `bind(Hyp, config.hyp)`."""
+
+    name: str  # the file's name without its ending
+    folder: str  # the absolute folder of the file; classes of one's own are found there
+    environment: EnvironmentConfig
+    exp: ExpConfig
+    agent: AgentConfig
+    model: ModelConfig
+    hyp: Section
+    parallel: ParallelConfig
+    notices: tuple[str, ...] = ()  # one line for each key that was written and has no effect
+
+    @property
+    def stop_return(self) -> float | None:
+        """The mean return at which training ends, under any of its three names."""
+        learner = self.parallel.learner_cfg
+        for value in (self.exp.stop_return, learner.finish_reward, learner.exit_val.reward):
+            if value is not None:
+                return value
+        return None
+
+    @property
+    def max_updates(self) -> int | None:
+        """The number of updates after which training ends, if one was given."""
+        return self.parallel.learner_cfg.exit_val.learn_step
+
+    def to_json(self) -> dict[str, Any]:
+        """The resolved configuration as plain data; `from_json` turns it back."""
+        data: dict[str, Any] = _jsonable(self)
+        return data
+
+
+SECTIONS: dict[str, type[Any]] = {
+    "environment": EnvironmentConfig,
+    "exp": ExpConfig,
+    "agent": AgentConfig,
+    "model": ModelConfig,
+    "parallel": ParallelConfig,
+}
+
+
+def from_json(data: Mapping[str, Any], file: str = "config.json") -> Config:
+    """The configuration that `to_json` wrote; `file` is the name that errors give it."""
+    place = Place(file)
+    section = Section.of(data, place)
+    known = [field.name for field in dataclasses.fields(Config)]
+    for name in section:
+        if name not in known:
+            raise place.error(f"there is no section {name!r}. {nearest(name, known)}".rstrip())
+    for name in ("name", "folder"):
+        if not isinstance(section.get(name), str):
+            raise place.error(f"{name} must be a string")
+    notices = section.get("notices", ())
+    if not isinstance(notices, tuple) or not all(isinstance(line, str) for line in notices):
+        raise place.error("notices must be a list of strings")
+    bound = {name: bind(kind, section.get_section(name), name) for name, kind in SECTIONS.items()}
+    return Config(
+        name=section["name"],
+        folder=section["folder"],
+        hyp=section.get_section("hyp"),
+        notices=notices,
+        **bound,
+    )
+
+
+def _jsonable(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        fields = [field for field in dataclasses.fields(value) if not facts_of(field).no_effect]
+        return {field.name: _jsonable(getattr(value, field.name)) for field in fields}
+    if isinstance(value, Mapping):
+        return {name: _jsonable(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_jsonable(item) for item in value]
+    return value

@@ -1,0 +1,104 @@
+"""The inside of a worker process: turns for its roles, and sleep when none has anything to do."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tianji.channel import Inbox, Outbox, Transport
+from tianji.counts import Count
+from tianji.imports import load_class
+from tianji.roles import Role
+from tianji.topology import Job, channels_of, homes_of, is_private
+from tianji.transports.local import LocalTransport
+from tianji.transports.shm import ShmTransport
+
+PULSE_SECONDS = 0.05  # between two reports
+NAP_SECONDS = 0.02  # longest sleep of a role that was not woken: insurance, not the mechanism
+
+
+class Ports:
+    """The channel ends of one process: shared with other processes, or private to this one."""
+
+    def __init__(self, home: str, job: Job, shared: Transport) -> None:
+        homes = homes_of(job.config)
+        private = [spec for spec in channels_of(job) if is_private(spec, homes, home)]
+        self._names = {spec.name for spec in private}
+        self._private = LocalTransport(private)
+        self.shared = shared
+
+    def outbox(self, name: str) -> Outbox:
+        """The sending end of a channel."""
+        return (self._private if name in self._names else self.shared).outbox(name)
+
+    def inbox(self, name: str) -> Inbox:
+        """A receiving end of a channel."""
+        return (self._private if name in self._names else self.shared).inbox(name)
+
+
+def transport_class(job: Job) -> type[Transport]:
+    """What carries messages between processes: shared memory, or a class of the user's."""
+    name = job.config.parallel.global_cfg.transport
+    return load_class(name, job.config.folder) if name else ShmTransport
+
+
+def attach(job: Job, description: dict[str, Any], home: str) -> Ports:
+    """The channel ends of a worker process."""
+    return Ports(home, job, transport_class(job).attach(description, home))
+
+
+class Loop:
+    """Gives the roles of one process their turns, and sleeps when none has anything to do."""
+
+    def __init__(self, roles: list[Role], ports: Ports) -> None:
+        self._roles = roles
+        self._ports = ports
+        self._reports = [ports.outbox(f"report {role.name}") for role in roles]
+        self._next_pulse = 0.0
+
+    def run(self) -> None:
+        """Returns when all roles are done."""
+        now = time.monotonic()
+        for role in self._roles:
+            role.counts[Count.READY_AT] = now
+        transport = self._ports.shared
+        try:
+            while not all(role.done for role in self._roles):
+                if self._turn():
+                    continue
+                transport.arm()
+                if self._turn():  # what came before the bell was armed
+                    transport.disarm()
+                    continue
+                began = time.monotonic()
+                transport.wait(NAP_SECONDS)
+                self._idle(time.monotonic() - began)
+        finally:
+            self._pulse()
+            for role in self._roles:
+                role.close()
+
+    def _turn(self) -> bool:
+        moved = False
+        for role in self._roles:
+            if role.done:
+                continue
+            began = time.monotonic()
+            if role.step():
+                moved = True
+                now = time.monotonic()
+                role.counts[Count.BUSY_SECONDS] += now - began
+                if now > self._next_pulse:
+                    self._pulse()
+        return moved
+
+    def _idle(self, seconds: float) -> None:
+        for role in self._roles:
+            role.counts[Count.IDLE_SECONDS] += seconds
+        if time.monotonic() > self._next_pulse:
+            self._pulse()
+
+    def _pulse(self) -> None:
+        for role, outbox in zip(self._roles, self._reports, strict=True):
+            outbox.push(role.report(), 0)
+        self._next_pulse = time.monotonic() + PULSE_SECONDS

@@ -1,0 +1,86 @@
+"""Environments: gymnasium's by name, or a class of one's own, always E of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from tianji.envs.base import BaseEnv, Env, EnvSpec, Step
+from tianji.errors import TianJiError
+from tianji.imports import lead_path
+
+__all__ = ["BaseEnv", "Env", "EnvSpec", "EnvironmentLike", "Step", "make"]
+
+VECTORIZATIONS = ("auto", "single", "sync", "vector")
+
+
+class EnvironmentLike(Protocol):
+    """What `make` reads of the config's `environment` section."""
+
+    @property
+    def type(self) -> str:
+        """`GymEnv`, or "module:Class" for one of one's own."""
+
+    @property
+    def gym_name(self) -> str | None:
+        """The registered name of a `GymEnv`."""
+
+    @property
+    def vectorization(self) -> str:
+        """One of `VECTORIZATIONS`."""
+
+    @property
+    def kwargs(self) -> Mapping[str, Any]:
+        """Arguments for the environment itself."""
+
+    @property
+    def render(self) -> bool | None:
+        """Whether to show the first environment in a window."""
+
+
+def make(
+    environment: EnvironmentLike, n_envs: int, folder: str, max_step: int | None = None
+) -> Env:
+    """`n_envs` environments as the config describes them, behind one interface.
+
+    Args:
+        environment: The config's `environment` section.
+        n_envs: E, at least 1.
+        folder: The config file's folder, where the modules of own classes are looked for first.
+        max_step: Steps after which an episode is truncated, if it lasts that long.
+    """
+    mode = environment.vectorization
+    if n_envs < 1:
+        raise TianJiError(f"environment: want at least one environment, got {n_envs}")
+    if mode not in VECTORIZATIONS:
+        raise TianJiError(
+            f"environment: vectorization {mode!r} is none of {', '.join(VECTORIZATIONS)}"
+        )
+    lead_path(folder)
+    if ":" in environment.type:
+        return _make_own(environment, n_envs, folder, max_step)
+    if environment.type != "GymEnv":
+        raise TianJiError(
+            f"environment: type {environment.type!r} is neither GymEnv nor 'module:Class'"
+        )
+    if not environment.gym_name:
+        raise TianJiError("environment: a GymEnv needs gym_name, as in gym_name = 'CartPole-v1'")
+
+    from tianji.envs.gym import make_gym  # here, so that this package loads without gymnasium
+
+    kwargs, render = environment.kwargs, bool(environment.render)
+    return make_gym(environment.gym_name, folder, n_envs, mode, kwargs, max_step, render)
+
+
+def _make_own(environment: EnvironmentLike, n_envs: int, folder: str, max_step: int | None) -> Env:
+    if environment.vectorization == "vector":
+        raise TianJiError(f"{environment.type} has no vector environment: use vectorization 'sync'")
+    if environment.vectorization == "single" and n_envs != 1:
+        raise TianJiError(
+            f"{environment.type}: vectorization 'single' is one environment, not {n_envs}"
+        )
+
+    from tianji.envs.template import make_own
+
+    kwargs, render = environment.kwargs, bool(environment.render)
+    return make_own(environment.type, folder, n_envs, kwargs, max_step, render)

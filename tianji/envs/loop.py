@@ -1,0 +1,126 @@
+"""E single environments stepped one after the other, with honest episode boundaries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tianji.envs.base import EnvSpec, Step
+from tianji.envs.check import FLOAT32_MAX, Actions, not_finite, number, rows_for
+from tianji.errors import TianJiError
+
+STEP_FORM = "(observation, reward, terminated, truncated, info)"
+
+
+class Single(Protocol):
+    """One environment as gymnasium has it; the template's adapter looks the same."""
+
+    observation_space: Any
+    action_space: Any
+
+    def reset(self, *, seed: int | None = None) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode."""
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Applies one action."""
+
+    def close(self) -> None:
+        """Gives back windows, files and memory."""
+
+
+class LoopEnv:
+    """An `Env` over single environments; the step after an episode's end only resets.
+
+    `reset` and `step` return the same arrays each time, with new content: copy what must last
+    longer than until the next call. Environment e is seeded with `seed + e` once; later resets go
+    on from there.
+    """
+
+    def __init__(self, name: str, envs: Sequence[Single], spec: EnvSpec) -> None:
+        self.spec = spec
+        self._name, self._envs = name, list(envs)
+        self._actions = Actions(name, envs[0].action_space, spec)
+        self._rows = rows_for(name, envs[0].observation_space, spec.n_envs)
+        self._reward = np.zeros(spec.n_envs, np.float32)
+        self._terminated = np.zeros(spec.n_envs, np.bool_)
+        self._truncated = np.zeros(spec.n_envs, np.bool_)
+        self._valid = np.ones(spec.n_envs, np.bool_)
+        self._step = Step(
+            self._rows.array, self._reward, self._terminated, self._truncated, self._valid
+        )
+        self._length = [0] * spec.n_envs  # steps in the current episode
+        self._ended: list[int] = []  # whose episode the last step ended
+        self._marked = False  # whether the last step left marks in valid, terminated or truncated
+
+    def reset(self, seed: int | None = None) -> npt.NDArray[Any]:
+        """Starts every environment anew and returns the observations, [E, ...]."""
+        self._unmark()
+        self._ended = []
+        for e, env in enumerate(self._envs):
+            self._begin(e, env.reset(seed=None if seed is None else seed + e))
+        self._check_observations()
+        return self._rows.array
+
+    def step(self, action: npt.NDArray[Any]) -> Step:
+        """Applies one action per environment, [E, ...], or resets it if its episode had ended."""
+        if self._marked:
+            self._unmark()
+        ended, self._ended = self._ended, []
+        actions = self._actions.each(action)
+        for e, env in enumerate(self._envs):
+            if e in ended:
+                self._begin(e, env.reset())
+                self._reward[e], self._valid[e], self._marked = 0.0, False, True
+            else:
+                self._record(e, env.step(actions[e]))
+        self._check_observations()
+        return self._step
+
+    def close(self) -> None:
+        """Closes every environment."""
+        for env in self._envs:
+            env.close()
+
+    def _record(self, e: int, result: Any) -> None:
+        if result.__class__ is not tuple or len(result) != 5:
+            raise wrong_form(self._name, "step()", result, STEP_FORM)
+        obs, reward, terminated, truncated, _ = result
+        if reward.__class__ is not float:
+            reward = number(self._name, e, reward)
+        self._length[e] += 1
+        if not -FLOAT32_MAX <= reward <= FLOAT32_MAX:
+            raise not_finite(self._name, e, "reward", self._length[e])
+        self._rows.put(e, obs)
+        self._reward[e] = reward
+        if terminated or truncated:
+            self._terminated[e], self._truncated[e], self._marked = terminated, truncated, True
+            self._ended.append(e)
+
+    def _begin(self, e: int, result: Any) -> None:
+        if result.__class__ is not tuple or len(result) != 2:
+            raise wrong_form(self._name, "reset()", result, "(observation, info)")
+        self._length[e] = 0
+        self._rows.put(e, result[0])
+
+    def _unmark(self) -> None:
+        self._valid.fill(True)
+        self._terminated.fill(False)
+        self._truncated.fill(False)
+        self._marked = False
+
+    def _check_observations(self) -> None:
+        if (e := self._rows.broken()) is not None:
+            raise not_finite(self._name, e, "obs", self._length[e])
+
+
+def wrong_form(name: str, method: str, result: Any, want: str) -> TianJiError:
+    """The error for a `reset` or `step` that returned something else than it should."""
+    if isinstance(result, tuple | list):
+        kinds = ", ".join(type(part).__name__ for part in result[:8])
+        got = f"{type(result).__name__} of {len(result)}: ({kinds})"
+    else:
+        got = f"{type(result).__name__} {result!r:.80}"
+    return TianJiError(f"{name}: {method} returned {got}\nWant {want}.")

@@ -1,0 +1,170 @@
+"""Environments of one's own, named `module:Class`: the paper's template or gymnasium's."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.wrappers import TimeLimit
+
+from tianji.envs.base import BaseEnv
+from tianji.envs.check import describe
+from tianji.envs.loop import STEP_FORM, LoopEnv, Single, wrong_form
+from tianji.errors import TianJiError
+from tianji.imports import load_class
+
+
+class TemplateEnv:
+    """A `BaseEnv` that looks like a gymnasium environment, with seeds and a step limit."""
+
+    def __init__(self, name: str, env: BaseEnv, max_step: int | None, render: bool) -> None:
+        self.observation_space = _space(name, env, "observation_space")
+        self.action_space = _space(name, env, "action_space")
+        self._name, self._env, self._render = name, env, render
+        self._limit = max_step or 0  # 0: none
+        self._n_steps = 0
+
+    def reset(self, *, seed: int | None = None) -> tuple[Any, dict[str, Any]]:
+        """Starts an episode, after `BaseEnv.seed` if a seed is given and the class has one."""
+        if seed is not None:
+            with suppress(NotImplementedError):  # optional, as in the paper
+                self._env.seed(seed)
+        self._n_steps = 0
+        result = self._env.reset()
+        if result is None:
+            raise wrong_form(
+                self._name, "reset()", result, "an observation, or (observation, info)"
+            )
+        if self._render:
+            self._env.render()
+        pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)
+        return (result[0], result[1]) if pair else (result, {})
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """One step, in gymnasium's form whichever form the class uses."""
+        result: Any = self._env.step(action)
+        if not isinstance(result, tuple | list) or len(result) not in (4, 5):
+            raise wrong_form(self._name, "step()", result, STEP_FORM)
+        if self._render:
+            self._env.render()
+        terminated, truncated, info = _ending(result)
+        if not (isinstance(terminated, _FLAGS) and isinstance(truncated, _FLAGS)):
+            raise wrong_form(
+                self._name, "step()", result, f"{STEP_FORM}, with booleans for the two ends"
+            )
+        self._n_steps += 1
+        truncated = bool(truncated) or self._n_steps == self._limit
+        return result[0], result[1], bool(terminated), truncated, info
+
+    def close(self) -> None:
+        """Closes the environment."""
+        self._env.close()
+
+
+_FLAGS = (bool, int, np.bool_, np.integer)
+
+
+def make_own(
+    type_name: str,
+    folder: str,
+    n_envs: int,
+    kwargs: Mapping[str, Any],
+    max_step: int | None,
+    render: bool,
+) -> LoopEnv:
+    """`n_envs` instances of the class `type_name`, "module:Class".
+
+    It is a `BaseEnv`, or a `gymnasium.Env` that need not be registered. Only the
+    first is rendered. `max_step` truncates episodes; it never makes them longer.
+    """
+    cls = load_class(type_name, folder)
+    if issubclass(cls, BaseEnv):
+        make_one: Callable[..., Single] = _make_template
+    elif issubclass(cls, gymnasium.Env):
+        make_one = _make_gymnasium
+    else:
+        raise TianJiError(
+            f"{type_name} is no environment: want a tianji.envs.BaseEnv or a gymnasium.Env"
+        )
+    _check_complete(type_name, cls)
+    envs = [make_one(type_name, cls, kwargs, max_step, render and e == 0) for e in range(n_envs)]
+    spec = describe(
+        type_name,
+        envs[0].observation_space,
+        envs[0].action_space,
+        n_envs,
+        max_episode_steps=max_step,
+    )
+    return LoopEnv(type_name, envs, spec)
+
+
+def _make_template(
+    name: str, cls: type[BaseEnv], kwargs: Mapping[str, Any], max_step: int | None, render: bool
+) -> Single:
+    _check_arguments(name, cls, {}, "the class is made without arguments; put them into init()")
+    env = cls()
+    _check_arguments(
+        f"{name}.init", env.init, kwargs, "they come from the config's environment section"
+    )
+    env.init(**kwargs)
+    return TemplateEnv(name, env, max_step, render)
+
+
+def _make_gymnasium(
+    name: str,
+    cls: type[gymnasium.Env[Any, Any]],
+    kwargs: Mapping[str, Any],
+    max_step: int | None,
+    render: bool,
+) -> Single:
+    kwargs = {**kwargs, "render_mode": "human"} if render else kwargs
+    _check_arguments(name, cls, kwargs, "they come from the config's environment section")
+    env = cls(**kwargs)
+    _space(name, env, "observation_space")
+    _space(name, env, "action_space")
+    return env if max_step is None else TimeLimit(env, max_step)
+
+
+def _ending(result: Any) -> tuple[Any, Any, Any]:
+    """(terminated, truncated, info); the older form tells a truncation in its info."""
+    if len(result) == 5:
+        return result[2], result[3], result[4]
+    done, info = result[2], result[3]
+    cut = isinstance(info, dict) and bool(info.get("TimeLimit.truncated", False))
+    return (False, done, info) if cut else (done, False, info)
+
+
+def _check_complete(name: str, cls: type) -> None:
+    missing = sorted(getattr(cls, "__abstractmethods__", ()))
+    if missing:
+        raise TianJiError(
+            f"{name} lacks {', '.join(f'{method}()' for method in missing)}: define them"
+        )
+
+
+def _check_arguments(
+    name: str, function: Callable[..., Any], kwargs: Mapping[str, Any], hint: str
+) -> None:
+    signature = inspect.signature(function)
+    try:
+        signature.bind(**kwargs)
+    except TypeError as error:
+        raise TianJiError(f"{name}{signature}: {error} (got {sorted(kwargs)}; {hint})") from error
+
+
+def _space(name: str, env: Any, attribute: str) -> Any:
+    space = getattr(env, attribute, None)
+    if isinstance(space, gymnasium.Space):
+        return space
+    example = (
+        "gymnasium.spaces.Discrete(2)"
+        if "action" in attribute
+        else "gymnasium.spaces.Box(-1, 1, (4,))"
+    )
+    where = "init()" if isinstance(env, BaseEnv) else "__init__()"
+    found = "is not set" if space is None else f"is {space!r:.60}, no gymnasium space"
+    raise TianJiError(f"{name}: {attribute} {found}: in {where} write self.{attribute} = {example}")

@@ -1,0 +1,9 @@
+"""The one exception type for mistakes that a user can make and mend."""
+
+
+class TianJiError(Exception):
+    """A mistake of the user's: where, what was found, what was wanted, what to do.
+
+    The command line prints it without a traceback and exits with status 2. Whatever only a programmer
+    of this package could get wrong is an `assert` instead.
+    """

@@ -1,0 +1,137 @@
+"""From a configuration to a finished run: what the command line and the Python API have in common."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from tianji import resources
+from tianji.config import Config
+from tianji.errors import TianJiError
+
+EXIT_STATUS = {"solved": 0, "finished": 0, "stopped": 0, "failed": 1}
+USER_MISTAKE = 2
+
+
+class Interrupted(Exception):
+    """SIGINT or SIGTERM asked the run to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run did."""
+
+    folder: Path
+    summary: dict[str, Any]
+    exit_status: int
+
+
+def train(config: Config, engine: str, folder: Path | None = None, quiet: bool = False) -> Report:
+    """Trains one configuration in a run folder of its own."""
+    from tianji import run
+
+    if engine == "process":
+        from tianji.engines.process import refuse_platform
+
+        refuse_platform()
+    claimed = run.claim(folder, config, engine)
+    try:
+        if engine == "process":
+            return _in_processes(config, claimed, quiet)
+        return _here(config, claimed, quiet)
+    except TianJiError:
+        if not (claimed / "summary.json").exists():  # nothing has begun: leave nothing behind
+            shutil.rmtree(claimed, ignore_errors=True)
+        raise
+
+
+def _in_processes(config: Config, folder: Path, quiet: bool) -> Report:
+    from tianji.engines.process import Crew, ProcessEngine, RoleFailed
+    from tianji.topology import load_algorithm
+
+    algorithm, hyp = load_algorithm(config)
+    cores = resources.available_cores()
+    shares = resources.assign(config, cores, algorithm.alternates(hyp))
+    with _signals():
+        crew = Crew(config, shares, folder / "logs")
+        try:
+            job = _prepare(config)
+            engine = ProcessEngine(job, crew)
+            return _watched(job, engine, folder, quiet, (RoleFailed,))
+        finally:
+            crew.dismiss()
+
+
+def _here(config: Config, folder: Path, quiet: bool) -> Report:
+    from tianji.engines.local import LocalEngine
+
+    with _signals():
+        job = _prepare(config)
+        return _watched(job, LocalEngine(job), folder, quiet, ())
+
+
+def _prepare(config: Config) -> Any:
+    """The job; its environment was made once, to know its sizes and that it works."""
+    from tianji.topology import make_env, prepare
+
+    env = make_env(config)
+    try:
+        env.reset(config.exp.seed)
+        job = prepare(config, env.spec)
+    finally:
+        env.close()
+    resources.refuse_without_memory(job.n_bytes, resources.free_bytes())
+    return job
+
+
+def _watched(
+    job: Any, engine: Any, folder: Path, quiet: bool, failures: tuple[type[Exception], ...]
+) -> Report:
+    """Trains with a view on it, and writes down how it ended, however it ended."""
+    from tianji.run import Run
+    from tianji.watch import Limits
+
+    run = Run(job, engine.name, folder, quiet, resources.process_started_at())
+    error: str | None = None
+    try:
+        status = engine.train(Limits(job), run.tick)
+        exit_status = EXIT_STATUS[status]
+    except Interrupted as stop:
+        engine.stop()
+        status, exit_status = "interrupted", 128 + stop.number
+    except failures as failure:
+        engine.stop()
+        status, error = "failed", str(failure)
+        exit_status = USER_MISTAKE if getattr(failure, "users_mistake", False) else 1
+    except TianJiError as mistake:
+        status, error, exit_status = "failed", str(mistake), USER_MISTAKE
+    summary = run.finish(status, engine.watch.progress, error)
+    return Report(folder, summary, exit_status)
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """Within it the first SIGINT or SIGTERM raises `Interrupted`; a second one ends the process."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        for other in numbers:
+            signal.signal(other, signal.SIG_DFL)
+        raise Interrupted(number)
+
+    before = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,123 @@
+"""Cores, threads and memory: who gets what, decided before anything starts."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from tianji.config import Config
+from tianji.errors import TianJiError
+
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one process may use."""
+
+    cores: tuple[int, ...]  # it runs on these only
+    threads: int  # of its numerical libraries
+
+    def environment(self) -> dict[str, str]:
+        """Variables that must be set before the process loads its libraries."""
+        threads = {name: str(self.threads) for name in THREAD_VARIABLES}
+        return threads | {"TIANJI_CORES": ",".join(map(str, self.cores))}
+
+
+def available_cores() -> tuple[int, ...]:
+    """The cores that this process may run on."""
+    return tuple(sorted(os.sched_getaffinity(0)))
+
+
+def assign(config: Config, cores: tuple[int, ...], alternates: bool) -> dict[str, Share]:
+    """The share of every process: `learner`, `buffer` and `actor` (0, 1, ...) by name.
+
+    A role that was given a number of cores has them to itself. The others share what is left, or all
+    cores where nothing is left. Where acting and learning take turns (`alternates`), actors may be
+    given the learner's cores too.
+    """
+    parallel = config.parallel
+    wanted = {"learner-0.0": parallel.learner_cfg.cores}
+    if parallel.buffer_cfg.cores is not None:
+        wanted["buffer-0.0"] = parallel.buffer_cfg.cores
+    n_fixed = sum(n or 0 for n in wanted.values())
+    actors = {f"actor-0.{i}": parallel.actor_cfg.cores for i in range(parallel.actor_cfg.num)}
+    n_actors = sum(n or 0 for n in actors.values())
+    _refuse_too_many(n_fixed, n_actors, cores, alternates)
+    after = 0 if alternates and n_fixed + n_actors > len(cores) else n_fixed
+    shares = _cut(wanted, cores, 0) | _cut(actors, cores, after)
+    rest = cores[n_fixed + n_actors :] or cores
+    for name, n in (wanted | actors).items():
+        if n is None:
+            spare = max(1, len(rest) - len(actors)) if name == "learner-0.0" else 1
+            shares[name] = Share(rest, spare)
+    return shares
+
+
+def _cut(wanted: dict[str, int | None], cores: tuple[int, ...], start: int) -> dict[str, Share]:
+    shares = {}
+    for name, n in wanted.items():
+        if n is not None:
+            shares[name] = Share(cores[start : start + n], n)
+            start += n
+    return shares
+
+
+def _refuse_too_many(n_fixed: int, n_actors: int, cores: tuple[int, ...], alternates: bool) -> None:
+    needed = max(n_fixed, n_actors) if alternates else n_fixed + n_actors
+    if needed > len(cores):
+        raise TianJiError(
+            f"parallel_parameters: learner and buffer want {n_fixed} cores and the actors {n_actors}, "
+            f"but this machine offers {len(cores)}: lower `cores` or `num`, or leave `cores` out"
+        )
+
+
+def free_bytes() -> int | None:
+    """Memory that can still be taken, by the machine's and the control group's account."""
+    limits = []
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                limits.append(int(line.split()[1]) * 1024)
+        maximum = Path("/sys/fs/cgroup/memory.max").read_text().strip()
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+        if maximum != "max":
+            limits.append(int(maximum) - used)
+    except (OSError, ValueError):
+        pass
+    return min(limits) if limits else None
+
+
+def refuse_without_memory(needed: dict[str, int], free: int | None) -> None:
+    """Raises if what the run is going to take does not fit."""
+    total = sum(needed.values())
+    if free is not None and total > free:
+        parts = ", ".join(f"{name} {_gib(n)}" for name, n in needed.items())
+        raise TianJiError(
+            f"not enough memory: this run needs {_gib(total)} ({parts}) and {_gib(free)} are free: "
+            "lower hyp.buffer_size, actor_cfg.num, actor_cfg.envs or the rollout length"
+        )
+
+
+def _gib(n_bytes: int) -> str:
+    return f"{n_bytes / 2**30:,.2f} GiB"
+
+
+def process_started_at() -> float:
+    """When this process began, on the clock of `time.monotonic`."""
+    import time
+
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        ago = time.clock_gettime(time.CLOCK_BOOTTIME) - started
+        return time.monotonic() - ago
+    except (OSError, AttributeError, ValueError, IndexError):
+        return time.monotonic()

@@ -1,0 +1,313 @@
+"""The roles of the paper's Figure 2: independent loops that owe each other only data.
+
+A role has a `step` that does one bounded piece of work and returns at once: True if it did something,
+False if there was nothing to do. It never waits. What it needs may come later; what it makes may be
+refused for now; then it says False and an engine decides what to do with the time.
+
+    Actor    acts in its environments and fills a trajectory; pushes it when the trigger fires     3 4 5
+    Buffer   takes trajectories while more may be produced, hands out batches while they may be
+             consumed                                                                              6 7
+    Learner  learns from each batch and publishes its weights when the trigger fires               1 2
+
+The stream ends from the front: whoever sees its input closed closes its output and is done.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+
+from tianji.algorithms.base import Algorithm, Policy
+from tianji.balance import Balance
+from tianji.channel import Inbox, Message, Outbox
+from tianji.counts import Count, Histogram
+from tianji.envs.base import Env
+from tianji.episodes import Clock, EpisodeLog
+from tianji.schema import Arrays
+from tianji.store import Store
+from tianji.trigger import PublishTrigger, PushTrigger
+
+
+class Role(ABC):
+    """One loop of Figure 2."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.done = False
+        self.counts = np.zeros(len(Count))
+
+    @abstractmethod
+    def step(self) -> bool:
+        """Does one bounded piece of work, if there is one; never waits."""
+
+    def report(self) -> Arrays:
+        """What the role publishes about itself, as `counts.report_schema` lays it out."""
+        return {"counts": self.counts}
+
+    def close(self) -> None:
+        """Gives back what the role holds outside of memory."""
+
+
+class Actor(Role):
+    """Policy inference and simulation in one loop, so that an action never crosses a process."""
+
+    def __init__(
+        self,
+        name: str,
+        env: Env,
+        policy: Policy,
+        weights: Inbox,
+        trajectories: Outbox,
+        episodes: Outbox,
+        trigger: PushTrigger,
+        length: int,
+        seed: int,
+        per_version: int | None = None,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        super().__init__(name)
+        self.env = env
+        self.policy = policy
+        self.weights = weights
+        self.trajectories = trajectories
+        self.trigger = trigger
+        self.version = -1  # nothing received yet
+        self.per_version = per_version  # synchronous: this many trajectories per version, no more
+        self._length = length
+        self._obs = env.reset(seed)
+        self._filling: Arrays | None = None
+        self._t = 0
+        self._version_of_first = 0
+        self._sent = 0
+        self._log = EpisodeLog(env.spec.n_envs, episodes, clock)
+
+    def step(self) -> bool:
+        """Takes newer weights if there are any, then acts once in every environment."""
+        if self.weights.closed:
+            self._finish()
+            return True
+        if (message := self.weights.take()) is not None:  # 4: a newer model, if one has come
+            self.policy.load(message.arrays["weights"], message.version)
+            self.version = message.version
+            self.counts[Count.VERSION] = message.version
+            self.counts[Count.WEIGHTS_TAKEN] += 1
+        if self._filling is None and not self._begin():
+            return False
+        ended = self._act()  # 5, and the first half of 3
+        if self._t == self._length or self.trigger.fires(self._t, ended):
+            self._push()  # 3: the trajectory is already where the buffer will read it
+        return True
+
+    def _begin(self) -> bool:
+        """Opens the next trajectory, if it may be begun and the channel has room for it."""
+        if self.version < 0:
+            return False
+        if self.per_version is not None and self.version < self._sent // self.per_version:
+            return False
+        self._filling = self.trajectories.slot()
+        if self._filling is None:
+            self.counts[Count.REFUSED] = self.trajectories.refused
+            return False
+        self._filling["obs"][0] = self._obs
+        self._t = 0
+        self._version_of_first = self.version
+        return True
+
+    def _act(self) -> bool:
+        """One step of every environment; True if an episode ended in one of them."""
+        rows, t = self._filling, self._t
+        assert rows is not None
+        decision = self.policy.act(self._obs)
+        step = self.env.step(decision["action"])
+        for name, array in decision.items():
+            rows[name][t] = array
+        rows["reward"][t] = step.reward
+        rows["terminated"][t] = step.terminated
+        rows["truncated"][t] = step.truncated
+        rows["valid"][t] = step.valid
+        if step.final_obs is not None:
+            rows["final_obs"][t] = step.final_obs
+        rows["obs"][t + 1] = step.obs
+        self._obs = rows["obs"][t + 1]
+        self._t = t + 1
+        return self._log.add(step)
+
+    def _push(self) -> None:
+        rows = self._filling
+        assert rows is not None
+        rows["length"][...] = self._t
+        self.counts[Count.PRODUCED] += np.count_nonzero(rows["valid"][: self._t])
+        self.trajectories.commit(self._version_of_first)
+        self._filling = None
+        self._sent += 1
+        self.counts[Count.PUSHED] = self._sent
+        self._log.push()
+
+    def _finish(self) -> None:
+        """What was begun is given up; nothing half-filled is ever sent."""
+        self._log.push()
+        self.trajectories.close()
+        self.done = True
+
+    def close(self) -> None:
+        """Closes the environments."""
+        self.env.close()
+
+
+class Buffer(Role):
+    """Holds what was produced, and with it the balance of production and consumption."""
+
+    def __init__(
+        self,
+        name: str,
+        trajectories: Sequence[Inbox],
+        batches: Outbox,
+        store: Store,
+        balance: Balance,
+        max_steps: int | None = None,
+    ) -> None:
+        super().__init__(name)
+        self.trajectories = trajectories
+        self.batches = batches
+        self.store = store
+        self.balance = balance
+        self._max_steps = max_steps
+        self._received = 0
+        self._handed = 0  # batches handed out, so also the learner's version when it takes the next
+        self._next = 0  # whose turn it is; a fast actor does not starve a slow one
+
+    def step(self) -> bool:
+        """Receives at most one trajectory of each actor and hands out at most one batch."""
+        moved = self._receive()  # 6
+        if self._send():  # 7
+            return True
+        if not moved and self._ended():
+            self.batches.close()
+            self.done = moved = True
+        return moved
+
+    def _receive(self) -> bool:
+        moved, n = False, len(self.trajectories)
+        for i in range(n):
+            if self._full() or not self.balance.may_produce(self._unsettled()):
+                break  # the inboxes fill up, and so the actors are paced
+            source = (self._next + i) % n
+            if (message := self.trajectories[source].take()) is not None:
+                self._store(source, message)
+                moved = True
+        self._next = (self._next + 1) % n
+        return moved
+
+    def _store(self, source: int, message: Message) -> None:
+        added = self.store.add(source, message.arrays, message.version)
+        self.balance.received += added.units
+        self._received += added.steps
+        self.counts[Count.RECEIVED] = self._received
+        self.counts[Count.EARNED] = max(0.0, self.balance.earned)
+        self.counts[Count.QUEUE] = sum(inbox.waiting for inbox in self.trajectories)
+
+    def _send(self) -> bool:
+        if not self.store.ready() or not self.balance.may_consume():
+            return False
+        if (batch := self.batches.slot()) is None:
+            self.counts[Count.REFUSED] = self.batches.refused
+            return False
+        dropped = self.store.dropped
+        drawn = self.store.draw(batch, self._handed)
+        if self.store.dropped != dropped:  # what was refused for its age was never received
+            self.balance.received -= self.store.dropped - dropped
+            self.counts[Count.DROPPED] = self.store.dropped
+        if drawn is None:
+            return False
+        self.batches.commit(self._handed)
+        self._handed += 1
+        self.balance.consumed += self.store.batch_units
+        self.counts[Count.PUSHED] = self._handed
+        return True
+
+    def _unsettled(self) -> int:
+        return self.batches.in_flight * self.store.batch_units
+
+    def _full(self) -> bool:
+        return self._max_steps is not None and self._received >= self._max_steps
+
+    def _ended(self) -> bool:
+        return self._full() or all(inbox.closed for inbox in self.trajectories)
+
+
+class Learner(Role):
+    """Turns batches into weights."""
+
+    def __init__(
+        self,
+        name: str,
+        algorithm: Algorithm,
+        batches: Inbox,
+        weights: Outbox,
+        control: Inbox,
+        trigger: PublishTrigger,
+        max_updates: int | None = None,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        super().__init__(name)
+        self.algorithm = algorithm
+        self.batches = batches
+        self.weights = weights
+        self.control = control
+        self.trigger = trigger
+        self.version = 0
+        self._max_updates = max_updates
+        self._clock = clock
+        self._scalars = np.zeros(len(algorithm.scalars))
+        self._staleness = Histogram()
+        self._age = Histogram()
+        self._publish()
+
+    def step(self) -> bool:
+        """Learns from one batch, if one has come."""
+        if self.control.closed or self.version == self._max_updates:
+            return self._finish()
+        if (message := self.batches.take()) is None:  # 1: load what has come
+            return self._finish() if self.batches.closed else False
+        scalars = self.algorithm.learn(message.arrays)  # 2: learn ...
+        self._measure(message.arrays, scalars)
+        self.version += 1
+        if self.trigger.fires(self.version):  # ... and send, if it is time
+            self._publish()
+        return True
+
+    def _measure(self, batch: Arrays, scalars: dict[str, float]) -> None:
+        """Staleness, age and freshness of what is being consumed."""
+        consumed = batch["valid"].sum() if "valid" in batch else batch["version"].size
+        if not self.counts[Count.CONSUMED]:
+            self.counts[Count.FIRST_CONSUMED_AT] = self._clock()
+        self.counts[Count.CONSUMED] += consumed
+        self.counts[Count.VERSION] = self.version + 1
+        self.counts[Count.NEW] += consumed * batch["new"].mean()
+        self.counts[Count.QUEUE] = self.batches.waiting
+        self._staleness.add(self.version - batch["version"])
+        self._age.add(batch["age"])
+        for i, name in enumerate(self.algorithm.scalars):
+            self._scalars[i] = scalars[name]
+
+    def _publish(self) -> None:
+        self.weights.push({"weights": self.algorithm.weights()}, self.version)
+        self.counts[Count.PUSHED] += 1
+
+    def _finish(self) -> bool:
+        self._publish()
+        self.weights.close()
+        self.done = True
+        return True
+
+    def report(self) -> Arrays:
+        """Counters, both histograms and the algorithm's last scalars."""
+        return {
+            "counts": self.counts,
+            "staleness": self._staleness.bins,
+            "age": self._age.bins,
+            "scalars": self._scalars,
+        }

@@ -1,0 +1,55 @@
+"""Algorithm 1: inference, simulation and update in one loop, one after the other, without channels.
+
+This is the oracle: what an engine with one actor and no slack does must be this, bit for bit. It uses the
+same policy, storage and algorithm as the roles, and nothing else of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tianji.algorithms.base import Algorithm
+from tianji.balance import Balance
+from tianji.envs.base import Step
+from tianji.schema import Arrays
+from tianji.topology import Job, Kind, make_env
+
+
+def train(job: Job) -> tuple[Algorithm, int]:
+    """Trains until `train_steps` were received; returns the algorithm and its number of updates."""
+    env = make_env(job.config)
+    policy = job.algorithm.policy(job.task, 0, job.seed(Kind.ACTOR))
+    algorithm = job.algorithm(job.task, job.seed(Kind.LEARNER))
+    store = job.sampling.build(job.trajectory, 1, job.seed(Kind.BUFFER))
+    balance = Balance(job.ratio, job.sampling.batch_units, job.sampling.warmup)
+    trajectory, batch = job.trajectory.empty(), job.sampling.batch_schema(job.trajectory).empty()
+    version = received = 0
+    obs = env.reset(job.seed(Kind.ACTOR) % 2**31)
+    while received < job.config.exp.train_steps:
+        policy.load(algorithm.weights(), version)  # dependency I
+        trajectory["obs"][0] = obs
+        for t in range(job.length):
+            decision = policy.act(trajectory["obs"][t])
+            step = env.step(decision["action"])  # dependency II
+            _write(trajectory, t, decision, step)
+        trajectory["length"][...] = job.length
+        obs = np.array(step.obs)
+        added = store.add(0, trajectory, version)  # dependency III
+        received += added.steps
+        balance.received += added.units
+        while store.ready() and balance.may_consume():
+            if store.draw(batch, version) is None:
+                break
+            algorithm.learn(batch)
+            balance.consumed += store.batch_units
+            version += 1
+    env.close()
+    return algorithm, version
+
+
+def _write(rows: Arrays, t: int, decision: Arrays, step: Step) -> None:
+    for name, array in decision.items():
+        rows[name][t] = array
+    for name in ("reward", "terminated", "truncated", "valid"):
+        rows[name][t] = getattr(step, name)
+    rows["obs"][t + 1] = step.obs

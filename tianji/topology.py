@@ -1,0 +1,300 @@
+"""From a configuration to roles and channels; and any role, for any engine, from that description."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from tianji import envs
+from tianji.algorithms.base import Algorithm, Task
+from tianji.balance import Balance
+from tianji.channel import ChannelSpec, Delivery, Inbox, Outbox
+from tianji.config import Config, bind
+from tianji.counts import report_schema
+from tianji.envs.base import EnvSpec
+from tianji.episodes import EPISODE_SCHEMA
+from tianji.errors import TianJiError
+from tianji.imports import load_class
+from tianji.roles import Actor, Buffer, Learner, Role
+from tianji.schema import Field, Schema
+from tianji.store import Rollouts, Sampling, trajectory_schema
+from tianji.transports import ring
+from tianji.trigger import EveryUpdates, WhenFull
+
+LAUNCHER = "launcher"
+BUILT_IN = {"DQN": "tianji.algorithms.dqn:DQN", "PPO": "tianji.algorithms.ppo:PPO"}
+
+
+class Kind(enum.IntEnum):
+    """The kinds of role; the numbers separate their random streams."""
+
+    ACTOR = 0
+    BUFFER = 1
+    LEARNER = 2
+
+
+@dataclass(frozen=True)
+class RoleSpec:
+    """One role and the process that it lives in."""
+
+    kind: Kind
+    index: int
+    home: str
+
+    @property
+    def name(self) -> str:
+        """As in `actor-0.3`: group 0, actor 3."""
+        return role_name(self.kind, self.index)
+
+
+def role_name(kind: Kind, index: int = 0) -> str:
+    """The name of a role of the only group."""
+    return f"{kind.name.lower()}-0.{index}"
+
+
+def roles_of(config: Config) -> tuple[RoleSpec, ...]:
+    """All roles. The buffer rides in the learner's process unless it was given cores of its own."""
+    parallel = config.parallel
+    learner = role_name(Kind.LEARNER)
+    buffer = learner if parallel.buffer_cfg.cores is None else role_name(Kind.BUFFER)
+    actors = [
+        RoleSpec(Kind.ACTOR, i, role_name(Kind.ACTOR, i)) for i in range(parallel.actor_cfg.num)
+    ]
+    return (RoleSpec(Kind.LEARNER, 0, learner), RoleSpec(Kind.BUFFER, 0, buffer), *actors)
+
+
+def homes_of(config: Config) -> dict[str, str]:
+    """Which process each role lives in; the launcher is one of them."""
+    return {role.name: role.home for role in roles_of(config)} | {LAUNCHER: LAUNCHER}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A configuration together with what follows from it and from its environment."""
+
+    config: Config
+    algorithm: type[Algorithm]
+    task: Task
+    length: int  # T: steps per trajectory
+    sampling: Sampling
+    ratio: float  # samples consumed per sample produced
+    stop_return: float | None
+
+    @property
+    def trajectory(self) -> Schema:
+        """The layout of one trajectory."""
+        env = self.task.env
+        extra = self.algorithm.fields(self.task)
+        action = Field("action", env.action.dtype, env.action.shape)
+        return trajectory_schema(
+            env.observation, action, extra, self.length, env.n_envs, env.same_step
+        )
+
+    @property
+    def depth(self) -> int:
+        """Trajectories in flight per actor; with no slack at all, as serial training would have it."""
+        return 1 if self.config.parallel.buffer_cfg.slack == 0 else 2
+
+    @property
+    def slack(self) -> int:
+        """Steps that may be received before those already received were learned from."""
+        given = self.config.parallel.buffer_cfg.slack
+        if given is not None:
+            return given
+        rides = self.config.parallel.buffer_cfg.cores is None
+        return 0 if rides else self.task.n_actors * self.length * self.task.env.n_envs
+
+    @property
+    def n_bytes(self) -> dict[str, int]:
+        """Memory that the run will take beside code and libraries."""
+        rings = sum(ring.n_bytes(spec) for spec in channels_of(self))
+        return {
+            "channels": rings,
+            "store": self.sampling.n_bytes(self.trajectory, self.task.n_actors),
+        }
+
+    def seed(self, kind: Kind, index: int = 0) -> int:
+        """The seed of one role: streams of different roles never meet."""
+        entropy = (self.config.exp.seed, int(kind), index)
+        return int(np.random.SeedSequence(entropy).generate_state(1)[0])
+
+    def to_json(self) -> dict[str, Any]:
+        """What a worker process needs to make the same job."""
+        return {"config": self.config.to_json(), "env": asdict(self.task.env)}
+
+
+def load_algorithm(config: Config) -> tuple[type[Algorithm], Any]:
+    """The algorithm's class and its hyper-parameters, checked."""
+    name = config.agent.type
+    algorithm = load_class(BUILT_IN.get(name, name), config.folder)
+    if not issubclass(algorithm, Algorithm):
+        raise TianJiError(
+            f"agent.type: {name!r} is not a subclass of tianji.algorithms.base.Algorithm"
+        )
+    return algorithm, bind(algorithm.Hyp, config.hyp, "hyp")
+
+
+def prepare(config: Config, env: EnvSpec) -> Job:
+    """Checks the configuration against the environment and derives every size."""
+    algorithm, hyp = load_algorithm(config)
+    if config.model.type != "MLP":
+        raise TianJiError(
+            f"model.type: this version has 'MLP' only, not {config.model.type!r}; an algorithm of your "
+            "own can bring any network"
+        )
+    _check_sizes(config, env)
+    task = Task(env, config.model, hyp, config.parallel.actor_cfg.num)
+    sampling = algorithm.sampling(task)
+    length = algorithm.rollout_length(task) or config.parallel.actor_cfg.send_size
+    algorithm.n_weights(task)
+    stop = config.stop_return if config.stop_return is not None else env.reward_threshold
+    return Job(config, algorithm, task, length, sampling, _ratio(config, sampling), stop)
+
+
+def from_json(description: Mapping[str, Any], config: Config) -> Job:
+    """The job that `Job.to_json` described, in a worker process."""
+    env = dict(description["env"])
+    for name in ("observation", "action"):
+        env[name] = Field(env[name]["name"], env[name]["dtype"], tuple(env[name]["shape"]))
+    for name in ("action_low", "action_high"):
+        env[name] = None if env[name] is None else tuple(env[name])
+    return prepare(config, EnvSpec(**env))
+
+
+def _ratio(config: Config, sampling: Sampling) -> float:
+    given = config.parallel.global_cfg.replay_ratio
+    if given == "serial":
+        return sampling.serial_ratio
+    ratio = 1.0 if given == "balanced" else float(given)
+    if isinstance(sampling, Rollouts) and ratio != 1.0:
+        raise TianJiError(
+            f"global_cfg.replay_ratio: {config.agent.type} learns from each sample once, so the ratio is "
+            f"1, not {ratio:g}; use 'serial', or hyp.update_step for more epochs"
+        )
+    return ratio
+
+
+def _check_sizes(config: Config, env: EnvSpec) -> None:
+    n_inputs = int(np.prod(env.observation.shape, dtype=int))
+    n_outputs = env.n_actions or int(np.prod(env.action.shape, dtype=int))
+    for name, given, true in (
+        ("c1", config.model.c1, n_inputs),
+        ("c2", config.model.c2, n_outputs),
+    ):
+        if given is not None and given != true:
+            what = "observations have" if name == "c1" else "actions have"
+            raise TianJiError(
+                f"model.{name}: found {given}, but the environment's {what} size {true}: "
+                f"write {name}={true} or leave it out"
+            )
+
+
+def channels_of(job: Job) -> list[ChannelSpec]:
+    """Every channel of the run."""
+    learner, buffer = role_name(Kind.LEARNER), role_name(Kind.BUFFER)
+    actors = [role_name(Kind.ACTOR, i) for i in range(job.task.n_actors)]
+    weights = Schema((Field("weights", "float32", (job.algorithm.n_weights(job.task),)),))
+    batch = job.sampling.batch_schema(job.trajectory)
+    ahead = 1 if isinstance(job.sampling, Rollouts) else 2
+    latest = Delivery.LATEST
+    control = Schema((Field("nothing", "uint8"),))
+    specs = [
+        ChannelSpec("weights", learner, tuple(actors), weights, latest),
+        ChannelSpec("batches", buffer, (learner,), batch, depth=ahead),
+        ChannelSpec("control", LAUNCHER, (learner,), control, latest),
+    ]
+    for actor in actors:
+        specs.append(
+            ChannelSpec(f"trajectories {actor}", actor, (buffer,), job.trajectory, depth=job.depth)
+        )
+        specs.append(ChannelSpec(f"episodes {actor}", actor, (LAUNCHER,), EPISODE_SCHEMA, depth=64))
+    for role in roles_of(job.config):
+        scalars = job.algorithm.scalars if role.kind is Kind.LEARNER else ()
+        layout = report_schema(scalars)
+        specs.append(ChannelSpec(f"report {role.name}", role.name, (LAUNCHER,), layout, latest))
+    return specs
+
+
+def is_private(spec: ChannelSpec, homes: Mapping[str, str], home: str) -> bool:
+    """Whether both ends of a channel are in the process called `home`."""
+    return {homes[role] for role in (spec.source, *spec.targets)} == {home}
+
+
+class Ports(Protocol):
+    """The channel ends that a role is made with."""
+
+    def outbox(self, name: str) -> Outbox:
+        """The sending end of a channel."""
+
+    def inbox(self, name: str) -> Inbox:
+        """A receiving end of a channel."""
+
+
+def build(role: RoleSpec, job: Job, ports: Ports) -> Role:
+    """Makes one role, for any engine."""
+    makers = {Kind.ACTOR: _build_actor, Kind.BUFFER: _build_buffer, Kind.LEARNER: _build_learner}
+    return makers[role.kind](role, job, ports)
+
+
+def _build_actor(role: RoleSpec, job: Job, ports: Ports) -> Actor:
+    config, seed = job.config, job.seed(Kind.ACTOR, role.index)
+    env = make_env(config)
+    if env.spec != job.task.env:
+        raise TianJiError(
+            f"{role.name}: its environment has {env.spec}, the launcher's {job.task.env}"
+        )
+    actor_cfg = config.parallel.actor_cfg
+    trigger = load_class(actor_cfg.trigger, config.folder) if actor_cfg.trigger else WhenFull
+    env_seed = config.environment.seed
+    return Actor(
+        role.name,
+        env,
+        job.algorithm.policy(job.task, role.index, seed),
+        weights=ports.inbox("weights"),
+        trajectories=ports.outbox(f"trajectories {role.name}"),
+        episodes=ports.outbox(f"episodes {role.name}"),
+        trigger=trigger(job.length),
+        length=job.length,
+        seed=seed % 2**31 if env_seed is None else env_seed + role.index * env.spec.n_envs,
+        per_version=job.sampling.per_version,
+    )
+
+
+def _build_buffer(role: RoleSpec, job: Job, ports: Ports) -> Buffer:
+    actors = [role_name(Kind.ACTOR, i) for i in range(job.task.n_actors)]
+    store = job.sampling.build(job.trajectory, len(actors), job.seed(Kind.BUFFER))
+    balance = Balance(job.ratio, job.sampling.batch_units, job.sampling.warmup, job.slack)
+    return Buffer(
+        role.name,
+        [ports.inbox(f"trajectories {actor}") for actor in actors],
+        ports.outbox("batches"),
+        store,
+        balance,
+        max_steps=job.config.exp.train_steps,
+    )
+
+
+def _build_learner(role: RoleSpec, job: Job, ports: Ports) -> Learner:
+    learner_cfg = job.config.parallel.learner_cfg
+    trigger: type = EveryUpdates
+    if learner_cfg.trigger:
+        trigger = load_class(learner_cfg.trigger, job.config.folder)
+    return Learner(
+        role.name,
+        job.algorithm(job.task, job.seed(Kind.LEARNER), learner_cfg.device),
+        batches=ports.inbox("batches"),
+        weights=ports.outbox("weights"),
+        control=ports.inbox("control"),
+        trigger=trigger(learner_cfg.send_interval),
+        max_updates=job.config.max_updates,
+    )
+
+
+def make_env(config: Config) -> envs.Env:
+    """The environments of one actor."""
+    n_envs = config.parallel.actor_cfg.envs
+    return envs.make(config.environment, n_envs, config.folder, config.exp.max_step)

@@ -1,0 +1,241 @@
+"""Rings and cells over a flat block of memory: channel ends without locks, private or shared.
+
+Every control word lies on a cache line of its own and has one writer. A message becomes visible by the
+last store of its sender, which on x86-64 is seen after all stores before it; so a sender that dies at any
+point leaves no half message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tianji.channel import ChannelSpec, Delivery, Inbox, Message, Outbox
+from tianji.schema import ALIGNMENT, Arrays, align
+
+Block = npt.NDArray[np.uint8]
+
+WORD = ALIGNMENT // 8  # int64 words from one control word to the next
+WRITTEN, READ, CLOSED = (
+    0,
+    WORD,
+    2 * WORD,
+)  # EVERY: messages committed / freed; either: end of stream
+CONTROL_BYTES = 3 * ALIGNMENT
+N_CELLS = 4  # LATEST: a reader has this many publications of time to finish its copy
+ATTEMPTS = 4  # LATEST: copies begun again before take() leaves it for the next probe
+
+
+class Bell(Protocol):
+    """Wakes the process at the other end, if it sleeps."""
+
+    def ring(self) -> None:
+        """Returns at once; costs nothing when the other end is awake."""
+
+
+class Silence:
+    """The bell of a channel within one process, where nobody sleeps."""
+
+    def ring(self) -> None:
+        """Does nothing."""
+
+
+def n_slots(spec: ChannelSpec) -> int:
+    """Messages for which a channel has room."""
+    return spec.depth if spec.delivery is Delivery.EVERY else N_CELLS
+
+
+def n_bytes(spec: ChannelSpec) -> int:
+    """Bytes of one channel: control words, a version and a sequence word per slot, the slots."""
+    slots = n_slots(spec)
+    return CONTROL_BYTES + 2 * align(8 * slots) + slots * spec.schema.n_bytes
+
+
+class _End:
+    """What both ends of a channel see of its memory."""
+
+    def __init__(self, spec: ChannelSpec, block: Block) -> None:
+        slots = n_slots(spec)
+        self.spec = spec
+        self._n_slots = slots
+        words = block.data.cast("B")
+        first = CONTROL_BYTES + align(8 * slots)
+        self._control = words[:CONTROL_BYTES].cast("q")
+        self._versions = words[CONTROL_BYTES : CONTROL_BYTES + 8 * slots].cast("q")
+        self._sequence = words[first : first + 8 * slots].cast("q")
+        start, size = first + align(8 * slots), spec.schema.n_bytes
+        self._blocks = [block[start + i * size : start + (i + 1) * size] for i in range(slots)]
+        self._arrays = [spec.schema.view(b) for b in self._blocks]
+
+
+class _Sender(_End):
+    """What is common to both kinds of outbox."""
+
+    def __init__(self, spec: ChannelSpec, block: Block, bells: Sequence[Bell]) -> None:
+        super().__init__(spec, block)
+        self._bells = bells
+        self._written = self._control[WRITTEN]
+        self.refused = 0
+
+    def close(self) -> None:
+        """Ends the stream."""
+        self._control[CLOSED] = 1
+        self._ring()
+
+    def _ring(self) -> None:
+        for bell in self._bells:
+            bell.ring()
+
+
+class RingOutbox(_Sender):
+    """Sends every message once and in order; refuses while `depth` of them are in flight."""
+
+    @property
+    def in_flight(self) -> int:
+        """Messages committed and not freed by the receiver."""
+        return self._written - self._control[READ]
+
+    def slot(self) -> Arrays | None:
+        """The next slot, or None while all are in flight: pacing, not an error."""
+        if self._written - self._control[READ] >= self._n_slots:
+            self.refused += 1
+            return None
+        return self._arrays[self._written % self._n_slots]
+
+    def commit(self, version: int) -> None:
+        """Makes the slot visible to the receiver."""
+        self._versions[self._written % self._n_slots] = version
+        self._written += 1
+        self._control[WRITTEN] = self._written  # last: what came before is complete
+        self._ring()
+
+    def push(self, arrays: Arrays, version: int) -> bool:
+        """Copies `arrays` into a slot and commits it."""
+        slot = self.slot()
+        if slot is None:
+            return False
+        for name, array in slot.items():
+            array[...] = arrays[name]
+        self.commit(version)
+        return True
+
+
+class RingInbox(_End):
+    """Receives what a `RingOutbox` sent, as views into the ring."""
+
+    def __init__(self, spec: ChannelSpec, block: Block, bell: Bell) -> None:
+        super().__init__(spec, block)
+        self._bell = bell
+        self._read = self._control[READ]
+        self._held = 0  # 1 while the message of the last take is in use
+
+    @property
+    def waiting(self) -> int:
+        """Messages that could be taken now."""
+        return self._control[WRITTEN] - self._read - self._held
+
+    @property
+    def closed(self) -> bool:
+        """True when the sender has closed and everything was taken."""
+        return self._control[CLOSED] == 1 and self.waiting == 0  # in this order
+
+    def take(self) -> Message | None:
+        """Frees the message taken before and returns the next one, if it has come."""
+        if self._held:
+            self._held = 0
+            self._read += 1
+            self._control[READ] = self._read
+            self._bell.ring()
+        read = self._read
+        if read == self._control[WRITTEN]:
+            return None
+        self._held = 1
+        i = read % self._n_slots
+        return Message(self._arrays[i], self._versions[i], read)
+
+
+class CellOutbox(_Sender):
+    """Publishes the newest message to any number of readers, over the older ones.
+
+    Publication number k goes into cell k modulo N; its sequence word is odd while it is written and 2k
+    when it is whole, so that a reader who was overtaken in the middle of its copy finds out.
+    """
+
+    @property
+    def in_flight(self) -> int:
+        """Nothing is: a publication is for whoever reads it."""
+        return 0
+
+    def slot(self) -> Arrays:
+        """The cell after the newest; no reader is sent there yet."""
+        k = self._written + 1
+        self._sequence[k % self._n_slots] = 2 * k - 1
+        return self._arrays[k % self._n_slots]
+
+    def commit(self, version: int) -> None:
+        """Makes the cell the newest one."""
+        k = self._written + 1
+        self._versions[k % self._n_slots] = version
+        self._sequence[k % self._n_slots] = 2 * k
+        self._written = k
+        self._control[WRITTEN] = k
+        self._ring()
+
+    def push(self, arrays: Arrays, version: int) -> bool:
+        """Publishes a copy of `arrays`; always succeeds."""
+        for name, array in self.slot().items():
+            array[...] = arrays[name]
+        self.commit(version)
+        return True
+
+
+class CellInbox(_End):
+    """Reads the newest publication into memory of its own; never half of two, never an older one."""
+
+    def __init__(self, spec: ChannelSpec, block: Block) -> None:
+        super().__init__(spec, block)
+        self._seen = 0
+        self._copy = np.empty(spec.schema.n_bytes, np.uint8)
+        self._view = spec.schema.view(self._copy)
+
+    @property
+    def waiting(self) -> int:
+        """1 if there is a newer publication than the one taken last."""
+        return int(self._control[WRITTEN] != self._seen)
+
+    @property
+    def closed(self) -> bool:
+        """True when the publisher has closed; what it published last need not have been read."""
+        return self._control[CLOSED] == 1
+
+    def take(self) -> Message | None:
+        """A copy of the newest publication, if it is new and was not overwritten while copying."""
+        for _ in range(ATTEMPTS):
+            k = self._control[WRITTEN]
+            if k == self._seen:
+                return None
+            cell = k % self._n_slots
+            version = self._versions[cell]
+            np.copyto(self._copy, self._blocks[cell])
+            if (
+                self._sequence[cell] == 2 * k
+            ):  # unchanged since it became the newest: the copy is whole
+                self._seen = k
+                return Message(self._view, version, k - 1)
+        return None
+
+
+def sender(spec: ChannelSpec, block: Block, bells: Sequence[Bell]) -> Outbox:
+    """The sending end of any channel."""
+    kind = RingOutbox if spec.delivery is Delivery.EVERY else CellOutbox
+    return kind(spec, block, bells)
+
+
+def receiver(spec: ChannelSpec, block: Block, bell: Bell) -> Inbox:
+    """A receiving end of any channel."""
+    if spec.delivery is Delivery.EVERY:
+        return RingInbox(spec, block, bell)
+    return CellInbox(spec, block)

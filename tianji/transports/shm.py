@@ -1,0 +1,175 @@
+"""Channels between processes of one machine: rings in anonymous shared memory, and a bell per process.
+
+The memory is a `memfd`: it has no name, is inherited by the run's own processes only, and is gone with the
+last of them, however they end. A bell is an `eventfd` beside a flag: a process raises its flag before it
+sleeps, and whoever sends to it, or frees a slot for it, writes to the eventfd only if the flag is up.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import select
+import threading
+from typing import Any
+
+import numpy as np
+
+from tianji.channel import ChannelSpec, Delivery, Descriptors, Inbox, Outbox
+from tianji.errors import TianJiError
+from tianji.schema import ALIGNMENT, Schema, align
+from tianji.transports import ring
+
+_FENCE = threading.Lock()
+
+
+def _full_fence() -> None:
+    """Orders the stores before it with the loads after it.
+
+    A sender stores a message and then reads the flag; a sleeper raises the flag and then looks for
+    messages. Without a fence x86 may let both read first, and a wake-up would be lost. Taking a lock
+    that nobody contends for is a locked instruction, which is a full fence.
+    """
+    _FENCE.acquire()
+    _FENCE.release()
+
+
+class DoorBell:
+    """Wakes one process; rung by many."""
+
+    def __init__(self, flag: memoryview, event: int) -> None:
+        self._flag = flag
+        self._event = event
+
+    def ring(self) -> None:
+        """Wakes the process if it has announced that it sleeps."""
+        _full_fence()
+        if self._flag[0]:
+            os.eventfd_write(self._event, 1)
+
+
+class ShmTransport:
+    """Carries messages between processes of one machine."""
+
+    def __init__(
+        self,
+        specs: list[ChannelSpec],
+        homes: dict[str, str],
+        memory: int,
+        events: dict[str, int],
+        home: str,
+    ) -> None:
+        self._specs = {spec.name: spec for spec in specs}
+        self._homes = homes
+        self._memory = memory
+        self._events = events
+        self._home = home
+        places, total = _layout(specs, events)
+        self._map = mmap.mmap(memory, total)
+        whole = np.frombuffer(self._map, np.uint8)
+        self._blocks = {
+            spec.name: whole[places[spec.name] :][: ring.n_bytes(spec)] for spec in specs
+        }
+        flags = {name: whole[places[f"bell {name}"] :][:8].data.cast("q") for name in events}
+        self._flag = flags[home]
+        self._bells = {name: DoorBell(flags[name], events[name]) for name in events}
+        self._poll = select.poll()
+        self._poll.register(events[home], select.POLLIN)
+
+    @staticmethod
+    def reserve(homes: list[str]) -> Descriptors:
+        """File descriptors that children can inherit before anybody knows the channels' sizes."""
+        flags = os.EFD_NONBLOCK | os.EFD_CLOEXEC
+        return os.memfd_create("tianji"), {home: os.eventfd(0, flags) for home in homes}
+
+    @classmethod
+    def create(
+        cls,
+        specs: list[ChannelSpec],
+        homes: dict[str, str],
+        reserved: Descriptors | None = None,
+        home: str = "launcher",
+    ) -> ShmTransport:
+        """Takes the memory for all `specs` at once, so that a lack of it shows here and not later."""
+        names = sorted({*homes.values(), home})
+        memory, events = reserved or cls.reserve(names)
+        _, total = _layout(specs, events)
+        try:
+            os.ftruncate(memory, total)
+            os.posix_fallocate(memory, 0, total)
+        except OSError as error:
+            raise TianJiError(
+                f"no {total / 2**20:,.0f} MiB of shared memory for the channels ({error.strerror}): "
+                "use fewer actors, fewer environments per actor or a smaller send_size"
+            ) from error
+        return cls(specs, homes, memory, events, home)
+
+    def describe(self) -> dict[str, Any]:
+        """Layouts, homes and the numbers of the inherited file descriptors."""
+        return {
+            "memory": self._memory,
+            "events": self._events,
+            "homes": self._homes,
+            "channels": [_to_json(spec) for spec in self._specs.values()],
+        }
+
+    @classmethod
+    def attach(cls, description: dict[str, Any], home: str) -> ShmTransport:
+        """Maps the inherited memory in a child process."""
+        specs = [_from_json(channel) for channel in description["channels"]]
+        return cls(specs, description["homes"], description["memory"], description["events"], home)
+
+    def outbox(self, name: str) -> Outbox:
+        """The sending end of the channel called `name`."""
+        spec = self._specs[name]
+        listeners = dict.fromkeys(self._homes[target] for target in spec.targets)
+        bells = [self._bells[home] for home in listeners]
+        return ring.sender(spec, self._blocks[name], bells)
+
+    def inbox(self, name: str) -> Inbox:
+        """A receiving end of the channel called `name`."""
+        spec = self._specs[name]
+        return ring.receiver(spec, self._blocks[name], self._bells[self._homes[spec.source]])
+
+    def arm(self) -> None:
+        """Raises this process's flag; what came before is found by looking once more before `wait`."""
+        self._flag[0] = 1
+        _full_fence()
+
+    def disarm(self) -> None:
+        """Lowers the flag: this process is awake."""
+        self._flag[0] = 0
+
+    def wait(self, timeout_seconds: float) -> None:
+        """Sleeps until the bell rings or the time is over."""
+        if self._poll.poll(timeout_seconds * 1000):
+            os.eventfd_read(self._events[self._home])
+        self._flag[0] = 0
+
+    def close(self) -> None:
+        """Closes the file descriptors; the mapping goes with the last view of it."""
+        for descriptor in (self._memory, *self._events.values()):
+            os.close(descriptor)
+
+
+def _layout(specs: list[ChannelSpec], events: dict[str, int]) -> tuple[dict[str, int], int]:
+    """Where each channel and each bell's flag starts, and the size of it all."""
+    places, position = {}, 0
+    for name in events:
+        places[f"bell {name}"] = position
+        position += ALIGNMENT
+    for spec in specs:
+        places[spec.name] = position
+        position += align(ring.n_bytes(spec))
+    return places, max(position, 1)
+
+
+def _to_json(spec: ChannelSpec) -> list[Any]:
+    schema, targets = spec.schema.to_json(), list(spec.targets)
+    return [spec.name, spec.source, targets, schema, spec.delivery.value, spec.depth]
+
+
+def _from_json(channel: list[Any]) -> ChannelSpec:
+    name, source, targets, schema, delivery, depth = channel
+    layout = Schema.from_json(schema)
+    return ChannelSpec(name, source, tuple(targets), layout, Delivery(delivery), depth)

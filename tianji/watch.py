@@ -1,0 +1,151 @@
+"""What a run has done so far, put together from what the roles publish about themselves."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tianji.channel import Inbox
+from tianji.counts import Count, Histogram, Vector
+from tianji.topology import Job, Kind, Ports, role_name, roles_of
+
+WINDOW = 100  # episodes that a mean return is taken over
+
+
+@dataclass
+class Progress:
+    """The state of a run; `Watch.poll` keeps it up to date."""
+
+    counts: dict[str, Vector]  # by role
+    staleness: Histogram = field(default_factory=Histogram)
+    age: Histogram = field(default_factory=Histogram)
+    scalars: dict[str, float] = field(default_factory=dict)
+    returns: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    lengths: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    n_episodes: int = 0
+    solved_at: float | None = None  # clock of the episode that brought the mean to the target
+    started_at: float | None = None  # clock at which all roles were ready
+
+    def total(self, count: Count, kind: Kind) -> float:
+        """The sum of one counter over all roles of a kind."""
+        prefix = f"{kind.name.lower()}-"
+        return float(sum(c[count] for name, c in self.counts.items() if name.startswith(prefix)))
+
+    @property
+    def produced(self) -> int:
+        """Valid environment steps that actors pushed."""
+        return int(self.total(Count.PRODUCED, Kind.ACTOR))
+
+    @property
+    def received(self) -> int:
+        """Valid environment steps that the buffer took."""
+        return int(self.total(Count.RECEIVED, Kind.BUFFER))
+
+    @property
+    def consumed(self) -> int:
+        """Valid samples that the learner learned from."""
+        return int(self.total(Count.CONSUMED, Kind.LEARNER))
+
+    @property
+    def updates(self) -> int:
+        """Calls of `learn`."""
+        return int(self.total(Count.VERSION, Kind.LEARNER))
+
+    @property
+    def dropped(self) -> int:
+        """Samples refused for their age."""
+        return int(self.total(Count.DROPPED, Kind.BUFFER))
+
+    @property
+    def freshness(self) -> float:
+        """Share of the consumed samples that were consumed for the first time."""
+        return self.total(Count.NEW, Kind.LEARNER) / max(1, self.consumed)
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean return of the last 100 episodes, or of all if there are fewer."""
+        return float(np.mean(self.returns)) if self.returns else None
+
+    def idle(self, role: str) -> float:
+        """Share of its time that a role had nothing to do."""
+        busy, idle = self.counts[role][Count.BUSY_SECONDS], self.counts[role][Count.IDLE_SECONDS]
+        return float(idle / (busy + idle)) if busy + idle else 0.0
+
+
+class Watch:
+    """Reads the channels on which roles report, without ever making them wait."""
+
+    def __init__(self, job: Job, ports: Ports) -> None:
+        roles = roles_of(job.config)
+        self._target = job.stop_return
+        self._scalar_names = job.algorithm.scalars
+        self._reports: dict[str, Inbox] = {
+            role.name: ports.inbox(f"report {role.name}") for role in roles
+        }
+        self._episodes = [
+            ports.inbox(f"episodes {role.name}") for role in roles if role.kind is Kind.ACTOR
+        ]
+        self.progress = Progress({role.name: np.zeros(len(Count)) for role in roles})
+
+    def poll(self) -> Progress:
+        """Takes whatever has come."""
+        for name, inbox in self._reports.items():
+            if (message := inbox.take()) is not None:
+                self.progress.counts[name] = message.arrays["counts"].copy()
+                if name == role_name(Kind.LEARNER):
+                    self._read_learner(message.arrays)
+        self._read_episodes()
+        ready = [c[Count.READY_AT] for c in self.progress.counts.values()]
+        if self.progress.started_at is None and all(ready):
+            self.progress.started_at = max(ready)
+        return self.progress
+
+    def _read_learner(self, arrays: dict[str, Vector]) -> None:
+        progress = self.progress
+        progress.staleness = Histogram(arrays["staleness"].copy())
+        progress.age = Histogram(arrays["age"].copy())
+        values = arrays["scalars"].tolist()
+        progress.scalars = dict(zip(self._scalar_names, values, strict=True))
+
+    def _read_episodes(self) -> None:
+        finished: list[tuple[float, float, int]] = []
+        for inbox in self._episodes:
+            while (message := inbox.take()) is not None:
+                a, n = message.arrays, int(message.arrays["n"])
+                finished += zip(
+                    a["ended_at"][:n].tolist(), a["returned"].tolist(), a["length"].tolist()
+                )
+        for ended_at, returned, length in sorted(finished):
+            self._add_episode(ended_at, returned, length)
+
+    def _add_episode(self, ended_at: float, returned: float, length: int) -> None:
+        progress = self.progress
+        progress.n_episodes += 1
+        progress.returns.append(returned)
+        progress.lengths.append(length)
+        if self._target is None or progress.solved_at is not None:
+            return
+        if len(progress.returns) == WINDOW and np.mean(progress.returns) >= self._target:
+            progress.solved_at = ended_at
+
+
+class Limits:
+    """The conditions on which whoever watches ends a run."""
+
+    def __init__(self, job: Job, max_seconds: float | None = None) -> None:
+        self._episodes = job.config.exp.episodes
+        self._seconds = max_seconds if max_seconds is not None else job.config.exp.max_seconds
+
+    def reached(self, progress: Progress) -> str | None:
+        """The status with which the run should end now, if it should."""
+        if progress.solved_at is not None:
+            return "solved"
+        if self._episodes is not None and progress.n_episodes >= self._episodes:
+            return "finished"
+        if self._seconds is not None and progress.started_at is not None:
+            if time.monotonic() - progress.started_at >= self._seconds:
+                return "stopped"
+        return None

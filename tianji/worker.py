@@ -1,0 +1,83 @@
+"""A child process of the process engine: `python -m tianji.worker NAME KIND`.
+
+It begins before the launcher knows the sizes of the channels, and loads its libraries meanwhile. Its
+description comes as JSON on standard input; if that ends without one, the launcher gave up, and so does
+the child. Nothing here is forked, so nothing of the launcher's state is inherited but file descriptors.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+USER_MISTAKE = 2  # exit status, as everywhere
+
+
+def main() -> int:
+    """Runs the roles of one process until they are done."""
+    home, kind = sys.argv[1:3]
+    _settle()
+    _preload(kind)
+    text = sys.stdin.read()
+    if not text:
+        return 0
+    import json
+
+    return _run(home, json.loads(text))
+
+
+def _settle() -> None:
+    """Cores, signals and the promise to end with the launcher, before any library is loaded."""
+    cores = os.environ.get("TIANJI_CORES", "")
+    if cores:
+        os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher decides what Ctrl-C means
+    launcher = int(os.environ["TIANJI_LAUNCHER"])
+    import ctypes
+
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1 is PR_SET_PDEATHSIG
+    if os.getppid() != launcher:  # it died before we asked
+        os._exit(1)
+
+
+def _preload(kind: str) -> None:
+    """Loads what this kind of role will need, while the launcher is still measuring sizes."""
+    if kind == "learner":
+        import torch
+
+        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    elif kind == "actor":
+        import gymnasium  # noqa: F401
+    import tianji.topology  # noqa: F401
+
+
+def _run(home: str, description: dict[str, object]) -> int:
+    from tianji.errors import TianJiError
+
+    try:
+        _train(home, description)
+    except TianJiError as error:
+        print(f"{home}: {error}", file=sys.stderr)
+        return USER_MISTAKE
+    return 0
+
+
+def _train(home: str, description: dict[str, object]) -> None:
+    from tianji import topology
+    from tianji.config import from_json
+    from tianji.engines.loop import Loop, attach
+
+    config = from_json(description["config"])  # type: ignore[arg-type]  # checked by from_json
+    job = topology.from_json(description, config)
+    ports = attach(job, description["transport"], home)  # type: ignore[arg-type]
+    roles = [
+        topology.build(role, job, ports)
+        for role in topology.roles_of(job.config)
+        if role.home == home
+    ]
+    Loop(roles, ports).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
