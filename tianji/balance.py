@@ -1,4 +1,4 @@
-"""The balance of production and consumption: how many samples may be learned from per sample made."""
+"""The balance of production and consumption: how often a sample may be learned from."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class Balance:
 
         c + batch <= (r - warmup) * ratio
 
-    and more may be received while less than a batch plus `slack * ratio` of that is still owed. The
-    second limit is never below the first, so one of the two questions is always answered with yes and
-    nothing can lock up. Reverb's limiter blocks the caller; this one answers, and the caller does
-    something else with its time. The buffer asks both questions: it hands out a batch only if it may
-    consume, and it empties its inboxes only if more may be produced. A full inbox has no free slot, and so
-    the answer reaches the actors.
+    and more may be received while less than a batch plus `slack * ratio` of that is still owed.
+    The second limit is never below the first, so one of the two questions is always answered with
+    yes and nothing can lock up. Reverb's limiter blocks the caller; this one answers, and the
+    caller does something else with its time. The buffer asks both questions: it hands out a batch
+    only if it may consume, and it empties its inboxes only if more may be produced. A full inbox
+    has no free slot, and so the answer reaches the actors.
     """
 
     def __init__(self, ratio: float, batch: int, warmup: int = 0, slack: int = 0) -> None:
@@ -42,8 +42,9 @@ class Balance:
     def may_produce(self, unsettled: int = 0) -> bool:
         """Whether more may be received.
 
-        `unsettled` samples were handed out and are not learned from yet: they count as still owed, so
-        that with no slack an actor goes on only after the learner has published what it learned.
+        `unsettled` samples were handed out and are not learned from yet: they count as still owed,
+        so that with no slack an actor goes on only after the learner has published what it
+        learned.
         """
         owed = self.earned - (self.consumed - unsettled)
         return owed < self.batch + self.slack * self.ratio

@@ -30,8 +30,8 @@ class Delivery(enum.Enum):
 class ChannelSpec:
     """One directed channel between two roles, before any memory is given to it.
 
-    An EVERY channel has one source and one target; a LATEST channel has one source and any number of
-    targets.
+    An EVERY channel has one source and one target; a LATEST channel has one source and any number
+    of targets.
     """
 
     name: str
@@ -73,6 +73,10 @@ class Outbox(Protocol):
     def push(self, arrays: Arrays, version: int) -> bool:
         """`slot`, copy and `commit` in one call; False when the channel is full."""
 
+    @property
+    def abandoned(self) -> bool:
+        """True when the receiver has closed its end: nobody will read what is sent (EVERY)."""
+
     def close(self) -> None:
         """Ends the stream: the receiver sees `closed` once it has taken everything."""
 
@@ -91,16 +95,20 @@ class Inbox(Protocol):
     def closed(self) -> bool:
         """True when the sender has closed and nothing is left to take."""
 
+    def close(self) -> None:
+        """Says that nothing more will be taken."""
+
 
 Descriptors = tuple[int, dict[str, int]]
 """A memory file, and an event for each process."""
 
 
 class Transport(Protocol):
-    """What carries the messages of a set of channels; replaceable from the config by `module:Class`.
+    """What carries the messages of a set of channels; a config may name another `module:Class`.
 
-    The launcher calls `create`, hands `inherited` file descriptors and the `describe` text to every child
-    process, and the child calls `attach`. A transport within one process needs only `create`.
+    The launcher calls `create`, hands `inherited` file descriptors and the `describe` text to
+    every child process, and the child calls `attach`. A transport within one process needs only
+    `create`.
     """
 
     @classmethod

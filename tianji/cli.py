@@ -1,8 +1,9 @@
-"""The command line of TianJi: `tianji train CONFIG` trains what one configuration file describes."""
+"""The command line: `tianji train CONFIG` trains what one configuration file describes."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,6 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return launch.USER_MISTAKE
     except launch.Interrupted as stop:
         return 128 + stop.number
+    except BrokenPipeError:  # whoever read our output has gone; the run itself is on disk
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # for the interpreter's last flush
+        return 0
 
 
 def _train(options: argparse.Namespace) -> int:

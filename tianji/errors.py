@@ -4,6 +4,6 @@
 class TianJiError(Exception):
     """A mistake of the user's: where, what was found, what was wanted, what to do.
 
-    The command line prints it without a traceback and exits with status 2. Whatever only a programmer
-    of this package could get wrong is an `assert` instead.
+    The command line prints it without a traceback and exits with status 2. Whatever only a
+    programmer of this package could get wrong is an `assert` instead.
     """

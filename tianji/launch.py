@@ -1,9 +1,10 @@
-"""From a configuration to a finished run: what the command line and the Python API have in common."""
+"""From a configuration to a finished run: what is behind the command line."""
 
 from __future__ import annotations
 
 import shutil
 import signal
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,7 +67,7 @@ def _in_processes(config: Config, folder: Path, quiet: bool) -> Report:
         crew = Crew(config, shares, folder / "logs")
         try:
             job = _prepare(config)
-            engine = ProcessEngine(job, crew)
+            engine = ProcessEngine(job, crew, folder)
             return _watched(job, engine, folder, quiet, (RoleFailed,))
         finally:
             crew.dismiss()
@@ -77,7 +78,7 @@ def _here(config: Config, folder: Path, quiet: bool) -> Report:
 
     with _signals():
         job = _prepare(config)
-        return _watched(job, LocalEngine(job), folder, quiet, ())
+        return _watched(job, LocalEngine(job, folder), folder, quiet, ())
 
 
 def _prepare(config: Config) -> Any:
@@ -115,6 +116,8 @@ def _watched(
         exit_status = USER_MISTAKE if getattr(failure, "users_mistake", False) else 1
     except TianJiError as mistake:
         status, error, exit_status = "failed", str(mistake), USER_MISTAKE
+    except Exception:  # the top of the process: what happened is written down and shown
+        status, error, exit_status = "failed", traceback.format_exc(), 1
     summary = run.finish(status, engine.watch.progress, error)
     return Report(folder, summary, exit_status)
 

@@ -4,7 +4,8 @@ An algorithm is one file with a torch-free half (the policy) and a learning half
 
     from tianji.lazy import torch
 
-and uses `torch` as always; the process of an actor then starts in a fifth of the time and of the memory.
+and uses `torch` as always; the process of an actor then starts in a fifth of the time and of the
+memory.
 """
 
 from __future__ import annotations

@@ -39,9 +39,9 @@ def available_cores() -> tuple[int, ...]:
 def assign(config: Config, cores: tuple[int, ...], alternates: bool) -> dict[str, Share]:
     """The share of every process: `learner`, `buffer` and `actor` (0, 1, ...) by name.
 
-    A role that was given a number of cores has them to itself. The others share what is left, or all
-    cores where nothing is left. Where acting and learning take turns (`alternates`), actors may be
-    given the learner's cores too.
+    A role that was given a number of cores has them to itself. The others share what is left, or
+    all cores where nothing is left. Where acting and learning take turns (`alternates`), actors
+    may be given the learner's cores too.
     """
     parallel = config.parallel
     wanted = {"learner-0.0": parallel.learner_cfg.cores}
@@ -74,7 +74,7 @@ def _refuse_too_many(n_fixed: int, n_actors: int, cores: tuple[int, ...], altern
     needed = max(n_fixed, n_actors) if alternates else n_fixed + n_actors
     if needed > len(cores):
         raise TianJiError(
-            f"parallel_parameters: learner and buffer want {n_fixed} cores and the actors {n_actors}, "
+            f"parallel_parameters: learner and buffer want {n_fixed} cores, the actors {n_actors}, "
             f"but this machine offers {len(cores)}: lower `cores` or `num`, or leave `cores` out"
         )
 

@@ -1,13 +1,16 @@
 """The roles of the paper's Figure 2: independent loops that owe each other only data.
 
-A role has a `step` that does one bounded piece of work and returns at once: True if it did something,
-False if there was nothing to do. It never waits. What it needs may come later; what it makes may be
-refused for now; then it says False and an engine decides what to do with the time.
+A role has a `step` that does one bounded piece of work and returns at once: True if it did
+something, False if there was nothing to do. It never waits. What it needs may come later; what it
+makes may be refused for now; then it says False and an engine decides what to do with the time.
 
-    Actor    acts in its environments and fills a trajectory; pushes it when the trigger fires     3 4 5
-    Buffer   takes trajectories while more may be produced, hands out batches while they may be
-             consumed                                                                              6 7
-    Learner  learns from each batch and publishes its weights when the trigger fires               1 2
+    Actor    acts in its environments and fills a trajectory; pushes it when the trigger fires
+    3 4 5 Buffer   takes trajectories while more may be produced, hands out batches while they may
+    be
+             consumed
+             6 7
+    Learner  learns from each batch and publishes its weights when the trigger fires
+    1 2
 
 The stream ends from the front: whoever sees its input closed closes its output and is done.
 """
@@ -47,7 +50,7 @@ class Role(ABC):
         """What the role publishes about itself, as `counts.report_schema` lays it out."""
         return {"counts": self.counts}
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # most roles hold nothing
         """Gives back what the role holds outside of memory."""
 
 
@@ -181,13 +184,19 @@ class Buffer(Role):
 
     def step(self) -> bool:
         """Receives at most one trajectory of each actor and hands out at most one batch."""
+        if self.batches.abandoned:  # the learner is done: what is left is for nobody
+            return self._finish()
         moved = self._receive()  # 6
         if self._send():  # 7
             return True
         if not moved and self._ended():
-            self.batches.close()
-            self.done = moved = True
+            return self._finish()
         return moved
+
+    def _finish(self) -> bool:
+        self.batches.close()
+        self.done = True
+        return True
 
     def _receive(self) -> bool:
         moved, n = False, len(self.trajectories)
@@ -300,6 +309,7 @@ class Learner(Role):
     def _finish(self) -> bool:
         self._publish()
         self.weights.close()
+        self.batches.close()
         self.done = True
         return True
 

@@ -40,7 +40,8 @@ class Field:
             raise TianJiError(f"field {self.name!r}: {self.dtype!r} is no numpy dtype") from error
         if kind not in "biufc":
             raise TianJiError(
-                f"field {self.name!r}: dtype {self.dtype!r} is not a number; use bool, int, float or complex"
+                f"field {self.name!r}: dtype {self.dtype!r} is not a number; "
+                "use bool, int, float or complex"
             )
         if any(size < 0 for size in self.shape):
             raise TianJiError(f"field {self.name!r}: shape {self.shape} has a negative size")

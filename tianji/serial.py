@@ -1,7 +1,7 @@
 """Algorithm 1: inference, simulation and update in one loop, one after the other, without channels.
 
-This is the oracle: what an engine with one actor and no slack does must be this, bit for bit. It uses the
-same policy, storage and algorithm as the roles, and nothing else of them.
+This is the oracle: what an engine with one actor and no slack does must be this, bit for bit. It
+uses the same policy, storage and algorithm as the roles, and nothing else of them.
 """
 
 from __future__ import annotations

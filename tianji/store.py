@@ -1,7 +1,7 @@
 """Local storage of a buffer: trajectories go in, batches come out.
 
-Two kinds, described by what an algorithm's `sampling` returns: `Replay` keeps the last samples and draws
-them again and again (off-policy), `Rollouts` hands every trajectory out once (on-policy).
+Two kinds, described by what an algorithm's `sampling` returns: `Replay` keeps the last samples and
+draws them again and again (off-policy), `Rollouts` hands every trajectory out once (on-policy).
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def trajectory_schema(
 ) -> Schema:
     """The layout of a trajectory: T = `length` steps of E = `n_envs` environments.
 
-    `obs` has T+1 rows, so that the successor of every step is there once. `length` holds the number of
-    rows that are filled.
+    `obs` has T+1 rows, so that the successor of every step is there once. `length` holds the
+    number of rows that are filled.
     """
     per_step = (
         action,
@@ -186,8 +186,9 @@ class Replay:
 class ReplayStore:
     """One ring in time per actor; successors and n-step returns are put together when drawing.
 
-    A ring has one position more than it keeps steps: the newest observation, which no action belongs to
-    yet. Actor a, ring position p, environment e is row (a * ring + p) * E + e of every array.
+    A ring has one position more than it keeps steps: the newest observation, which no action
+    belongs to yet. Actor a, ring position p, environment e is row (a * ring + p) * E + e of every
+    array.
     """
 
     def __init__(self, sampling: Replay, trajectory: Schema, n_sources: int, seed: int) -> None:
@@ -219,13 +220,14 @@ class ReplayStore:
         start = max(
             0, length - self._kept
         )  # a long trajectory in a small ring: the newest steps stay
-        steps = int(np.count_nonzero(trajectory["valid"][start:length]))
+        steps = int(np.count_nonzero(trajectory["valid"][:length]))
         self._received += steps
         ring = {name: array[source] for name, array in self._by_time.items()}
         written = int(self._written[source])
         self._cut_where_broken(ring, written, trajectory["obs"][0])
         rows = np.arange(written, written + length - start) % self._ring
-        self._n_valid += steps - int(np.count_nonzero(ring["valid"][rows]))
+        self._n_valid -= int(np.count_nonzero(ring["valid"][rows]))
+        self._n_valid += int(np.count_nonzero(trajectory["valid"][start:length]))
         ring["obs"][rows] = trajectory["obs"][start:length]
         for name in self._copied:
             ring[name][rows] = trajectory[name][start:length]
@@ -243,7 +245,7 @@ class ReplayStore:
         return Added(steps, steps)
 
     def _cut_where_broken(self, ring: Arrays, written: int, first_obs: npt.NDArray[Any]) -> None:
-        """Invalidates the last step where `first_obs` is not its successor (an actor began anew)."""
+        """Invalidates the last step where `first_obs` does not follow it: an actor began anew."""
         if not written:
             return
         head = ring["obs"][written % self._ring].reshape(self._n_envs, -1)
@@ -366,7 +368,8 @@ class RolloutStore:
     def __init__(self, sampling: Rollouts, trajectory: Schema, seed: int) -> None:
         if sampling.pool < sampling.batch:
             raise TianJiError(
-                f"buffer_size: a pool of {sampling.pool} rollouts cannot give batches of {sampling.batch}"
+                f"buffer_size: a pool of {sampling.pool} rollouts cannot give "
+                f"batches of {sampling.batch}"
             )
         self._sampling = sampling
         self._entries = [trajectory.empty() for _ in range(sampling.pool + sampling.batch)]

@@ -1,4 +1,4 @@
-"""From a configuration to roles and channels; and any role, for any engine, from that description."""
+"""From a configuration to roles and channels, and from those to any role for any engine."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Job:
 
     @property
     def depth(self) -> int:
-        """Trajectories in flight per actor; with no slack at all, as serial training would have it."""
+        """Trajectories in flight per actor; just one where `slack = 0` asks for serial order."""
         return 1 if self.config.parallel.buffer_cfg.slack == 0 else 2
 
     @property
@@ -143,8 +143,8 @@ def prepare(config: Config, env: EnvSpec) -> Job:
     algorithm, hyp = load_algorithm(config)
     if config.model.type != "MLP":
         raise TianJiError(
-            f"model.type: this version has 'MLP' only, not {config.model.type!r}; an algorithm of your "
-            "own can bring any network"
+            f"model.type: this version has 'MLP' only, not {config.model.type!r}; "
+            "an algorithm of your own can bring any network"
         )
     _check_sizes(config, env)
     task = Task(env, config.model, hyp, config.parallel.actor_cfg.num)
@@ -172,8 +172,8 @@ def _ratio(config: Config, sampling: Sampling) -> float:
     ratio = 1.0 if given == "balanced" else float(given)
     if isinstance(sampling, Rollouts) and ratio != 1.0:
         raise TianJiError(
-            f"global_cfg.replay_ratio: {config.agent.type} learns from each sample once, so the ratio is "
-            f"1, not {ratio:g}; use 'serial', or hyp.update_step for more epochs"
+            f"global_cfg.replay_ratio: {config.agent.type} learns from each sample once, so it is 1, "
+            f"not {ratio:g}; use 'serial', or hyp.update_step for more epochs"
         )
     return ratio
 

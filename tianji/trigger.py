@@ -1,7 +1,8 @@
 """Triggers: the conditions on which a role communicates (steps 2 and 3 of the paper's Figure 2).
 
-A user replaces one from the config: `actor_cfg = dict(trigger="my_file:MyTrigger")`. It is made with the
-number that the section already has: `send_size` for an actor, `send_interval` for a learner.
+A user replaces one from the config: `actor_cfg = dict(trigger="my_file:MyTrigger")`. It is made
+with the number that the section already has: `send_size` for an actor, `send_interval` for a
+learner.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ class PushTrigger(Protocol):
         """`send_size`: steps that fit into a trajectory; a full one is pushed in any case."""
 
     def fires(self, length: int, ended: bool) -> bool:
-        """Whether to push now, after `length` steps; `ended`: an episode ended in the last of them."""
+        """Whether to push after `length` steps; `ended`: an episode ended in the last one."""
 
 
 class PublishTrigger(Protocol):

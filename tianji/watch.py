@@ -115,9 +115,8 @@ class Watch:
         for inbox in self._episodes:
             while (message := inbox.take()) is not None:
                 a, n = message.arrays, int(message.arrays["n"])
-                finished += zip(
-                    a["ended_at"][:n].tolist(), a["returned"].tolist(), a["length"].tolist()
-                )
+                columns = (a["ended_at"], a["returned"], a["length"])
+                finished += zip(*(column[:n].tolist() for column in columns), strict=True)
         for ended_at, returned, length in sorted(finished):
             self._add_episode(ended_at, returned, length)
 
@@ -145,7 +144,6 @@ class Limits:
             return "solved"
         if self._episodes is not None and progress.n_episodes >= self._episodes:
             return "finished"
-        if self._seconds is not None and progress.started_at is not None:
-            if time.monotonic() - progress.started_at >= self._seconds:
-                return "stopped"
-        return None
+        if self._seconds is None or progress.started_at is None:
+            return None
+        return "stopped" if time.monotonic() - progress.started_at >= self._seconds else None

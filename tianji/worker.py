@@ -1,8 +1,9 @@
 """A child process of the process engine: `python -m tianji.worker NAME KIND`.
 
-It begins before the launcher knows the sizes of the channels, and loads its libraries meanwhile. Its
-description comes as JSON on standard input; if that ends without one, the launcher gave up, and so does
-the child. Nothing here is forked, so nothing of the launcher's state is inherited but file descriptors.
+It begins before the launcher knows the sizes of the channels, and loads its libraries meanwhile.
+Its description comes as JSON on standard input; if that ends without one, the launcher gave up,
+and so does the child. Nothing here is forked, so nothing of the launcher's state is inherited but
+file descriptors.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from pathlib import Path
 
 USER_MISTAKE = 2  # exit status, as everywhere
 
@@ -67,6 +69,8 @@ def _train(home: str, description: dict[str, object]) -> None:
     from tianji import topology
     from tianji.config import from_json
     from tianji.engines.loop import Loop, attach
+    from tianji.roles import Learner
+    from tianji.weights import save_final
 
     config = from_json(description["config"])  # type: ignore[arg-type]  # checked by from_json
     job = topology.from_json(description, config)
@@ -77,6 +81,9 @@ def _train(home: str, description: dict[str, object]) -> None:
         if role.home == home
     ]
     Loop(roles, ports).run()
+    for role in roles:
+        if isinstance(role, Learner):
+            save_final(Path(str(description["folder"])), role)
 
 
 if __name__ == "__main__":

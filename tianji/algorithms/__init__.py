@@ -1,0 +1,1 @@
+"""Algorithms: what they have in common, and one file for each."""

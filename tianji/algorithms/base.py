@@ -32,14 +32,14 @@ class Policy(Protocol):
     """The acting half: observations in, actions out."""
 
     def act(self, obs: npt.NDArray[Any], explore: bool = True) -> Arrays:
-        """`action` [E, ...] and the arrays named by `Algorithm.fields`, for observations [E, ...]."""
+        """`action` [E, ...] and what `Algorithm.fields` names, for observations [E, ...]."""
 
     def load(self, weights: Weights, version: int) -> None:
         """Copies the weights that a learner published."""
 
 
 class Algorithm(ABC):
-    """The learning half, made in the learner's process; the class methods are called in any process.
+    """The learning half, made in the learner's process; any process calls the class methods.
 
     A learner uses it so:
 
@@ -61,7 +61,7 @@ class Algorithm(ABC):
 
     @classmethod
     def rollout_length(cls, task: Task) -> int | None:
-        """Steps per trajectory (T) if the algorithm has a say in it; None leaves it to `actor_cfg.send_size`."""
+        """Steps per trajectory (T); None leaves it to `actor_cfg.send_size`."""
         return None
 
     @classmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,7 @@ class DQNHyp:
         100, "updates from one copy into the target network to the next", at_least=1
     )
     double_q: bool = key(True, "choose the next action with the online network")
+    loss: Literal["huber", "mse"] = key("huber", "of the TD error")
     n_step: int = key(1, "steps of reward before bootstrapping", at_least=1)
     updates_per_step: float = key(1.0, "updates per environment step in serial training")
     clip_grad_norm: float | None = key(None, "largest norm of the gradient; None: no limit")
@@ -90,6 +91,7 @@ class DQN(Algorithm):
 
     def __init__(self, task: Task, seed: int, device: str = "cpu") -> None:
         super().__init__(task, seed, device)
+        from tianji.models.adam import Adam
         from tianji.models.mlp import MLP, FlatParameters
 
         self.hyp: DQNHyp = task.hyp
@@ -99,8 +101,8 @@ class DQN(Algorithm):
         self.target = MLP(layout(task), generator).requires_grad_(False)
         self._parameters = FlatParameters(list(self.online.parameters()), device)
         self._target_parameters = FlatParameters(list(self.target.parameters()), device)
-        self._optimiser = torch.optim.Adam(
-            [self._parameters.vector], lr=self.hyp.lr, eps=self.hyp.adam_eps, fused=True
+        self._optimiser = Adam(
+            self._parameters.vector, self._parameters.gradient, self.hyp.lr, eps=self.hyp.adam_eps
         )
         self._updates = 0
         self._copy_to_target()
@@ -124,7 +126,7 @@ class DQN(Algorithm):
         return layout(task).n_weights
 
     def learn(self, batch: Arrays) -> dict[str, float]:
-        """One step of Adam on the Huber loss of the TD error."""
+        """One step of Adam on the TD error."""
         b = {name: torch.from_numpy(batch[name]).to(self._device) for name in _USED}
         with (
             torch.no_grad()
@@ -137,7 +139,8 @@ class DQN(Algorithm):
                 next_value = next_q.amax(1)
             goal = b["reward"] + b["discount"] * next_value
         q = self.online(b["obs"]).gather(1, b["action"][:, None]).squeeze(1)
-        loss = torch.nn.functional.smooth_l1_loss(q, goal)
+        measure = torch.nn.functional
+        loss = (measure.smooth_l1_loss if self.hyp.loss == "huber" else measure.mse_loss)(q, goal)
         self._descend(loss)
         return {"loss": loss.item(), "q_mean": goal.mean().item()}
 
@@ -152,15 +155,15 @@ class DQN(Algorithm):
             self._copy_to_target()
 
     def _copy_to_target(self) -> None:
-        self._target_parameters.vector.data.copy_(self._parameters.vector.data)
+        self._target_parameters.vector.copy_(self._parameters.vector)
 
     def weights(self) -> Weights:
         """The online network."""
-        return self._parameters.vector.detach().cpu().numpy()
+        return self._parameters.vector.cpu().numpy()
 
     def load(self, weights: Weights) -> None:
         """Sets the online network, and the target network with it."""
-        self._parameters.vector.data.copy_(torch.from_numpy(weights))
+        self._parameters.vector.copy_(torch.from_numpy(weights))
         self._copy_to_target()
 
 

@@ -128,6 +128,7 @@ class PPO(Algorithm):
 
     def __init__(self, task: Task, seed: int, device: str = "cpu") -> None:
         super().__init__(task, seed, device)
+        from tianji.models.adam import Adam
         from tianji.models.mlp import MLP, FlatParameters
 
         self.hyp: PPOHyp = task.hyp
@@ -139,8 +140,8 @@ class PPO(Algorithm):
         self.log_std = torch.nn.Parameter(torch.zeros(n_spread(task)))
         parameters = [*self.actor.parameters(), self.log_std, *self.critic.parameters()]
         self._parameters = FlatParameters(parameters, device)  # what actors need lies first
-        self._optimiser = torch.optim.Adam(
-            [self._parameters.vector], lr=self.hyp.lr, eps=self.hyp.adam_eps, fused=True
+        self._optimiser = Adam(
+            self._parameters.vector, self._parameters.gradient, self.hyp.lr, eps=self.hyp.adam_eps
         )
         self._n_published = self.n_weights(task)
         self._random = np.random.default_rng(seed)
@@ -196,16 +197,14 @@ class PPO(Algorithm):
     def learn(self, batch: Arrays) -> dict[str, float]:
         """Several epochs of minibatches over one batch of rollouts."""
         samples = self._prepare(batch)
-        totals, n = torch.zeros(len(self.scalars)), 0
-        for part in self._minibatches(samples):
-            loss, measures = self._loss(*part)
-            self._descend(loss)
-            totals += measures
-            n += 1
-        return dict(zip(self.scalars, (totals / n).tolist(), strict=True))
+        for _ in range(self.hyp.update_step):
+            for part in self._minibatches(samples):
+                loss, measures = self._loss(*part)
+                self._descend(loss)
+        return _measured(*measures)
 
     def _prepare(self, batch: Arrays) -> tuple[torch.Tensor, ...]:
-        """Flat tensors (obs, action, old log-probability, advantage, return, value) of valid samples."""
+        """Flat tensors of all valid samples: obs, action, old log-probability, advantage, target."""
         obs = torch.from_numpy(batch["obs"]).to(self._device)
         with torch.no_grad():
             value = self.critic(obs.flatten(0, 2)).view(obs.shape[:3]).cpu().numpy()
@@ -221,9 +220,9 @@ class PPO(Algorithm):
         )
         if weight is not None:
             old = old + torch.from_numpy(np.log(np.maximum(weight.ratio.ravel(), 1e-8)))[picked]
-        tensors = [action, old]
-        tensors += [torch.from_numpy(a.ravel())[picked] for a in (advantage, target)]
-        return (flat_obs, *(t.to(self._device) for t in tensors))
+        gain, goal = (torch.from_numpy(a.ravel())[picked] for a in (advantage, target))
+        gain = (gain - gain.mean()) / (gain.std() + 1e-8)
+        return (flat_obs, *(t.to(self._device) for t in (action, old, gain, goal)))
 
     def _importance(
         self,
@@ -233,7 +232,7 @@ class PPO(Algorithm):
         old: torch.Tensor,
         picked: torch.Tensor,
     ) -> Importance | None:
-        """How much likelier the present policy makes each action, where a correction is asked for."""
+        """How much likelier each action is under the present policy, if a correction is wanted."""
         if self.hyp.mode == "sync" or self.hyp.correction == "none":
             return None
         with torch.no_grad():
@@ -252,13 +251,11 @@ class PPO(Algorithm):
         return value
 
     def _minibatches(self, samples: tuple[torch.Tensor, ...]) -> Iterator[tuple[torch.Tensor, ...]]:
-        """Slices of nearly equal size, in a new order each epoch."""
+        """Slices of nearly equal size, in a new order."""
         total = len(samples[0])
         n = max(1, round(total / self.hyp.minibatch))
-        for _ in range(self.hyp.update_step):
-            order = torch.from_numpy(self._random.permutation(total)).to(self._device)
-            shuffled = [t[order] for t in samples]
-            yield from zip(*(t.tensor_split(n) for t in shuffled), strict=True)
+        order = torch.from_numpy(self._random.permutation(total)).to(self._device)
+        return zip(*(t[order].tensor_split(n) for t in samples), strict=True)
 
     def _log_probability(
         self, obs: torch.Tensor, action: torch.Tensor
@@ -267,7 +264,7 @@ class PPO(Algorithm):
         out = self.actor(obs)
         if self._discrete:
             logits = torch.log_softmax(out, 1)
-            entropy = -(logits.exp() * logits).sum(1).mean()
+            entropy = -(logits.exp() * logits).sum() / len(logits)
             return logits.gather(1, action[:, None]).squeeze(1), entropy
         log_std = self.log_std
         noise = (action - out) * torch.exp(-log_std)
@@ -281,22 +278,19 @@ class PPO(Algorithm):
         old: torch.Tensor,
         advantage: torch.Tensor,
         target: torch.Tensor,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         """The clipped surrogate, the value loss and the entropy bonus of one minibatch."""
         h = self.hyp
         logp, entropy = self._log_probability(obs, action)
-        advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
         change = logp - old
         ratio = change.exp()
         clipped = ratio.clamp(1 - h.clip_param, 1 + h.clip_param)
         policy_loss = -torch.minimum(advantage * ratio, advantage * clipped).mean()
         value_loss = torch.nn.functional.mse_loss(self.critic(obs).squeeze(1), target)
-        loss = policy_loss + h.vf_coef * value_loss - h.ent_coef * entropy
-        with torch.no_grad():
-            kl = (ratio - 1 - change).mean()
-            beyond = (ratio != clipped).float().mean()
-            measures = torch.stack([policy_loss, value_loss, -entropy, kl, beyond]).cpu()
-        return loss, measures
+        loss = policy_loss + h.vf_coef * value_loss
+        if h.ent_coef:
+            loss = loss - h.ent_coef * entropy
+        return loss, (policy_loss, value_loss, entropy, change, ratio, clipped)
 
     def _descend(self, loss: torch.Tensor) -> None:
         self._parameters.gradient.zero_()
@@ -307,11 +301,30 @@ class PPO(Algorithm):
 
     def weights(self) -> Weights:
         """The policy network, which lies first in the flat vector."""
-        return self._parameters.vector.detach()[: self._n_published].cpu().numpy()
+        return self._parameters.vector[: self._n_published].cpu().numpy()
 
     def load(self, weights: Weights) -> None:
         """Sets the policy network; values are left as they are."""
-        self._parameters.vector.data[: self._n_published] = torch.from_numpy(weights)
+        self._parameters.vector[: self._n_published] = torch.from_numpy(weights)
+
+
+def _measured(
+    policy_loss: torch.Tensor,
+    value_loss: torch.Tensor,
+    entropy: torch.Tensor,
+    change: torch.Tensor,
+    ratio: torch.Tensor,
+    clipped: torch.Tensor,
+) -> dict[str, float]:
+    """What is logged of an update: the figures of its last minibatch."""
+    with torch.no_grad():
+        return {
+            "policy_gradient_loss": policy_loss.item(),
+            "value_loss": value_loss.item(),
+            "entropy_loss": -entropy.item(),
+            "approx_kl": (ratio - 1 - change).mean().item(),
+            "clip_fraction": (ratio != clipped).float().mean().item(),
+        }
 
 
 @dataclass(frozen=True)
@@ -338,7 +351,8 @@ def advantages(
     """Advantage and value target of every step; arrays are [n, T, E] and `value` is [n, T+1, E].
 
     A terminated step has no future. A truncated one has the value of its last observation, but no
-    advantage flows back over the boundary. Steps that are not valid only reset: nothing flows through.
+    advantage flows back over the boundary. Steps that are not valid only reset: nothing flows
+    through.
     """
     ended = batch["terminated"] | batch["truncated"]
     following = value[:, 1:]

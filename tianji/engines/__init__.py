@@ -1,0 +1,1 @@
+"""Engines: who runs the roles, and the only ones who may wait."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from tianji.counts import Count
 from tianji.roles import Learner, Role
 from tianji.topology import Job, build, channels_of, roles_of
 from tianji.transports.local import LocalTransport
 from tianji.watch import Limits, Progress, Watch
+from tianji.weights import save_final
 
 ROUNDS_PER_LOOK = 64  # turns of every role from one look at the episodes to the next
 
@@ -22,7 +24,8 @@ class LocalEngine:
 
     name = "local"
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, folder: Path | None = None) -> None:
+        self._folder = folder
         self.transport = LocalTransport(channels_of(job))
         self.roles: list[Role] = [build(role, job, self.transport) for role in roles_of(job.config)]
         self._reports = [self.transport.outbox(f"report {role.name}") for role in self.roles]
@@ -53,7 +56,12 @@ class LocalEngine:
             for role in self.roles:
                 role.close()
         self._look()
+        if self._folder is not None:
+            save_final(self._folder, self.learner)
         return status or limits.reached(self.watch.progress) or "finished"
+
+    def stop(self) -> None:
+        """Nothing runs beside this process."""
 
     def _round(self) -> bool:
         moved = False

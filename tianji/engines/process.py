@@ -1,8 +1,8 @@
 """Every role in a process of its own, over shared memory: the engine for one machine.
 
-The launcher starts the children first and works out sizes while they load their libraries; then it hands
-each its description. From there on it only watches: it is on no path that data takes, and training goes on
-while it sleeps.
+The launcher starts the children first and works out sizes while they load their libraries; then it
+hands each its description. From there on it only watches: it is on no path that data takes, and
+training goes on while it sleeps.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class ProcessEngine:
 
     name = "process"
 
-    def __init__(self, job: Job, crew: Crew) -> None:
+    def __init__(self, job: Job, crew: Crew, folder: Path) -> None:
         self._crew = crew
         homes = homes_of(job.config)
         specs = [
@@ -128,7 +128,8 @@ class ProcessEngine:
         ports = Ports(LAUNCHER, job, self.transport)
         self._control = ports.outbox("control")
         self.watch = Watch(job, ports)
-        crew.brief(job.to_json() | {"transport": self.transport.describe()})
+        about = {"transport": self.transport.describe(), "folder": str(folder.resolve())}
+        crew.brief(job.to_json() | about)
 
     def train(self, limits: Limits, tick: Callable[[Progress], None] = lambda _: None) -> str:
         """Watches until the stream ends or a limit is reached; returns the status of the run."""

@@ -1,0 +1,1 @@
+"""Networks: in torch for learners, in numpy for actors."""

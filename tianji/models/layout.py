@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ class MLPLayout:
         """Weight [out, in] and bias [out] of each layer, in the order of the flat vector."""
         sizes = [self.n_inputs, *self.hidden, self.n_outputs + int(self.dueling)]
         shapes: list[tuple[int, ...]] = []
-        for size_in, size_out in zip(sizes[:-1], sizes[1:], strict=True):
+        for size_in, size_out in pairwise(sizes):
             shapes += [(size_out, size_in), (size_out,)]
         return shapes
 
@@ -42,7 +43,7 @@ class MLPLayout:
 
 
 class NumpyMLP:
-    """The forward pass of an `MLPLayout`; 2-4 times cheaper than torch at an actor's batch sizes."""
+    """The forward pass of an `MLPLayout`; cheaper than torch at an actor's batch sizes."""
 
     def __init__(self, layout: MLPLayout) -> None:
         self.layout = layout

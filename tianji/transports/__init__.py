@@ -1,0 +1,1 @@
+"""Transports: what carries messages, within a process or between processes."""

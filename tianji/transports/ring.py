@@ -1,8 +1,8 @@
 """Rings and cells over a flat block of memory: channel ends without locks, private or shared.
 
-Every control word lies on a cache line of its own and has one writer. A message becomes visible by the
-last store of its sender, which on x86-64 is seen after all stores before it; so a sender that dies at any
-point leaves no half message.
+Every control word lies on a cache line of its own and has one writer. A message becomes visible by
+the last store of its sender, which on x86-64 is seen after all stores before it; so a sender that
+dies at any point leaves no half message.
 """
 
 from __future__ import annotations
@@ -19,12 +19,9 @@ from tianji.schema import ALIGNMENT, Arrays, align
 Block = npt.NDArray[np.uint8]
 
 WORD = ALIGNMENT // 8  # int64 words from one control word to the next
-WRITTEN, READ, CLOSED = (
-    0,
-    WORD,
-    2 * WORD,
-)  # EVERY: messages committed / freed; either: end of stream
-CONTROL_BYTES = 3 * ALIGNMENT
+WRITTEN, READ = 0, WORD  # messages committed; messages freed by the receiver (EVERY)
+CLOSED, ABANDONED = 2 * WORD, 3 * WORD  # the sender has finished; the receiver has
+CONTROL_BYTES = 4 * ALIGNMENT
 N_CELLS = 4  # LATEST: a reader has this many publications of time to finish its copy
 ATTEMPTS = 4  # LATEST: copies begun again before take() leaves it for the next probe
 
@@ -79,6 +76,11 @@ class _Sender(_End):
         self._bells = bells
         self._written = self._control[WRITTEN]
         self.refused = 0
+
+    @property
+    def abandoned(self) -> bool:
+        """True when the receiver takes nothing more."""
+        return self._control[ABANDONED] == 1
 
     def close(self) -> None:
         """Ends the stream."""
@@ -142,6 +144,11 @@ class RingInbox(_End):
         """True when the sender has closed and everything was taken."""
         return self._control[CLOSED] == 1 and self.waiting == 0  # in this order
 
+    def close(self) -> None:
+        """Says that nothing more will be taken."""
+        self._control[ABANDONED] = 1
+        self._bell.ring()
+
     def take(self) -> Message | None:
         """Frees the message taken before and returns the next one, if it has come."""
         if self._held:
@@ -160,8 +167,9 @@ class RingInbox(_End):
 class CellOutbox(_Sender):
     """Publishes the newest message to any number of readers, over the older ones.
 
-    Publication number k goes into cell k modulo N; its sequence word is odd while it is written and 2k
-    when it is whole, so that a reader who was overtaken in the middle of its copy finds out.
+    Publication number k goes into cell k modulo N; its sequence word is odd while it is written
+    and 2k when it is whole, so that a reader who was overtaken in the middle of its copy finds
+    out.
     """
 
     @property
@@ -193,7 +201,7 @@ class CellOutbox(_Sender):
 
 
 class CellInbox(_End):
-    """Reads the newest publication into memory of its own; never half of two, never an older one."""
+    """Copies the newest publication: never half of two, never an older one after a newer."""
 
     def __init__(self, spec: ChannelSpec, block: Block) -> None:
         super().__init__(spec, block)
@@ -210,6 +218,9 @@ class CellInbox(_End):
     def closed(self) -> bool:
         """True when the publisher has closed; what it published last need not have been read."""
         return self._control[CLOSED] == 1
+
+    def close(self) -> None:
+        """Changes nothing: a publisher has other readers, or none."""
 
     def take(self) -> Message | None:
         """A copy of the newest publication, if it is new and was not overwritten while copying."""

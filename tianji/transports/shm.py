@@ -1,8 +1,9 @@
-"""Channels between processes of one machine: rings in anonymous shared memory, and a bell per process.
+"""Channels between processes of one machine: rings in shared memory and a bell per process.
 
-The memory is a `memfd`: it has no name, is inherited by the run's own processes only, and is gone with the
-last of them, however they end. A bell is an `eventfd` beside a flag: a process raises its flag before it
-sleeps, and whoever sends to it, or frees a slot for it, writes to the eventfd only if the flag is up.
+The memory is a `memfd`: it has no name, is inherited by the run's own processes only, and is gone
+with the last of them, however they end. A bell is an `eventfd` beside a flag: a process raises its
+flag before it sleeps, and whoever sends to it, or frees a slot for it, writes to the eventfd only
+if the flag is up.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ def _full_fence() -> None:
     """Orders the stores before it with the loads after it.
 
     A sender stores a message and then reads the flag; a sleeper raises the flag and then looks for
-    messages. Without a fence x86 may let both read first, and a wake-up would be lost. Taking a lock
-    that nobody contends for is a locked instruction, which is a full fence.
+    messages. Without a fence x86 may let both read first, and a wake-up would be lost. Taking a
+    lock that nobody contends for is a locked instruction, which is a full fence.
     """
     _FENCE.acquire()
     _FENCE.release()
@@ -90,7 +91,7 @@ class ShmTransport:
         reserved: Descriptors | None = None,
         home: str = "launcher",
     ) -> ShmTransport:
-        """Takes the memory for all `specs` at once, so that a lack of it shows here and not later."""
+        """Takes the memory for all `specs` at once: a lack of it shows here and not later."""
         names = sorted({*homes.values(), home})
         memory, events = reserved or cls.reserve(names)
         _, total = _layout(specs, events)
@@ -99,7 +100,7 @@ class ShmTransport:
             os.posix_fallocate(memory, 0, total)
         except OSError as error:
             raise TianJiError(
-                f"no {total / 2**20:,.0f} MiB of shared memory for the channels ({error.strerror}): "
+                f"no {total / 2**20:,.0f} MiB of shared memory for channels ({error.strerror}): "
                 "use fewer actors, fewer environments per actor or a smaller send_size"
             ) from error
         return cls(specs, homes, memory, events, home)
@@ -132,7 +133,7 @@ class ShmTransport:
         return ring.receiver(spec, self._blocks[name], self._bells[self._homes[spec.source]])
 
     def arm(self) -> None:
-        """Raises this process's flag; what came before is found by looking once more before `wait`."""
+        """Raises this process's flag; look once more for what came before, then `wait`."""
         self._flag[0] = 1
         _full_fence()
 

@@ -1,0 +1,51 @@
+"""What all tests share: one thread per numerical library, property tests without a stopwatch."""
+
+import os
+
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[_name] = "1"  # read once, when numpy and torch load; torch takes it as its own limit
+
+import threading  # noqa: E402
+import time  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+import pytest  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
+
+ROOT = Path(__file__).resolve().parent.parent
+
+settings.register_profile(
+    "tianji",
+    deadline=None,  # a busy machine is not a failure
+    derandomize=True,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("tianji")
+
+
+@pytest.fixture(scope="session")
+def root():
+    """The repository's folder."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def child_env():
+    """The environment in which a child process finds this package and uses one thread."""
+    return os.environ | {"PYTHONPATH": str(ROOT)}
+
+
+@pytest.fixture(scope="session")
+def eventually():
+    """Waits for a condition, and fails at a deadline."""
+
+    def wait(condition, seconds=20.0):
+        deadline = time.monotonic() + seconds
+        pause = threading.Event()
+        while not (found := condition()):
+            assert time.monotonic() < deadline, f"did not happen within {seconds} s"
+            pause.wait(0.002)
+        return found
+
+    return wait

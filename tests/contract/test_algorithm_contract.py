@@ -1,0 +1,174 @@
+"""One contract, every algorithm: what a learner, a buffer and an actor rely on."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tianji.algorithms.base import Task
+from tianji.algorithms.dqn import DQN, DQNHyp
+from tianji.algorithms.ppo import PPO, PPOHyp
+from tianji.config.schema import ModelConfig
+from tianji.envs.base import EnvSpec
+from tianji.schema import Field, Schema
+from tianji.store import trajectory_schema
+
+OBS = Field("obs", "float32", (3,))
+DISCRETE = EnvSpec(OBS, Field("action", "int64"), 4, n_envs=2)
+CONTINUOUS = EnvSpec(
+    OBS,
+    Field("action", "float32", (2,)),
+    None,
+    n_envs=2,
+    action_low=(-1.0, -1.0),
+    action_high=(1.0, 1.0),
+)
+SMALL, DUELING = ModelConfig(hidden=(8, 8)), ModelConfig(hidden=(8,), dueling=True)
+ON_POLICY = PPOHyp(step_len=6, minibatch=8)
+CASES = {
+    "dqn": (DQN, Task(DISCRETE, SMALL, DQNHyp(batch_size=8))),
+    "dqn dueling": (DQN, Task(DISCRETE, DUELING, DQNHyp(batch_size=8, n_step=3))),
+    "ppo discrete": (PPO, Task(DISCRETE, SMALL, ON_POLICY)),
+    "ppo continuous": (PPO, Task(CONTINUOUS, SMALL, ON_POLICY)),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request):
+    return CASES[request.param]
+
+
+def layout(algorithm, task):
+    length = algorithm.rollout_length(task) or 6
+    action = Field("action", task.env.action.dtype, task.env.action.shape)
+    return trajectory_schema(
+        task.env.observation, action, algorithm.fields(task), length, task.env.n_envs
+    )
+
+
+def make_batch(algorithm, task, seed=0):
+    """What the buffer would hand out after the policy has acted at random observations."""
+    random, policy = np.random.default_rng(seed), algorithm.policy(task, 0, seed)
+    policy.load(algorithm(task, seed).weights(), 0)
+    schema, sampling = layout(algorithm, task), algorithm.sampling(task)
+    store, batch = sampling.build(schema, 1, seed), sampling.batch_schema(schema).empty()
+    for version in range(4):
+        trajectory = schema.empty()
+        length = len(trajectory["reward"])
+        trajectory["length"][...] = length
+        trajectory["obs"][...] = random.standard_normal(trajectory["obs"].shape)
+        trajectory["reward"][...] = random.standard_normal(trajectory["reward"].shape)
+        trajectory["valid"][...] = True
+        for t in range(length):
+            for name, array in policy.act(trajectory["obs"][t]).items():
+                trajectory[name][t] = array
+        store.add(0, trajectory, version)
+    assert store.draw(batch, 0) is not None
+    return batch
+
+
+def test_as_many_weights_are_sent_as_were_announced(case):
+    algorithm, task = case
+    weights = algorithm(task, 0).weights()
+    assert (weights.shape, weights.dtype) == ((algorithm.n_weights(task),), np.float32)
+
+
+def test_a_policy_takes_the_weights_and_returns_the_declared_fields(case):
+    algorithm, task = case
+    policy = algorithm.policy(task, 0, 0)
+    policy.load(algorithm(task, 0).weights(), 0)
+    declared = Schema((task.env.action, *algorithm.fields(task))).stacked(task.env.n_envs)
+    for explore in (True, False):
+        decision = policy.act(np.ones((2, 3), np.float32), explore)
+        declared.check({name: np.asarray(array) for name, array in decision.items()})
+
+
+def test_a_policy_copies_what_it_loads(case):
+    algorithm, task = case
+    policies = [algorithm.policy(task, 0, 0) for _ in range(2)]
+    weights = algorithm(task, 0).weights().copy()
+    for policy in policies:
+        policy.load(weights, 0)
+    before = policies[0].act(np.ones((2, 3), np.float32))
+    weights[...] = np.nan
+    after = policies[1].act(np.ones((2, 3), np.float32))
+    assert all((before[name] == after[name]).all() for name in before)
+
+
+def test_actions_depend_on_the_seed_alone(case):
+    algorithm, task = case
+    weights = algorithm(task, 0).weights()
+
+    def actions(seed):
+        policy = algorithm.policy(task, 0, seed)
+        policy.load(weights, 0)
+        return np.stack([policy.act(np.ones((2, 3), np.float32))["action"] for _ in range(30)])
+
+    assert (actions(1) == actions(1)).all()
+    assert (actions(1) != actions(2)).any()
+
+
+def test_learning_returns_exactly_the_announced_scalars(case):
+    algorithm, task = case
+    scalars = algorithm(task, 0).learn(make_batch(algorithm, task))
+    assert tuple(scalars) == algorithm.scalars
+    assert all(type(value) is float and np.isfinite(value) for value in scalars.values())
+
+
+def test_learning_moves_the_weights(case):
+    algorithm, task = case
+    learner = algorithm(task, 0)
+    before = learner.weights().copy()
+    learner.learn(make_batch(algorithm, task))
+    assert (before != learner.weights()).any()
+    assert np.isfinite(learner.weights()).all()
+
+
+def test_learning_leaves_the_batch_as_it_was(case):
+    algorithm, task = case
+    batch = make_batch(algorithm, task)
+    before = {name: array.copy() for name, array in batch.items()}
+    algorithm(task, 0).learn(batch)
+    for name, array in batch.items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(case):
+    algorithm, task = case
+
+    def trained(seed):
+        learner = algorithm(task, seed)
+        for i in range(3):
+            learner.learn(make_batch(algorithm, task, i))
+        return learner.weights().copy()
+
+    assert (trained(1) == trained(1)).all()
+    assert (trained(1) != trained(2)).any()
+
+
+def test_loading_is_the_inverse_of_sending(case):
+    algorithm, task = case
+    one, two = algorithm(task, 1), algorithm(task, 2)
+    assert (one.weights() != two.weights()).any()
+    two.load(one.weights().copy())
+    np.testing.assert_array_equal(two.weights(), one.weights())
+
+
+WITHOUT_TORCH = """
+import sys
+import numpy as np
+sys.path.insert(0, "tests/contract")
+import test_algorithm_contract as contract
+for algorithm, task in contract.CASES.values():
+    policy = algorithm.policy(task, 0, 0)
+    policy.load(np.zeros(algorithm.n_weights(task), np.float32), 0)
+    policy.act(np.ones((2, 3), np.float32))
+    algorithm.sampling(task).batch_schema(contract.layout(algorithm, task))
+assert "torch._C" not in sys.modules, "torch was loaded"
+assert "gymnasium" not in sys.modules, "gymnasium was loaded"
+"""
+
+
+def test_an_actor_needs_no_torch(root, child_env):
+    subprocess.run([sys.executable, "-c", WITHOUT_TORCH], cwd=root, env=child_env, check=True)

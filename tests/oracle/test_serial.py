@@ -1,0 +1,170 @@
+"""The local engine with one actor and no slack is Algorithm 1, bit for bit."""
+
+import numpy as np
+import pytest
+
+from tianji import config as configs
+from tianji import serial, topology
+from tianji.counts import Count
+from tianji.engines.local import LocalEngine
+from tianji.envs.base import EnvSpec, Step
+from tianji.roles import Buffer
+from tianji.schema import Field
+from tianji.watch import Limits
+
+NO_SLACK = "parallel_parameters.buffer_cfg.slack=0"
+SMALL = {
+    "cartpole_dqn": ("exp.train_steps=700", "hyp.warmup_size=100", "model.hidden=[16, 16]"),
+    "cartpole_ppo": (
+        "exp.train_steps=2000",
+        "parallel_parameters.actor_cfg.envs=4",
+        "hyp.minibatch=64",
+        "model.hidden=[16, 16]",
+    ),
+}
+
+
+@pytest.fixture(scope="session")
+def make_job(root):
+    def make(name, *overrides):
+        given = (*SMALL[name], "exp.stop_return=1e9", *overrides)
+        config = configs.load(root / f"configs/{name}.py", given)
+        env = topology.make_env(config)
+        env.close()
+        return topology.prepare(config, env.spec)
+
+    return make
+
+
+def run(job):
+    engine = LocalEngine(job)
+    assert engine.train(Limits(job)) == "finished"
+    return engine
+
+
+def buffer_of(engine):
+    return next(role for role in engine.roles if isinstance(role, Buffer))
+
+
+def same(job):
+    """Trains serially and in the local engine; returns both (weights, updates)."""
+    algorithm, updates = serial.train(job)
+    engine = run(job)
+    ours = (engine.learner.algorithm.weights().copy(), engine.learner.version)
+    return (algorithm.weights().copy(), updates), ours
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_local_engine_is_serial_training_bit_for_bit(make_job, name, seed):
+    job = make_job(name, NO_SLACK, f"exp.seed={seed}")
+    (weights, updates), (ours, version) = same(job)
+    assert version == updates > 5
+    assert (weights == ours).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "override"),
+    [
+        ("cartpole_dqn", "hyp.n_step=3"),
+        ("cartpole_dqn", "hyp.double_q=False"),
+        ("cartpole_dqn", "hyp.buffer_size=150"),
+        ("cartpole_dqn", "parallel_parameters.global_cfg.replay_ratio=3"),
+        ("cartpole_dqn", "parallel_parameters.actor_cfg.envs=2"),
+        ("cartpole_ppo", "hyp.batch_size=2"),
+        ("cartpole_ppo", "environment.vectorization='sync'"),
+        ("cartpole_ppo", "exp.max_step=20"),
+        ("cartpole_ppo", "environment.seed=3"),
+    ],
+)
+def test_so_it_is_whatever_the_configuration_says(make_job, name, override):
+    (weights, updates), (ours, version) = same(make_job(name, NO_SLACK, override))
+    assert version == updates > 3
+    assert (weights == ours).all()
+
+
+class SameStepEnv:
+    """Two environments that are cut off every seven steps and reset within that very step."""
+
+    def __init__(self):
+        obs = Field("obs", "float32", (4,))
+        self.spec = EnvSpec(obs, Field("action", "int64"), 2, n_envs=2, same_step=True)
+
+    def reset(self, seed=None):
+        self.random, self.now = np.random.default_rng(seed), 0
+        return self.observe()
+
+    def observe(self):
+        return self.random.standard_normal((2, 4)).astype(np.float32)
+
+    def step(self, action):
+        self.now += 1
+        cut, no, yes = np.full(2, self.now % 7 == 0), np.zeros(2, bool), np.ones(2, bool)
+        final = 10 + self.observe()
+        reward = (action == (final[:, 0] > 10)).astype(np.float32)
+        return Step(self.observe() if cut[0] else final, reward, no, cut, yes, final)
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_so_it_is_where_environments_reset_within_the_step_that_ended(make_job, monkeypatch, name):
+    for module in (serial, topology):
+        monkeypatch.setattr(module, "make_env", lambda config: SameStepEnv())
+    (weights, updates), (ours, version) = same(make_job(name, NO_SLACK))
+    assert version == updates > 3
+    assert (weights == ours).all()
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(make_job, name):
+    actors = "parallel_parameters.actor_cfg.num=2"
+    weights = [
+        run(make_job(name, actors, f"exp.seed={seed}")).learner.algorithm.weights().copy()
+        for seed in (1, 1, 2)
+    ]
+    assert (weights[0] == weights[1]).all()
+    assert (weights[0] != weights[2]).any()
+
+
+@pytest.mark.parametrize("n_actors", [1, 3])
+@pytest.mark.parametrize("ratio", ["'serial'", "'balanced'", 4])
+def test_updates_follow_the_balance_within_one_batch(make_job, n_actors, ratio):
+    job = make_job(
+        "cartpole_dqn",
+        f"parallel_parameters.actor_cfg.num={n_actors}",
+        f"parallel_parameters.global_cfg.replay_ratio={ratio}",
+    )
+    engine = run(job)
+    received = buffer_of(engine).counts[Count.RECEIVED]
+    assert received >= 700
+    batch, warmup = job.sampling.batch, job.sampling.warmup
+    assert engine.learner.version == pytest.approx((received - warmup) * job.ratio / batch, abs=1)
+
+
+@pytest.mark.parametrize("n_actors", [1, 3])
+def test_synchronous_training_consumes_every_sample_once_at_its_own_version(make_job, n_actors):
+    engine = run(make_job("cartpole_ppo", f"parallel_parameters.actor_cfg.num={n_actors}"))
+    progress = engine.watch.progress
+    assert progress.staleness.maximum == 0
+    assert progress.freshness == pytest.approx(1.0)
+    assert progress.received - progress.consumed < n_actors * 64 * 4
+
+
+def test_an_asynchronous_run_keeps_within_its_lag(make_job):
+    job = make_job(
+        "cartpole_ppo",
+        "hyp.mode='async'",
+        "hyp.max_lag=1",
+        "hyp.batch_size=1",
+        "parallel_parameters.actor_cfg.num=3",
+    )
+    progress = run(job).watch.progress
+    assert progress.updates > 3
+    assert progress.staleness.maximum <= 1
+
+
+def test_weights_stay_finite(make_job):
+    for name in SMALL:
+        assert np.isfinite(run(make_job(name)).learner.algorithm.weights()).all()

@@ -1,0 +1,153 @@
+"""Imports point down only, heavy libraries load only where they are needed, and bytes stay data."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "tianji"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+# From the ground up. A module may import from rows below its own, and from its own row only where
+# it is of the same package. The four packages above the bases never import each other.
+LAYERS = (
+    ("errors", "lazy"),
+    ("schema", "imports"),
+    ("channel", "store", "balance", "trigger", "counts", "config"),
+    ("envs.base", "resources"),
+    ("algorithms.base", "episodes"),
+    ("roles", "transports", "algorithms", "models", "envs"),
+    ("topology",),
+    ("serial", "watch"),
+    ("metrics", "view", "run"),
+    ("engines", "worker"),
+    ("launch",),
+    ("cli", "__main__"),
+)
+ALONGSIDE = {
+    ("algorithms", "models"),
+    ("metrics", "view"),
+    ("view", "metrics"),
+    ("run", "metrics"),
+    ("run", "view"),
+    ("engines", "worker"),  # the launcher starts it and knows its exit status
+    ("worker", "engines"),
+}
+
+PRELOADING = ("worker",)  # it loads what its role will need while the launcher works out the sizes
+
+
+def module_of(path):
+    """`engines.local` for tianji/engines/local.py."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def unit_of(module):
+    """The name under which a module stands in LAYERS."""
+    names = [name for layer in LAYERS for name in layer]
+    return module if module in names else module.partition(".")[0]
+
+
+def row_of(unit):
+    return next(i for i, layer in enumerate(LAYERS) if unit in layer)
+
+
+def imports_of(path):
+    """Every module that a file imports anywhere, also within functions."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name}:{node.lineno}: a relative import"
+            yield node.module
+            if node.module == "tianji" or (PACKAGE.parent / node.module.replace(".", "/")).is_dir():
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def ours(path):
+    """The units of this package that a file imports."""
+    known = {f"tianji.{module_of(file)}" for file in FILES}
+    for name in imports_of(path):
+        if name in known and name != "tianji.":
+            yield unit_of(name.removeprefix("tianji."))
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_imports_point_down(path):
+    unit = unit_of(module_of(path))
+    if not unit:
+        return
+    for other in set(ours(path)) - {unit}:
+        down = row_of(other) < row_of(unit) or (unit, other) in ALONGSIDE
+        assert down, f"{module_of(path)} imports {other}, which is not below it"
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_torch_is_imported_where_updates_are_made_and_nowhere_else(path):
+    allowed = unit_of(module_of(path)) in ("algorithms", "models", "lazy", *PRELOADING)
+    imported = any(name.partition(".")[0] == "torch" for name in imports_of(path))
+    assert allowed or not imported
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_gymnasium_is_imported_by_environments_only(path):
+    imported = any(name.partition(".")[0] == "gymnasium" for name in imports_of(path))
+    assert unit_of(module_of(path)) in ("envs", *PRELOADING) or not imported
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_nothing_needs_mpi(path):
+    assert not any(name.partition(".")[0] == "mpi4py" for name in imports_of(path))
+
+
+def test_roles_know_seams_and_no_implementation():
+    units = set(ours(PACKAGE / "roles.py"))
+    assert not units & {"transports", "engines", "envs", "algorithms", "models", "topology"}
+    assert {"envs.base", "algorithms.base", "channel"} <= units
+
+
+FORBIDDEN = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "multiprocessing"}
+EXECUTING = {"eval", "exec", "compile", "__import__"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_nothing_is_unpickled_or_executed(path):
+    assert not {name.partition(".")[0] for name in imports_of(path)} & FORBIDDEN
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            assert node.id not in EXECUTING, f"{path.name}:{node.lineno}: {node.id}"
+        if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+            assert isinstance(node.value, ast.Constant) and node.value.value is False
+
+
+RANDOM_MAKERS = {"default_rng", "Generator", "SeedSequence"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_of)
+def test_everything_random_comes_from_a_generator_with_a_seed(path):
+    assert "random" not in {name.partition(".")[0] for name in imports_of(path)}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "np.random":
+            assert node.attr in RANDOM_MAKERS, f"{path.name}:{node.lineno}"
+
+
+def loaded_by(module, child_env):
+    """The names of all modules that importing one of ours loads, in a fresh interpreter."""
+    code = f"import sys, {module}; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=child_env, capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("module", ["tianji.roles", "tianji.transports.shm", "tianji.config"])
+def test_an_actors_modules_load_nothing_heavy(module, child_env):
+    heavy = {"torch", "gymnasium", "rich", "mpi4py", "tensorboardX", "safetensors"}
+    assert not loaded_by(module, child_env) & heavy
+
+
+def test_roles_fit_into_one_sitting():
+    assert len((PACKAGE / "roles.py").read_text().splitlines()) <= 320

@@ -1,0 +1,149 @@
+"""Small networks: one flat vector, the same numbers in numpy and in torch."""
+
+import numpy as np
+import pytest
+import torch
+
+from tianji.models.adam import Adam
+from tianji.models.layout import MLPLayout, NumpyMLP
+from tianji.models.mlp import MLP, FlatParameters
+
+LAYOUTS = [
+    MLPLayout(4, (64, 64), 2, "tanh"),
+    MLPLayout(4, (256, 256), 2, "relu"),
+    MLPLayout(3, (16,), 5, "relu", dueling=True),
+    MLPLayout(3, (16, 8), 1, "tanh", dueling=True),
+    MLPLayout(6, (), 3),
+]
+
+
+def network(layout, seed=0):
+    return MLP(layout, torch.Generator().manual_seed(seed))
+
+
+def flat_of(module):
+    return torch.cat([p.detach().reshape(-1) for p in module.parameters()]).numpy()
+
+
+def plain_forward(layout, weights, x):
+    """The network as a textbook would write it, for autograd."""
+    act = torch.tanh if layout.act == "tanh" else torch.relu
+    for i in range(0, len(weights) - 2, 2):
+        x = act(torch.nn.functional.linear(x, weights[i], weights[i + 1]))
+    x = torch.nn.functional.linear(x, weights[-2], weights[-1])
+    if layout.dueling:
+        x = x[:, :1] + x[:, 1:] - x[:, 1:].mean(1, keepdim=True)
+    return x
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_numpy_computes_what_torch_computes(layout):
+    obs = np.random.default_rng(0).standard_normal((9, layout.n_inputs), np.float32)
+    ours, theirs = NumpyMLP(layout), network(layout)
+    ours.load(flat_of(theirs))
+    with torch.no_grad():
+        np.testing.assert_allclose(ours(obs), theirs(torch.from_numpy(obs)).numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_layout_counts_the_networks_weights_in_its_order(layout):
+    module = network(layout)
+    assert [tuple(p.shape) for p in module.parameters()] == layout.shapes
+    assert len(flat_of(module)) == layout.n_weights
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_gradients_are_those_of_the_textbook(layout):
+    module = network(layout)
+    copies = [p.detach().clone().requires_grad_() for p in module.parameters()]
+    flat = FlatParameters(list(module.parameters()))
+    obs = torch.randn(11, layout.n_inputs, generator=torch.Generator().manual_seed(1))
+    module(obs).square().mean().backward()
+    plain_forward(layout, copies, obs).square().mean().backward()
+    expected = torch.cat([p.grad.reshape(-1) for p in copies])
+    torch.testing.assert_close(flat.gradient, expected, atol=1e-6, rtol=1e-4)
+
+
+def test_gradients_of_two_passes_add_up():
+    layout = LAYOUTS[0]
+    module = network(layout)
+    flat = FlatParameters(list(module.parameters()))
+    obs = torch.ones(2, layout.n_inputs)
+    module(obs).sum().backward()
+    once = flat.gradient.clone()
+    module(obs).sum().backward()
+    torch.testing.assert_close(flat.gradient, 2 * once)
+
+
+def test_the_gradient_reaches_the_input_where_it_is_asked_for():
+    layout = LAYOUTS[0]
+    module = network(layout)
+    copies = [p.detach().clone() for p in module.parameters()]
+    obs, same = (torch.ones(2, layout.n_inputs, requires_grad=True) for _ in range(2))
+    module(obs).sum().backward()
+    plain_forward(layout, copies, same).sum().backward()
+    torch.testing.assert_close(obs.grad, same.grad)
+
+
+def test_observations_of_any_shape_and_dtype_are_flattened():
+    layout = MLPLayout(12, (8,), 2)
+    ours, theirs = NumpyMLP(layout), network(layout)
+    ours.load(flat_of(theirs))
+    pictures = np.random.default_rng(0).integers(0, 255, (5, 3, 4), np.uint8)
+    with torch.no_grad():
+        expected = theirs(torch.from_numpy(pictures)).numpy()
+    np.testing.assert_allclose(ours(pictures), expected, rtol=1e-4, atol=1e-3)
+
+
+def test_dueling_advantages_have_no_say_in_the_mean():
+    layout = MLPLayout(2, (), 3, dueling=True)
+    ours = NumpyMLP(layout)
+    value, advantage = 5.0, [1.0, 2.0, 6.0]
+    ours.load(np.array([0] * 8 + [value, *advantage], np.float32))
+    np.testing.assert_allclose(ours(np.zeros((1, 2))), [[3.0, 4.0, 8.0]])
+
+
+def test_loading_copies():
+    layout, flat = LAYOUTS[0], np.ones(LAYOUTS[0].n_weights, np.float32)
+    ours = NumpyMLP(layout)
+    ours.load(flat)
+    flat[...] = 0
+    assert ours.flat.all()
+
+
+def test_a_modules_parameters_become_views_of_one_vector():
+    module = network(LAYOUTS[0])
+    before = flat_of(module)
+    flat = FlatParameters(list(module.parameters()))
+    np.testing.assert_array_equal(flat.vector.numpy(), before)
+    flat.vector.zero_()
+    assert not any(p.any() for p in module.parameters())
+
+
+@pytest.mark.parametrize(("length", "expected"), [(10.0, 0.5), (0.1, 0.1)])
+def test_only_a_gradient_that_is_too_long_is_shortened(length, expected):
+    flat = FlatParameters([torch.nn.Parameter(torch.zeros(4))])
+    flat.gradient[1] = length
+    flat.clip(0.5)
+    assert float(flat.gradient.norm()) == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_same_generator_seed_gives_the_same_weights():
+    one, two, other = (flat_of(network(LAYOUTS[0], seed)) for seed in (1, 1, 2))
+    assert (one == two).all()
+    assert (one != other).any()
+
+
+def test_adam_steps_as_torchs_own_does():
+    random = torch.Generator().manual_seed(0)
+    start = torch.randn(20, generator=random)
+    vector, gradient = start.clone(), torch.zeros(20)
+    theirs = torch.nn.Parameter(start.clone())
+    ours, reference = Adam(vector, gradient, 0.01, eps=1e-5), torch.optim.Adam([theirs], 0.01)
+    reference.param_groups[0]["eps"] = 1e-5
+    for _ in range(5):
+        gradient.copy_(torch.randn(20, generator=random))
+        theirs.grad = gradient.clone()
+        ours.step()
+        reference.step()
+    torch.testing.assert_close(vector, theirs.detach())

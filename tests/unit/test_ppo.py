@@ -1,0 +1,354 @@
+"""PPO: advantages, the update, and its two kinds of policy."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tianji.algorithms.base import Task
+from tianji.algorithms.ppo import PPO, Importance, PPOHyp, advantages
+from tianji.config.schema import ModelConfig
+from tianji.envs.base import EnvSpec
+from tianji.errors import TianJiError
+from tianji.schema import Field
+
+OBS = Field("obs", "float32", (3,))
+DISCRETE = EnvSpec(OBS, Field("action", "int64"), 4, n_envs=2)
+CONTINUOUS = EnvSpec(
+    OBS,
+    Field("action", "float32", (2,)),
+    None,
+    n_envs=2,
+    action_low=(-0.5, -1.0),
+    action_high=(0.5, 1.0),
+)
+ENVS = pytest.mark.parametrize("env", [DISCRETE, CONTINUOUS], ids=["discrete", "continuous"])
+
+
+def task(env=DISCRETE, n_actors=1, **hyp):
+    options = {"step_len": 5, "minibatch": 64, "update_step": 1} | hyp
+    return Task(env, ModelConfig(hidden=(8,), act="tanh"), PPOHyp(**options), n_actors)
+
+
+# --------------------------------------------------------------------------------------- advantages
+
+
+def slow_advantages(batch, value, final_value, gamma, gae_lambda, ratio=None):
+    """The sum of discounted TD errors up to the first boundary, one step at a time.
+
+    With a `ratio` it is V-trace: each error weighs min(1, ratio) of its own step and of all before.
+    """
+    n, length, n_envs = batch["reward"].shape
+    found = np.zeros((n, length, n_envs))
+    for i, t, e in np.ndindex(n, length, n_envs):
+        weight = 1.0
+        for k in range(t, length):
+            if not batch["valid"][i, k, e]:
+                break
+            terminated, truncated = batch["terminated"][i, k, e], batch["truncated"][i, k, e]
+            after = value[i, k + 1, e]
+            if truncated and final_value is not None:
+                after = final_value[i, k, e]
+            error = batch["reward"][i, k, e] + gamma * after * (not terminated) - value[i, k, e]
+            clipped = 1.0 if ratio is None else min(1.0, ratio[i, k, e])
+            found[i, t, e] += weight * clipped * error
+            weight *= gamma * gae_lambda * clipped
+            if terminated or truncated:
+                break
+    return found
+
+
+def random_batch(seed, n, length, n_envs, with_final=False):
+    """Rollouts with ends anywhere; unless the environment resets at once, a reset follows each."""
+    random = np.random.default_rng(seed)
+    shape = (n, length, n_envs)
+    terminated, truncated = random.random(shape) < 0.2, random.random(shape) < 0.2
+    valid = np.ones(shape, bool)
+    if not with_final:
+        for t in range(1, length):
+            valid[:, t] = ~((terminated | truncated)[:, t - 1] & valid[:, t - 1])
+    batch = {
+        "reward": random.standard_normal(shape).astype(np.float32) * valid,
+        "terminated": terminated & valid,
+        "truncated": truncated & valid,
+        "valid": valid,
+    }
+    value = random.standard_normal((n, length + 1, n_envs)).astype(np.float32)
+    final = random.standard_normal(shape).astype(np.float32) if with_final else None
+    return batch, value, final, np.exp(random.standard_normal(shape)).astype(np.float32)
+
+
+BATCHES = st.builds(
+    random_batch,
+    st.integers(0, 2**32),
+    st.integers(1, 3),
+    st.integers(1, 8),
+    st.integers(1, 3),
+    st.booleans(),
+)
+FACTORS = st.tuples(st.sampled_from([0.0, 0.9, 1.0]), st.sampled_from([0.0, 0.95, 1.0]))
+
+
+def close(found, expected, valid):
+    np.testing.assert_allclose(found[valid], expected[valid], atol=1e-4)
+
+
+@given(BATCHES, FACTORS)
+def test_advantages_are_sums_of_td_errors_up_to_the_first_boundary(made, factors):
+    batch, value, final, _ = made
+    advantage, target = advantages(batch, value, final, *factors)
+    close(advantage, slow_advantages(batch, value, final, *factors), batch["valid"])
+    close(target, advantage + value[:, :-1], batch["valid"])
+
+
+@given(BATCHES, FACTORS)
+def test_v_trace_weighs_every_step_of_the_return(made, factors):
+    batch, value, final, ratio = made
+    advantage, target = advantages(batch, value, final, *factors, Importance(ratio, vtrace=True))
+    close(advantage, slow_advantages(batch, value, final, *factors, ratio), batch["valid"])
+    close(target, advantage + value[:, :-1], batch["valid"])
+
+
+@given(BATCHES, FACTORS, st.booleans())
+def test_a_correction_of_fresh_samples_changes_nothing(made, factors, vtrace):
+    batch, value, final, ratio = made
+    fresh = Importance(np.maximum(ratio, 1.0), vtrace)  # at least as likely as when it was drawn
+    for ours, plain in zip(
+        advantages(batch, value, final, *factors, fresh),
+        advantages(batch, value, final, *factors),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(ours, plain)
+
+
+@given(BATCHES, FACTORS)
+def test_a_clipped_weight_scales_the_advantage_and_not_the_target(made, factors):
+    batch, value, final, ratio = made
+    plain, same_target = advantages(batch, value, final, *factors)
+    weighed, target = advantages(batch, value, final, *factors, Importance(ratio, vtrace=False))
+    close(weighed, plain * np.minimum(ratio, 1.0), batch["valid"])
+    np.testing.assert_array_equal(target, same_target)
+
+
+def test_truncation_bootstraps_and_termination_does_not():
+    made = {name: np.zeros((1, 2, 1), bool) for name in ("terminated", "truncated")}
+    made |= {"reward": np.ones((1, 2, 1), np.float32), "valid": np.ones((1, 2, 1), bool)}
+    made["terminated"][0, 0], made["truncated"][0, 1] = True, True
+    value = np.array([[[10.0], [20.0], [30.0]]], np.float32)
+    advantage, _ = advantages(made, value, None, 0.5, 1.0)
+    assert advantage.ravel().tolist() == [1 - 10, 1 + 15 - 20]
+
+
+# ------------------------------------------------------------------------------------------- update
+
+
+def rollouts(job, seed=0, n=2):
+    """A batch that the job's own policy has drawn, with rewards and ends at random."""
+    random, policy = np.random.default_rng(seed), PPO.policy(job, 0, seed)
+    learner = PPO(job, seed)
+    policy.load(learner.weights(), 0)
+    length, n_envs = job.hyp.step_len, job.env.n_envs
+    batch, _, _, _ = random_batch(seed, n, length, n_envs)
+    batch["obs"] = random.standard_normal((n, length + 1, n_envs, 3)).astype(np.float32)
+    steps = [[policy.act(batch["obs"][i, t]) for t in range(length)] for i in range(n)]
+    for name in steps[0][0]:
+        batch[name] = np.stack([np.stack([step[name] for step in row]) for row in steps])
+    return learner, batch
+
+
+def textbook_loss(learner, batch):
+    """The loss of the whole batch, computed with plain torch on copies of the weights."""
+    hyp, discrete = learner.hyp, "raw" not in batch
+    actor = [p.detach().clone().requires_grad_() for p in learner.actor.parameters()]
+    spread = learner.log_std.detach().clone().requires_grad_()
+    critic = [p.detach().clone().requires_grad_() for p in learner.critic.parameters()]
+
+    def run(w, x):
+        linear = torch.nn.functional.linear
+        return linear(torch.tanh(linear(x, w[0], w[1])), w[2], w[3])
+
+    valid = torch.from_numpy(batch["valid"])
+    obs = torch.from_numpy(batch["obs"])
+    value = run(critic, obs)[..., 0]
+    gain, goal = advantages(batch, value.detach().numpy(), None, hyp.gamma, hyp.gae_lambda)
+    gain, goal = torch.from_numpy(gain)[valid], torch.from_numpy(goal)[valid]
+    gain = (gain - gain.mean()) / (gain.std() + 1e-8)
+    out = run(actor, obs[:, :-1][valid])
+    if discrete:
+        distribution = torch.distributions.Categorical(logits=out)
+        logp = distribution.log_prob(torch.from_numpy(batch["action"])[valid])
+        entropy = distribution.entropy().mean()
+    else:
+        distribution = torch.distributions.Normal(out, spread.exp().expand_as(out))
+        logp = distribution.log_prob(torch.from_numpy(batch["raw"])[valid]).sum(1)
+        entropy = distribution.entropy().sum(1).mean()
+    ratio = (logp - torch.from_numpy(batch["logp"])[valid]).exp()
+    low, high = 1 - hyp.clip_param, 1 + hyp.clip_param
+    policy_loss = -torch.minimum(gain * ratio, gain * ratio.clamp(low, high)).mean()
+    value_loss = (value[:, :-1][valid] - goal).square().mean()
+    loss = policy_loss + hyp.vf_coef * value_loss - hyp.ent_coef * entropy
+    return loss, [*actor, spread, *critic], (policy_loss, value_loss, -entropy)
+
+
+@ENVS
+def test_one_update_follows_the_gradient_of_the_textbook(env):
+    learner, batch = rollouts(task(env, ent_coef=0.01, max_grad_norm=None))
+    loss, parameters, parts = textbook_loss(learner, batch)
+    loss.backward()
+    scalars = learner.learn(batch)
+    gradient = torch.cat(
+        [
+            torch.zeros_like(p).reshape(-1) if p.grad is None else p.grad.reshape(-1)
+            for p in parameters
+        ]
+    )
+    torch.testing.assert_close(learner._parameters.gradient, gradient, atol=1e-5, rtol=1e-3)
+    names = ("policy_gradient_loss", "value_loss", "entropy_loss")
+    assert [scalars[name] for name in names] == pytest.approx(
+        [float(part.detach()) for part in parts], abs=1e-4
+    )
+
+
+@ENVS
+def test_the_first_pass_over_fresh_samples_has_nothing_to_clip(env):
+    learner, batch = rollouts(task(env))
+    scalars = learner.learn(batch)
+    assert scalars["clip_fraction"] == 0.0
+    assert scalars["approx_kl"] == pytest.approx(0.0, abs=1e-6)
+
+
+@ENVS
+def test_log_probabilities_in_numpy_are_those_in_torch(env):
+    learner, batch = rollouts(task(env))
+    weights = learner.weights().copy()
+    weights += np.random.default_rng(1).standard_normal(weights.shape, np.float32) / 3
+    learner.load(weights)
+    policy = PPO.policy(task(env), 0, 0)
+    policy.load(weights, 1)
+    obs = batch["obs"].reshape(-1, 3)
+    decision = policy.act(obs)
+    action = torch.from_numpy(decision["action" if env is DISCRETE else "raw"])
+    with torch.no_grad():
+        expected, _ = learner._log_probability(torch.from_numpy(obs), action)
+    np.testing.assert_allclose(decision["logp"], expected.numpy(), atol=1e-5)
+
+
+def test_rows_that_are_not_valid_have_no_influence():
+    learner, batch = rollouts(task())
+    again, _ = rollouts(task())
+    assert not batch["valid"].all()
+    junk = {name: array.copy() for name, array in batch.items()}
+    for name in ("reward", "logp"):
+        junk[name][~batch["valid"]] = 1e6
+    junk["action"][~batch["valid"]] = 3
+    assert learner.learn(batch) == again.learn(junk)
+    np.testing.assert_array_equal(learner.weights(), again.weights())
+
+
+def test_every_epoch_visits_every_sample_once_in_slices_of_nearly_one_size():
+    learner, batch = rollouts(task(minibatch=4))
+    samples = learner._prepare(batch)
+    parts = list(learner._minibatches(samples))
+    sizes = [len(part[0]) for part in parts]
+    assert max(sizes) - min(sizes) <= 1
+    assert sum(sizes) == batch["valid"].sum()
+    seen = torch.cat([part[2] for part in parts]).sort().values
+    torch.testing.assert_close(seen, samples[2].sort().values)
+
+
+@ENVS
+@pytest.mark.parametrize("correction", ["none", "clip", "vtrace"])
+def test_asynchronous_updates_of_old_samples_stay_finite(env, correction):
+    job = task(env, mode="async", correction=correction, update_step=3, minibatch=5)
+    learner, batch = rollouts(job)
+    for _ in range(3):
+        scalars = learner.learn(batch)
+    assert np.isfinite(learner.weights()).all()
+    assert np.isfinite(list(scalars.values())).all()
+
+
+def test_final_observations_are_bootstrapped_from():
+    learner, batch = rollouts(task())
+    batch["valid"][0, 1, 0] = batch["truncated"][0, 1, 0] = True
+    batch["terminated"][0, 1, 0] = False
+    batch["final_obs"] = np.zeros((2, 5, 2, 3), np.float32)
+    near = learner._prepare(batch)[4]
+    batch["final_obs"][0, 1, 0] = 50.0
+    far = learner._prepare(batch)[4]
+    assert (near != far).any()
+
+
+@pytest.mark.parametrize("n_valid", [0, 1])
+def test_a_batch_with_hardly_a_valid_sample_does_no_harm(n_valid):
+    learner, batch = rollouts(task())
+    batch["valid"][...] = False
+    batch["valid"].flat[:n_valid] = True
+    learner.learn(batch)
+    assert np.isfinite(learner.weights()).all()
+
+
+# ----------------------------------------------------------------------------------------- policies
+
+
+def test_actions_are_drawn_as_often_as_their_probabilities_say():
+    job = task()
+    policy, learner = PPO.policy(job, 0, 0), PPO(job, 0)
+    weights = np.zeros_like(learner.weights())
+    weights[-4:] = np.log([0.1, 0.2, 0.3, 0.4])  # the last layer's biases
+    policy.load(weights, 0)
+    decision = policy.act(np.zeros((50_000, 3), np.float32))
+    share = np.bincount(decision["action"]) / 50_000
+    np.testing.assert_allclose(share, [0.1, 0.2, 0.3, 0.4], atol=0.01)
+    np.testing.assert_allclose(np.exp(decision["logp"]), share[decision["action"]], atol=0.01)
+
+
+def test_a_policy_that_does_not_explore_takes_the_likeliest_action():
+    policy = PPO.policy(task(), 0, 0)
+    weights = np.zeros(PPO.n_weights(task()), np.float32)
+    weights[-2] = 1.0
+    policy.load(weights, 0)
+    assert policy.act(np.zeros((5, 3), np.float32), explore=False)["action"].tolist() == [2] * 5
+
+
+def test_actions_stay_within_bounds_and_the_draw_is_kept():
+    policy = PPO.policy(task(CONTINUOUS), 0, 0)
+    policy.load(np.zeros(PPO.n_weights(task(CONTINUOUS)), np.float32), 0)
+    decision = policy.act(np.zeros((5_000, 3), np.float32))
+    assert (np.abs(decision["action"]) <= [0.5, 1.0]).all()
+    np.testing.assert_array_equal(
+        decision["action"], np.clip(decision["raw"], [-0.5, -1.0], [0.5, 1.0])
+    )
+    assert decision["raw"].std() == pytest.approx(1.0, abs=0.05)
+
+
+# ----------------------------------------------------------------------------------------- sampling
+
+
+def test_a_batch_is_one_rollout_of_each_actor_and_each_sends_one_per_version():
+    sampling = PPO.sampling(task(n_actors=3))
+    assert (sampling.batch, sampling.pool, sampling.steps) == (3, 3, 5 * 2)
+    assert (sampling.per_version, sampling.max_lag) == (1, None)
+    assert PPO.sampling(task(n_actors=3, batch_size=6)).per_version == 2
+
+
+def test_a_synchronous_batch_must_come_in_equal_shares():
+    with pytest.raises(TianJiError, match="4 rollouts per update cannot come in equal shares"):
+        PPO.sampling(task(n_actors=3, batch_size=4))
+
+
+def test_a_larger_pool_is_the_papers_lag():
+    sampling = PPO.sampling(task(n_actors=2, buffer_size=6))
+    assert (sampling.batch, sampling.pool, sampling.per_version) == (2, 6, None)
+
+
+def test_the_asynchronous_mode_bounds_the_lag_instead():
+    sampling = PPO.sampling(task(n_actors=3, batch_size=2, mode="async", max_lag=4))
+    assert (sampling.per_version, sampling.max_lag) == (None, 4)
+
+
+def test_only_the_synchronous_mode_takes_turns():
+    assert PPO.alternates(PPOHyp())
+    assert not PPO.alternates(dataclasses.replace(PPOHyp(), mode="async"))

@@ -1,0 +1,120 @@
+"""Who gets which cores, and whether the memory suffices."""
+
+import os
+import time
+
+import pytest
+
+from tianji import config as configs
+from tianji.errors import TianJiError
+from tianji.resources import (
+    THREAD_VARIABLES,
+    Share,
+    assign,
+    available_cores,
+    free_bytes,
+    process_started_at,
+    refuse_without_memory,
+)
+
+EIGHT = tuple(range(8))
+
+
+@pytest.fixture
+def config(root):
+    def load(learner=None, buffer=None, actor=None, num=2):
+        given = {
+            "learner_cfg.cores": learner,
+            "buffer_cfg.cores": buffer,
+            "actor_cfg.cores": actor,
+            "actor_cfg.num": num,
+        }
+        overrides = [f"parallel_parameters.{k}={v}" for k, v in given.items() if v is not None]
+        return configs.load(root / "configs/cartpole_dqn.py", overrides)
+
+    return load
+
+
+def cores(shares):
+    return {name: share.cores for name, share in shares.items()}
+
+
+def test_cores_that_were_asked_for_belong_to_one_role_alone(config):
+    shares = assign(config(learner=2, buffer=1, actor=2), EIGHT, alternates=False)
+    assert cores(shares) == {
+        "learner-0.0": (0, 1),
+        "buffer-0.0": (2,),
+        "actor-0.0": (3, 4),
+        "actor-0.1": (5, 6),
+    }
+    assert [share.threads for share in shares.values()] == [2, 1, 2, 2]
+
+
+def test_who_asks_for_nothing_shares_what_is_left(config):
+    shares = assign(config(learner=2), EIGHT, alternates=False)
+    assert cores(shares)["learner-0.0"] == (0, 1)
+    assert cores(shares)["actor-0.0"] == cores(shares)["actor-0.1"] == EIGHT[2:]
+    assert shares["actor-0.0"].threads == 1
+
+
+def test_a_learner_that_asks_for_nothing_leaves_a_core_to_each_actor(config):
+    assert assign(config(), EIGHT, alternates=False)["learner-0.0"].threads == 6
+    assert assign(config(num=20), EIGHT, alternates=False)["learner-0.0"].threads == 1
+
+
+def test_where_nothing_is_left_all_cores_are_shared(config):
+    shares = assign(config(learner=2), (4, 5), alternates=False)
+    assert cores(shares)["actor-0.0"] == (4, 5)
+
+
+def test_actors_may_have_the_learners_cores_where_they_take_turns(config):
+    wanted = config(learner=2, actor=1, num=2)
+    assert cores(assign(wanted, (4, 5), alternates=True)) == {
+        "learner-0.0": (4, 5),
+        "actor-0.0": (4,),
+        "actor-0.1": (5,),
+    }
+    with pytest.raises(
+        TianJiError, match="want 2 cores and the actors 2, but this machine offers 2"
+    ):
+        assign(wanted, (4, 5), alternates=False)
+
+
+def test_every_role_is_given_a_share(config):
+    for options in ({}, {"learner": 1}, {"actor": 1}, {"buffer": 1}):
+        shares = assign(config(**options), EIGHT, alternates=False)
+        assert {"learner-0.0", "actor-0.0", "actor-0.1"} <= set(shares)
+        assert all(share.cores and share.threads >= 1 for share in shares.values())
+
+
+def test_an_impossible_split_says_what_to_lower(config):
+    with pytest.raises(TianJiError, match="lower `cores` or `num`, or leave `cores` out"):
+        assign(config(learner=9), EIGHT, alternates=True)
+
+
+def test_a_share_tells_every_library_its_threads():
+    environment = Share((2, 3), 2).environment()
+    assert {environment[name] for name in THREAD_VARIABLES} == {"2"}
+    assert environment["TIANJI_CORES"] == "2,3"
+
+
+def test_available_cores_are_those_of_this_process():
+    assert set(available_cores()) == os.sched_getaffinity(0)
+
+
+def test_memory_that_suffices_is_no_news():
+    refuse_without_memory({"channels": 2**20, "store": 2**20}, 2**21)
+    refuse_without_memory({"channels": 2**60}, None)  # nobody knows how much is free
+
+
+def test_a_lack_of_memory_names_the_parts_and_what_to_lower():
+    with pytest.raises(TianJiError, match=r"needs 3.00 GiB \(channels 1.00 GiB, store 2.00 GiB\)"):
+        refuse_without_memory({"channels": 2**30, "store": 2**31}, 2**30)
+
+
+def test_this_machine_has_some_memory_free():
+    assert free_bytes() > 0
+
+
+def test_a_process_began_before_now():
+    assert time.monotonic() - 3600 < process_started_at() < time.monotonic()

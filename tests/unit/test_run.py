@@ -1,0 +1,307 @@
+"""The run folder: claimed once, never overwritten, and with a summary of what happened."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tianji import run as module
+from tianji.config import Config, load
+from tianji.counts import Count
+from tianji.errors import TianJiError
+from tianji.metrics import kind_of
+from tianji.run import Run, claim, describe
+from tianji.topology import Job, make_env, prepare, roles_of
+from tianji.watch import Progress
+
+ROOT = Path(__file__).parents[2]
+OUTER_SURFACE = {
+    *("status", "seed", "engine", "startup_seconds", "final_time_seconds", "wall_seconds"),
+    *("env_steps", "updates", "produced", "received", "consumed", "production_per_second"),
+    *("receiving_per_second", "consumption_per_second", "replay_ratio", "staleness"),
+    *("mean_return_100", "restarts", "dropped", "bottleneck"),
+}
+
+
+def config_of(*overrides: str) -> Config:
+    return load(ROOT / "configs" / "cartpole_dqn.py", overrides)
+
+
+@pytest.fixture(scope="module")
+def job() -> Job:
+    config = config_of("hyp.warmup_size=500", "exp.seed=7")
+    env = make_env(config)
+    env.close()
+    return prepare(config, env.spec)
+
+
+class Clock:
+    """`time.monotonic`, set by hand."""
+
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module.time, "monotonic", clock.monotonic)
+    return clock
+
+
+def begun(job: Job) -> Progress:
+    """A run whose roles were ready at 102 s, two seconds after its process began."""
+    progress = Progress({role.name: np.zeros(len(Count)) for role in roles_of(job.config)})
+    for vector in progress.counts.values():
+        vector[Count.READY_AT] = 102.0
+    progress.started_at = 102.0
+    return progress
+
+
+def learned(job: Job) -> Progress:
+    progress = begun(job)
+    of_kind = {
+        "learner": {Count.VERSION: 1_000, Count.CONSUMED: 32_000, Count.FIRST_CONSUMED_AT: 102.5},
+        "buffer": {Count.RECEIVED: 1_500},
+        "actor": {Count.PRODUCED: 1_600},
+    }
+    for name, vector in progress.counts.items():
+        for count, value in of_kind[kind_of(name)].items():
+            vector[count] = value
+    progress.staleness.add(np.array([0, 2, 2]))
+    progress.returns.extend([480.0] * 100)
+    progress.n_episodes = 250
+    return progress
+
+
+def refusal(folder: Path, config: Config) -> str:
+    with pytest.raises(TianJiError) as error:
+        claim(folder, config, "local")
+    return str(error.value)
+
+
+def test_a_claimed_folder_says_what_the_run_is(tmp_path: Path) -> None:
+    folder = claim(tmp_path / "a" / "b", config_of("exp.seed=3"), "process")
+    written = json.loads((folder / "config.json").read_text())
+    assert written["config"] == json.loads(json.dumps(config_of("exp.seed=3").to_json()))
+    assert (written["engine"], written["seed"]) == ("process", 3)
+    assert set(written["versions"]) == {"tianji", "python", "torch", "numpy", "gymnasium"}
+    assert "commit" in written
+    assert (folder / "logs").is_dir()
+
+
+def test_default_folders_have_plain_names_and_never_clash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(module.time, "strftime", lambda _: "20250102-030405")
+    source = tmp_path / "märchen & more.py"
+    source.write_text((ROOT / "configs" / "cartpole_dqn.py").read_text())
+    folders = [claim(None, load(source), "local") for _ in range(3)]
+    stem = Path("runs") / "m-rchen-more-20250102-030405"
+    assert folders == [stem, Path(f"{stem}-2"), Path(f"{stem}-3")]
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+", folder.name) for folder in folders)
+
+
+def test_an_empty_folder_may_be_used(tmp_path: Path) -> None:
+    assert claim(tmp_path, config_of(), "local") == tmp_path
+
+
+def test_the_run_of_another_configuration_is_refused_with_the_difference(tmp_path: Path) -> None:
+    claim(tmp_path, config_of("hyp.lr=0.1", "actor_cfg.num=1"), "local")
+    before = (tmp_path / "config.json").read_bytes()
+    said = refusal(tmp_path, config_of("hyp.lr=0.2", "actor_cfg.num=2"))
+    assert "holds the run of another configuration (differs in " in said
+    assert "lr: 0.1 there, 0.2 here" in said.lower()
+    assert "actor_cfg.num: 1 there, 2 here" in said
+    assert (tmp_path / "config.json").read_bytes() == before
+
+
+def test_a_key_that_only_one_of_them_has_is_a_difference(tmp_path: Path) -> None:
+    claim(tmp_path, config_of(), "local")
+    assert "n_step: not set there, 3 here" in refusal(tmp_path, config_of("hyp.n_step=3"))
+
+
+@pytest.mark.parametrize("status", ["solved", "finished", "stopped"])
+def test_a_run_that_has_ended_is_refused(tmp_path: Path, status: str) -> None:
+    claim(tmp_path, config_of(), "local")
+    (tmp_path / "summary.json").write_text(json.dumps({"status": status}))
+    assert "a run of this configuration that has ended" in refusal(tmp_path, config_of())
+
+
+@pytest.mark.parametrize("summary", [None, '{"status": "interrupted"}', "{broken"])
+def test_an_unfinished_run_cannot_be_resumed_yet(tmp_path: Path, summary: str | None) -> None:
+    claim(tmp_path, config_of(), "local")
+    if summary is not None:
+        (tmp_path / "summary.json").write_text(summary)
+    assert "this version cannot resume yet" in refusal(tmp_path, config_of())
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"config": 3}', "[" * 100_000])
+def test_a_folder_of_something_else_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.json").write_text(text)
+    assert "what it holds is not a run" in refusal(tmp_path, config_of())
+
+
+def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    assert "is a file, not a folder" in refusal(tmp_path / "file", config_of())
+    assert "cannot be made" in refusal(tmp_path / "file" / "below", config_of())
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "nul\0byte", "/proc/no/such/place"])
+def test_an_impossible_folder_is_refused(tmp_path: Path, name: str) -> None:
+    assert "name another with --run-dir" in refusal(tmp_path / name, config_of())
+
+
+def test_without_permission_nothing_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Path, *_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    said = refusal(tmp_path / "run", config_of())
+    assert f"{tmp_path / 'run'}: Permission denied" in said
+
+
+def test_the_summary_has_every_promised_key(tmp_path: Path, job: Job, clock: Clock) -> None:
+    run, progress = Run(job, "process", tmp_path, quiet=True, started_at=100.0), learned(job)
+    progress.solved_at = 106.0
+    clock.now = 107.0
+    summary = run.finish("solved", progress)
+    assert set(summary) >= OUTER_SURFACE
+    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    assert [file.name for file in tmp_path.glob("*.part")] == []
+
+
+def test_the_summary_measures_from_the_moment_all_were_ready(
+    tmp_path: Path, job: Job, clock: Clock
+) -> None:
+    run, progress = Run(job, "process", tmp_path, quiet=True, started_at=100.0), learned(job)
+    progress.solved_at = 106.0
+    clock.now = 107.0
+    summary = run.finish("solved", progress, restarts=1)
+    expected = {
+        "startup_seconds": 2.0,
+        "first_consumed_seconds": 2.5,
+        "final_time_seconds": 4.0,
+        "wall_seconds": 7.0,
+        "production_per_second": 400.0,
+        "receiving_per_second": 375.0,
+        "consumption_per_second": 8_000.0,
+        "replay_ratio": {"target": 32.0, "measured": 32.0},
+        "mean_return_100": 480.0,
+        "seed": 7,
+        "restarts": 1,
+        "error": None,
+    }
+    assert {key: summary[key] for key in expected} == expected
+    assert summary["histograms"]["staleness"] == [[0, 1], [2, 2]]
+
+
+def test_the_time_that_stopping_takes_is_not_training_time(
+    tmp_path: Path, job: Job, clock: Clock
+) -> None:
+    run = Run(job, "process", tmp_path, quiet=True, started_at=100.0)
+    clock.now = 106.0
+    run.tick(learned(job))
+    clock.now = 111.0
+    summary = run.finish("stopped", learned(job))
+    assert (summary["production_per_second"], summary["wall_seconds"]) == (400.0, 11.0)
+
+
+def test_a_run_that_failed_before_it_began_has_a_summary_too(tmp_path: Path, job: Job) -> None:
+    progress = begun(job)
+    progress.started_at = None
+    summary = Run(job, "process", tmp_path, quiet=True).finish("failed", progress, "it broke")
+    assert (summary["status"], summary["error"]) == ("failed", "it broke")
+    assert summary["startup_seconds"] is None and summary["final_time_seconds"] is None
+    assert not (tmp_path / "metrics.jsonl").exists()
+    assert describe(summary, tmp_path).splitlines()[0].startswith("Failed: no episode ended")
+
+
+def test_a_row_comes_with_the_first_update_and_then_every_second(
+    tmp_path: Path, job: Job, clock: Clock
+) -> None:
+    run = Run(job, "process", tmp_path, quiet=True, started_at=100.0)
+    clock.now = 102.1
+    run.tick(begun(job))
+    assert not (tmp_path / "metrics.jsonl").exists()
+    for clock.now in (103.0, 103.02, 103.9, 104.1, 105.0):
+        run.tick(learned(job))
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [row["wall_s"] for row in rows] == pytest.approx([3.0, 4.1])
+    run.finish("stopped", learned(job))
+    assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 1
+
+
+def test_quiet_shows_nothing(
+    tmp_path: Path, job: Job, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for quiet in (True, False):
+        folder = tmp_path / str(quiet)
+        folder.mkdir()
+        run = Run(job, "process", folder, quiet=quiet, started_at=100.0)
+        clock.now = 103.0
+        run.tick(learned(job))
+        run.finish("stopped", learned(job))
+        assert bool(capsys.readouterr().out) is not quiet
+
+
+def test_a_run_goes_on_when_nobody_looks_any_more(
+    tmp_path: Path, job: Job, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise BrokenPipeError
+
+    run = Run(job, "process", tmp_path, started_at=100.0)
+    monkeypatch.setattr("tianji.view.line", broken)
+    clock.now = 103.0
+    run.tick(learned(job))
+    assert run.finish("stopped", learned(job))["status"] == "stopped"
+
+
+def test_the_closing_words_are_few_and_plain(tmp_path: Path, job: Job, clock: Clock) -> None:
+    run, progress = Run(job, "process", tmp_path, quiet=True, started_at=100.0), learned(job)
+    progress.solved_at = 106.0
+    clock.now = 107.0
+    text = describe(run.finish("solved", progress), tmp_path)
+    assert text.splitlines()[0] == (
+        "Solved in 4.0 s: mean return 480.0 over 100 episodes (target 475)."
+    )
+    for part in (
+        "7.0 s in all, 2.0 s of it to start",
+        "1,600 steps, 250 episodes, 1,000 updates",
+        "400 steps/s made, 8,000 samples/s learned from",
+        "32.0 samples learned from per sample made (target 32.0)",
+        "samples were 2 updates old (median), 2 at most",
+        str(tmp_path),
+    ):
+        assert part in text
+    assert len(text.splitlines()) <= 12
+
+
+@pytest.mark.parametrize("status", ["finished", "stopped", "interrupted", "failed"])
+def test_the_closing_words_name_a_target_that_was_missed(
+    tmp_path: Path, job: Job, clock: Clock, status: str
+) -> None:
+    clock.now = 107.0
+    run = Run(job, "process", tmp_path, quiet=True, started_at=100.0)
+    first = describe(run.finish(status, learned(job)), tmp_path).splitlines()[0]
+    assert first.lower().startswith(status) and "target 475, not reached" in first
+
+
+def test_importing_it_loads_no_heavy_library() -> None:
+    code = "import sys, tianji.run; print(sorted({'torch', 'rich', 'gymnasium'} & {*sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

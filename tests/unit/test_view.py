@@ -1,0 +1,194 @@
+"""What a run looks like, rendered to text."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from tianji.config import load
+from tianji.counts import Count
+from tianji.metrics import Meter, homes_in, kind_of
+from tianji.topology import Job, make_env, prepare, roles_of
+from tianji.view import (
+    Lines,
+    LivePanel,
+    Scene,
+    line,
+    seconds_left,
+    span,
+    sparkline,
+    table,
+    view_for,
+)
+from tianji.watch import Progress
+
+ROOT = Path(__file__).parents[2]
+PER_ROLE = {
+    "learner": {Count.VERSION: 300, Count.CONSUMED: 9_600, Count.QUEUE: 1},
+    "buffer": {Count.RECEIVED: 800, Count.QUEUE: 2},
+    "actor": {Count.PRODUCED: 900, Count.VERSION: 299, Count.IDLE_SECONDS: 0.0},
+}
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def job_of(*overrides: str) -> Job:
+    config = load(ROOT / "configs" / "cartpole_dqn.py", ["exp.train_steps=8000", *overrides])
+    env = make_env(config)
+    env.close()
+    return prepare(config, env.spec)
+
+
+def nothing_yet(job: Job) -> Scene:
+    counts = {role.name: np.zeros(len(Count)) for role in roles_of(job.config)}
+    return Scene(job, "process", Progress(counts))
+
+
+def on_its_way(job: Job, status: str | None = None) -> Scene:
+    """Two seconds into a run."""
+    progress = nothing_yet(job).progress
+    for name, vector in progress.counts.items():
+        vector[[Count.READY_AT, Count.BUSY_SECONDS, Count.IDLE_SECONDS]] = 10.0, 0.5, 1.5
+        for count, value in PER_ROLE[kind_of(name)].items():
+            vector[count] = value
+    progress.started_at = 10.0
+    progress.staleness.add(np.array([0, 1, 7]))
+    progress.returns.extend([10.0, 20.0])
+    progress.n_episodes = 2
+    rates = Meter(homes_in(job, "process")).read(progress, 12.0)
+    return Scene(job, "process", progress, rates, 2.0, [1.0, 2.0, 3.0], status)
+
+
+def drawn(scene: Scene, width: int = 80) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=width, legacy_windows=False).print(table(scene))
+    return stream.getvalue()
+
+
+def test_the_panel_shows_what_is_going_on() -> None:
+    text = drawn(on_its_way(job_of()))
+    for part in (
+        "cartpole_dqn · process engine · 2.0 s · at most 18 s left",
+        "800 / 8,000",
+        "10 %",
+        "15.0 / 475",
+        "2 episodes",
+        "▁▅█",
+        "150 updates/s",
+        "400 steps/s",
+        "450 steps/s",
+        "1/2",
+        "2/2",
+        "ratio 32.0, target 32.0",
+        "median 1, p95 7, max 7 updates",
+        "production-bound: the learner idles 60 %",
+    ):
+        assert part in text, f"{part!r} in\n{text}"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("n_actors", [1, 16])
+def test_the_panel_fits_its_width(width: int, n_actors: int) -> None:
+    job = job_of(f"actor_cfg.num={n_actors}")
+    for scene in (nothing_yet(job), on_its_way(job), on_its_way(job, "solved")):
+        lines = drawn(scene, width).splitlines()
+        assert {len(text) for text in lines} == {width}
+        assert "…" not in "".join(lines).replace("… and", "")
+
+
+def test_many_actors_are_gathered_in_one_row() -> None:
+    text = drawn(on_its_way(job_of("actor_cfg.num=16")))
+    assert "actor-0.7" in text and "actor-0.8" not in text
+    assert "… and 8 more actors  3,600 steps/s" in text
+
+
+def test_before_anything_has_come_the_panel_says_who_is_ready() -> None:
+    scene = nothing_yet(job_of())
+    scene.progress.counts["actor-0.0"][Count.READY_AT] = 1.0
+    text = drawn(scene)
+    assert "process engine · starting" in text
+    assert "starting: 1 of 3 roles are ready" in text
+    assert "- / 475" in text
+
+
+def test_the_last_panel_says_how_it_ended() -> None:
+    assert "process engine · solved after 2.0 s" in drawn(on_its_way(job_of(), "solved"))
+
+
+def test_a_plain_line_holds_the_same_in_short() -> None:
+    assert line(on_its_way(job_of())) == (
+        "  2.0 s        900 steps      450/s   return 15.0 / 475   updates 300   staleness 1   "
+        "production-bound: the learner idles 60 %"
+    )
+
+
+def test_plain_lines_come_every_two_seconds_from_the_first_update_on() -> None:
+    stream, job = io.StringIO(), job_of()
+    lines, scene = Lines(stream), on_its_way(job)
+    lines.show(nothing_yet(job))
+    for elapsed in (0.5, 1.0, 2.4, 2.6, 4.0):
+        lines.show(Scene(job, "process", scene.progress, scene.rates, elapsed))
+    lines.close(scene)
+    assert [text.split()[0] for text in stream.getvalue().splitlines()] == ["0.5", "2.6"]
+
+
+def test_only_a_terminal_that_can_draw_gets_a_panel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("TTY_COMPATIBLE", raising=False)
+    assert isinstance(view_for(io.StringIO()), Lines)
+    assert isinstance(view_for(Terminal()), LivePanel)
+    plain = Terminal()
+    plain.encoding = "ascii"
+    assert isinstance(view_for(plain), Lines)
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(view_for(Terminal()), Lines)
+
+
+def test_a_live_panel_shows_the_cursor_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream, scene = Terminal(), on_its_way(job_of(), "stopped")
+    view = LivePanel(Console(file=stream, force_terminal=True, width=80, height=40))
+    view.show(scene)
+    view.close(scene)
+    assert stream.getvalue().rindex("\x1b[?25h") > stream.getvalue().rindex("\x1b[?25l")
+
+
+def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    stream = io.StringIO()
+    Console(file=stream, force_terminal=True, width=80).print(table(on_its_way(job_of())))
+    assert "\x1b[36m" not in stream.getvalue() and "━" in stream.getvalue()
+
+
+def test_the_time_left_is_that_of_the_limit_that_comes_first() -> None:
+    assert seconds_left(on_its_way(job_of())) == 18.0
+    assert seconds_left(on_its_way(job_of("exp.max_seconds=5"))) == 3.0
+    assert seconds_left(nothing_yet(job_of())) is None
+
+
+def test_times_are_written_as_one_says_them() -> None:
+    assert [span(s) for s in (0.04, 59.9, 61, 3_599, 7_620)] == [
+        "0.0 s",
+        "59.9 s",
+        "1 min 01 s",
+        "59 min 59 s",
+        "2 h 07 min",
+    ]
+
+
+def test_a_sparkline_goes_from_its_lowest_to_its_highest() -> None:
+    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8) == "▁▂▃▄▅▆▇█"
+    assert sparkline([5.0, 5.0], 8) == "▁▁"
+    assert sparkline([], 8) == ""
+    assert len(sparkline(list(range(1_000)), 30)) == 30

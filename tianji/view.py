@@ -1,0 +1,342 @@
+"""What a run looks like while it goes on: a live panel in a terminal, plain lines anywhere else."""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TextIO
+
+from tianji.counts import Count
+from tianji.metrics import NOTHING, Rates, bottleneck, freshness_target, kind_of, ratio_of
+from tianji.store import Rollouts
+from tianji.topology import Job
+from tianji.watch import Progress
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
+
+LINE_SECONDS = 2.0  # from one plain line to the next
+MOST_ACTORS = 8  # that get a row of their own
+LABEL_WIDTH = 11  # columns before the values
+BUSY_WIDTH = 30  # columns of a role's bar, where there is room
+COLOURS = {"learner": "green", "buffer": "magenta", "actor": "cyan"}
+BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One moment of a run, with all that a view shows of it."""
+
+    job: Job
+    engine: str
+    progress: Progress
+    rates: Rates = field(default_factory=Rates)
+    elapsed: float = 0.0  # seconds since all roles were ready
+    history: Sequence[float] = ()  # mean returns over time
+    status: str | None = None  # how the run ended
+
+
+class View(Protocol):
+    """Somewhere to show a run."""
+
+    def show(self, scene: Scene) -> None:
+        """Shows the moment; called about four times a second."""
+
+    def close(self, scene: Scene) -> None:
+        """Shows how it ended."""
+
+
+def view_for(stream: TextIO | None = None) -> View:
+    """A panel if `stream` is a terminal that can draw one, lines otherwise."""
+    stream = sys.stdout if stream is None else stream
+    if not stream.isatty() or not (stream.encoding or "").lower().startswith("utf"):
+        return Lines(stream)
+    from rich.console import Console
+
+    console = Console(file=stream)
+    return Lines(stream) if console.is_dumb_terminal else LivePanel(console)
+
+
+class Lines:
+    """One plain line every two seconds, the first as soon as something was learned."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._due = 0.0
+
+    def show(self, scene: Scene) -> None:
+        """Prints a line if it is time for one."""
+        if scene.progress.updates and scene.elapsed >= self._due:
+            self._due = scene.elapsed + LINE_SECONDS
+            print(line(scene), file=self._stream, flush=True)
+
+    def close(self, scene: Scene) -> None:
+        """Prints nothing: what comes after a run says how it ended."""
+
+
+class LivePanel:
+    """A panel that is redrawn in place; its last picture stays on the screen."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live: Live | None = None
+
+    def show(self, scene: Scene) -> None:
+        """Draws the panel."""
+        if self._live is None:
+            from rich.live import Live
+
+            self._live = Live(console=self._console, auto_refresh=False)
+            self._live.start()
+            atexit.register(self._live.stop)  # the cursor comes back, whatever happens
+        self._live.update(table(scene), refresh=True)
+
+    def close(self, scene: Scene) -> None:
+        """Draws the panel for the last time."""
+        self.show(scene)
+        if self._live is not None:
+            self._live.stop()
+            atexit.unregister(self._live.stop)
+
+
+def span(seconds: float) -> str:
+    """A time as one says it: `3.2 s`, `4 min 05 s`, `2 h 07 min`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return (
+        f"{minutes} min {rest:02d} s"
+        if minutes < 60
+        else f"{minutes // 60} h {minutes % 60:02d} min"
+    )
+
+
+def seconds_left(scene: Scene) -> float | None:
+    """Until the step or time limit at the pace so far; None while there is no telling."""
+    exp, received = scene.job.config.exp, scene.progress.received
+    left = []
+    if received and scene.elapsed > 0:
+        left.append(max(0, exp.train_steps - received) * scene.elapsed / received)
+    if exp.max_seconds is not None:
+        left.append(max(0.0, exp.max_seconds - scene.elapsed))
+    return min(left) if left else None
+
+
+def _time_left(scene: Scene) -> str:
+    left = seconds_left(scene)
+    if left is None:
+        return "time left: -"
+    whole = span(left) if left >= 60 else f"{left:.0f} s"
+    return f"{whole} left" if scene.job.stop_return is None else f"at most {whole} left"
+
+
+def _title(scene: Scene) -> str:
+    if scene.status is not None:
+        return f"{scene.status} after {span(scene.elapsed)}"
+    if scene.progress.started_at is None:
+        return "starting"
+    return f"{span(scene.elapsed)} · {_time_left(scene)}"
+
+
+def _return(scene: Scene) -> str:
+    mean, target = scene.progress.mean_return, scene.job.stop_return
+    shown = "-" if mean is None else f"{mean:,.1f}"
+    return shown if target is None else f"{shown} / {target:,g}"
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """The course of `values` as a row of at most `width` blocks, each the mean of its part."""
+    if not values or width < 1:
+        return ""
+    n = min(width, len(values))
+    cuts = [round(i * len(values) / n) for i in range(n + 1)]
+    means = [sum(values[a:b]) / (b - a) for a, b in pairwise(cuts)]
+    low, high = min(means), max(means)
+    scale = (len(BLOCKS) - 1) / (high - low) if high > low else 0.0
+    return "".join(BLOCKS[round((mean - low) * scale)] for mean in means)
+
+
+def line(scene: Scene) -> str:
+    """The moment as one line of plain text."""
+    progress, stale = scene.progress, scene.progress.staleness.percentile(0.5)
+    sentence = ": ".join(bottleneck(progress, scene.job, scene.engine).split(": ")[:2])
+    return (
+        f"{span(scene.elapsed):>7}  {progress.produced:>9,} steps  "
+        f"{scene.rates.production:>7,.0f}/s   return {_return(scene)}   "
+        f"updates {progress.updates:,}   staleness {stale:g}   {sentence}"
+    )
+
+
+def table(scene: Scene) -> RenderableType:
+    """The moment as a panel, for any width from 60 columns up."""
+    from rich.console import Group
+    from rich.panel import Panel
+    from rich.text import Text
+
+    title = Text.assemble(
+        (scene.job.config.name, "bold"),
+        (f" · {scene.engine} engine · ", "dim"),
+        (_title(scene), _status_style(scene.status)),
+    )
+    body = Group(_head(scene), "", _roles(scene), "", _foot(scene))
+    return Panel(body, title=title, title_align="left", border_style="bright_black", padding=(0, 1))
+
+
+def _status_style(status: str | None) -> str:
+    if status == "solved":
+        return "bold green"
+    return "bold red" if status == "failed" else "bold"
+
+
+class _Wide:
+    """Text that is made for the width it is given."""
+
+    def __init__(self, make: Callable[[int], Text]) -> None:
+        self._make = make
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[Text]:
+        yield self._make(options.max_width)
+
+
+def _bar(share: float, style: str) -> _Wide:
+    """A bar that reads without colours too."""
+    from rich.text import Text
+
+    def make(width: int) -> Text:
+        filled = round(min(1.0, max(0.0, share)) * width)
+        return Text.assemble(("━" * filled, style), ("─" * (width - filled), "bright_black"))
+
+    return _Wide(make)
+
+
+def _head(scene: Scene) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    progress, steps = scene.progress, scene.job.config.exp.train_steps
+    grid = Table.grid(padding=(0, 2), expand=True)
+    grid.add_column(style="dim", min_width=LABEL_WIDTH)
+    grid.add_column(no_wrap=True)
+    grid.add_column(ratio=1, no_wrap=True)
+    grid.add_column(justify="right", no_wrap=True)
+    share = progress.received / steps
+    grid.add_row(
+        "steps", f"{progress.received:,} / {steps:,}", _bar(share, "blue"), _percent(share)
+    )
+    spark = _Wide(lambda width: Text(sparkline(scene.history, width), style="yellow"))
+    episodes = f"{progress.n_episodes:,} episodes"
+    grid.add_row("return", Text(_return(scene), style="bold"), spark, episodes)
+    return grid
+
+
+class _Row(NamedTuple):
+    """What the panel says of one role, or of several actors together."""
+
+    role: str = "role"
+    rate: str = "rate"
+    busy: str = ""
+    idle: str = "idle"
+    queue: str = "queue"
+    version: str = "version"
+    share: float | None = None  # length of the bar
+    style: str = "dim"
+
+
+def _roles(scene: Scene) -> _Wide:
+    """One line for each role; a rich table of so many cells would take most of a frame's time."""
+    names = list(scene.progress.counts)
+    actors = [name for name in names if kind_of(name) == "actor"]
+    rest = actors[MOST_ACTORS:] if len(actors) > MOST_ACTORS + 1 else []
+    rows = [_Row(), *(_row(scene, [name], name) for name in names if name not in rest)]
+    if rest:
+        rows.append(_row(scene, rest, f"… and {len(rest)} more actors"))
+    return _Wide(lambda width: _lines(rows, width))
+
+
+def _lines(rows: Sequence[_Row], width: int) -> Text:
+    from rich.text import Text
+
+    cells = zip(*(row[:6] for row in rows), strict=True)
+    role, rate, *rest = (max(len(cell) for cell in column) for column in cells)
+    bar = max(4, min(BUSY_WIDTH, width - max(LABEL_WIDTH, role) - rate - sum(rest) - 12))
+    text = Text(no_wrap=True, overflow="ellipsis")
+    for row in rows:
+        header = row.style == "dim"
+        text.append(f"{row.role:<{max(LABEL_WIDTH, role)}}  {row.rate:>{rate}}  ", "dim" * header)
+        if row.share is None:
+            text.append(f"{'busy' * header:<{bar}}", "dim")
+        else:
+            filled = round(row.share * bar)
+            text.append("━" * filled, row.style).append("─" * (bar - filled), "bright_black")
+        for cell, size in zip(row[2:6], rest, strict=True):
+            text.append(f"  {cell:>{size}}", "dim" * header)
+        text.append("\n")
+    text.right_crop(1)
+    return text
+
+
+def _row(scene: Scene, names: Sequence[str], label: str) -> _Row:
+    kind, progress = kind_of(names[0]), scene.progress
+    if progress.started_at is None:
+        ready = all(progress.counts[name][Count.READY_AT] for name in names)
+        return _Row(label, "ready" if ready else "starting", "", "", "", "", None, "")
+    version = min(int(progress.counts[name][Count.VERSION]) for name in names)
+    shown = f"{version:,}" if kind != "buffer" and progress.updates else ""
+    rate = sum(scene.rates.roles.get(name, 0.0) for name in names)
+    spent = [scene.rates.shares.get(name, NOTHING) for name in names]
+    busy, idle = (sum(times) / len(names) for times in zip(*spent, strict=True))
+    unit = "updates/s" if kind == "learner" else "steps/s  "
+    speed = f"{rate:,.1f}" if kind == "learner" and rate < 100 else f"{rate:,.0f}"
+    queue, style = _queue(scene, kind), COLOURS[kind]
+    return _Row(label, f"{speed} {unit}", _percent(busy), _percent(idle), queue, shown, busy, style)
+
+
+def _queue(scene: Scene, kind: str) -> str:
+    """How many of the messages that may wait for a role do."""
+    job = scene.job
+    if kind == "actor":
+        return ""
+    waiting = sum(
+        int(c[Count.QUEUE]) for n, c in scene.progress.counts.items() if kind_of(n) == kind
+    )
+    if kind == "buffer":
+        return f"{waiting}/{job.depth * job.task.n_actors}"
+    return f"{waiting}/{1 if isinstance(job.sampling, Rollouts) else 2}"
+
+
+def _foot(scene: Scene) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    progress, job = scene.progress, scene.job
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", min_width=LABEL_WIDTH)
+    grid.add_column()
+    ratio, fresh = ratio_of(progress, job), progress.freshness if progress.consumed else None
+    grid.add_row(
+        "balance",
+        f"ratio {_number(ratio)}, target {_number(job.ratio)} · "
+        f"freshness {_number(fresh)}, target {_number(freshness_target(job))}",
+    )
+    stale = progress.staleness.summary()
+    dropped = f" · {progress.dropped:,} dropped" if progress.dropped else ""
+    quantiles = f"median {stale['p50']:g}, p95 {stale['p95']:g}, max {stale['max']:g} updates"
+    grid.add_row("staleness", f"{quantiles if progress.consumed else '-'}{dropped}")
+    word, _, reason = bottleneck(progress, job, scene.engine).partition(": ")
+    style = "bold green" if word in ("balanced", "in turns") else "bold yellow"
+    grid.add_row("limit", Text.assemble((word, style), f": {reason}"))
+    return grid
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:#.3g}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %")
