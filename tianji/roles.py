@@ -189,7 +189,7 @@ class Buffer(Role):
         moved = self._receive()  # 6
         if self._send():  # 7
             return True
-        if not moved and self._ended():
+        if not moved and self._ended() and not self._owes():
             return self._finish()
         return moved
 
@@ -219,7 +219,7 @@ class Buffer(Role):
         self.counts[Count.QUEUE] = sum(inbox.waiting for inbox in self.trajectories)
 
     def _send(self) -> bool:
-        if not self.store.ready() or not self.balance.may_consume():
+        if not self._owes():
             return False
         if (batch := self.batches.slot()) is None:
             self.counts[Count.REFUSED] = self.batches.refused
@@ -236,6 +236,10 @@ class Buffer(Role):
         self.balance.consumed += self.store.batch_units
         self.counts[Count.PUSHED] = self._handed
         return True
+
+    def _owes(self) -> bool:
+        """Whether one more batch can and may be handed out."""
+        return self.store.ready() and self.balance.may_consume()
 
     def _unsettled(self) -> int:
         return self.batches.in_flight * self.store.batch_units

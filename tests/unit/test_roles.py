@@ -420,14 +420,26 @@ def test_a_buffer_closes_after_its_last_actor_and_not_before():
     assert stage.learner.closed
 
 
-def test_a_buffer_hands_out_everything_that_is_owed_before_it_closes():
-    stage = BufferStage(ratio=16.0, depth=2)
+def test_a_buffer_that_has_all_its_steps_hands_out_what_is_owed_before_it_closes():
+    stage = BufferStage(ratio=16.0, depth=2, max_steps=LENGTH)
     stage.push()
-    stage.actors[0].close()
     for _ in range(10):  # the learner is busy elsewhere: two batches fit, fourteen are still owed
-        stage.buffer.step()
+        stage.works()
     assert not stage.buffer.done
     assert stage.batches() == 16
+    assert stage.buffer.done
+
+
+@pytest.mark.parametrize("max_steps", [None, LENGTH])
+def test_actors_that_have_ended_mean_a_learner_that_has_ended_and_nothing_is_owed(max_steps):
+    stage = BufferStage(ratio=16.0, depth=2, max_steps=max_steps)
+    stage.push()
+    stage.buffer.step()
+    if max_steps:  # it will never be received
+        stage.push()
+    stage.actors[0].close()
+    for _ in range(10):
+        stage.works()
     assert stage.buffer.done
 
 

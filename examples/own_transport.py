@@ -1,0 +1,83 @@
+"""A transport of one's own: shared memory as always, and a tally of what each channel carried.
+
+Named in examples/own_parts_config.py. Every process writes its tally into its log when it ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+from typing import Any
+
+from tianji.channel import Outbox
+from tianji.schema import Arrays
+from tianji.transports.shm import ShmTransport
+
+
+class CountedOutbox:
+    """An outbox that counts what is sent and leaves the rest to another."""
+
+    def __init__(self, outbox: Outbox, name: str, n_bytes: int) -> None:
+        self._outbox, self._name, self._n_bytes = outbox, name, n_bytes
+        self._messages = 0
+
+    def __str__(self) -> str:
+        """As in `trajectories actor-0.0: 120 messages, 0.5 MB`."""
+        megabytes = self._messages * self._n_bytes / 1e6
+        return f"{self._name}: {self._messages:,} messages, {megabytes:,.1f} MB"
+
+    def slot(self) -> Arrays | None:
+        """The memory itself: counting costs no copy."""
+        return self._outbox.slot()
+
+    def commit(self, version: int) -> None:
+        """Counts one message."""
+        self._messages += 1
+        self._outbox.commit(version)
+
+    def push(self, arrays: Arrays, version: int) -> bool:
+        """Counts a message unless it was refused."""
+        sent = self._outbox.push(arrays, version)
+        self._messages += sent
+        return sent
+
+    def close(self) -> None:
+        """Ends the stream."""
+        self._outbox.close()
+
+    @property
+    def refused(self) -> int:
+        """How often the channel was full."""
+        return self._outbox.refused
+
+    @property
+    def in_flight(self) -> int:
+        """Messages on their way."""
+        return self._outbox.in_flight
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the receiver has gone."""
+        return self._outbox.abandoned
+
+
+class CountingTransport(ShmTransport):
+    """Shared memory whose outboxes count."""
+
+    @classmethod
+    def attach(cls, description: dict[str, Any], home: str) -> CountingTransport:
+        """Called in each child process; what it prints goes to `logs/<role>.log`."""
+        transport = super().attach(description, home)
+        assert isinstance(transport, cls)
+        atexit.register(transport.tell)
+        return transport
+
+    def outbox(self, name: str) -> Outbox:
+        """The seam: roles get what this returns, and know nothing of it but the protocol."""
+        counted = CountedOutbox(super().outbox(name), name, self._specs[name].schema.n_bytes)
+        self._counted = [*getattr(self, "_counted", []), counted]
+        return counted
+
+    def tell(self) -> None:
+        """Prints the tally of this process."""
+        for outbox in self._counted:
+            print(outbox)

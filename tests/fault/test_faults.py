@@ -1,0 +1,150 @@
+"""What is promised when something breaks: a true status, a clear word, nothing left behind."""
+
+import signal
+import time
+
+import pytest
+from runs import ROOT, TASKS, alive, children, end, eventually, rows, start, train, training
+
+pytestmark = [pytest.mark.fault, pytest.mark.process]
+
+ENDLESS = ("--set", "exp.stop_return=1e9", "--set", "exp.train_steps=100000000")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run that would not end by itself."""
+    folder = tmp_path / "run"
+    process = start(ROOT / "configs" / "cartpole_dqn.py", folder, *ENDLESS)
+    crew = training(process, folder)
+    yield process, folder, crew
+    end(process)
+
+
+def test_a_killed_actor_ends_the_run_within_two_seconds_and_is_named(run):
+    process, folder, crew = run
+    began = time.monotonic()
+    _kill(crew["actor-0.0"], signal.SIGKILL)
+    out, err = process.communicate(timeout=20)
+    assert time.monotonic() - began < 2 + 5  # seen, then the others end
+    assert process.returncode == 1
+    assert "actor-0.0 was killed by SIGKILL" in err
+    assert not any(map(alive, crew.values()))
+
+
+def test_a_killed_learner_ends_the_run_and_is_named(run):
+    process, folder, crew = run
+    _kill(crew["learner-0.0"], signal.SIGKILL)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "learner-0.0 was killed by SIGKILL" in err
+    assert not any(map(alive, crew.values()))
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_run_cleanly(run, number, status):
+    process, folder, crew = run
+    process.send_signal(number)
+    out, err = process.communicate(timeout=10)
+    assert process.returncode == status
+    assert "Interrupted" in out
+    assert "Traceback" not in err
+    assert (folder / "checkpoints" / "final.safetensors").exists()
+    assert not any(map(alive, crew.values()))
+
+
+def test_children_end_when_the_launcher_is_killed(run):
+    process, folder, crew = run
+    process.kill()
+    process.wait()
+    eventually(lambda: not any(map(alive, crew.values())), 5, "the end of the children")
+
+
+def test_training_goes_on_while_the_launcher_sleeps(run):
+    process, folder, crew = run
+    before = rows(folder)[-1]["updates"]
+    process.send_signal(signal.SIGSTOP)
+    busy = _cpu_seconds(crew["learner-0.0"])
+    eventually(lambda: _cpu_seconds(crew["learner-0.0"]) > busy + 0.5, 20, "work of the learner")
+    process.send_signal(signal.SIGCONT)
+    eventually(lambda: rows(folder)[-1]["updates"] > before + 100, 10, "news of that work")
+
+
+def test_a_frozen_learner_stops_the_actors_at_the_bound(run):
+    process, folder, crew = run
+    _kill(crew["learner-0.0"], signal.SIGSTOP)
+    eventually(lambda: _quiet(crew["actor-0.0"]), 20, "an idle actor")
+    _kill(crew["learner-0.0"], signal.SIGCONT)
+    before = rows(folder)[-1]["updates"]
+    eventually(lambda: rows(folder)[-1]["updates"] > before, 10, "more updates")
+
+
+def test_an_environment_that_raises_is_shown_with_its_own_traceback(tmp_path):
+    config = _echo(tmp_path, "Raises")
+    done = train(config, tmp_path / "run")
+    assert done.status == 1
+    assert "actor-0." in done.err
+    assert "RuntimeError: the simulator lost its marbles" in done.err
+    assert done.summary["status"] == "failed"
+    assert "marbles" in done.summary["error"]
+
+
+def test_a_reward_that_is_no_number_is_named_without_a_traceback(tmp_path):
+    done = train(_echo(tmp_path, "NotANumber"), tmp_path / "run")
+    assert done.status == 2
+    assert "reward" in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("task", ["Raises", "NotANumber"])
+def test_the_local_engine_fails_with_the_same_status(tmp_path, task):
+    done = train(_echo(tmp_path, task), tmp_path / "run", "--engine", "local")
+    assert done.status == {"Raises": 1, "NotANumber": 2}[task]
+    assert done.summary["status"] == "failed"
+
+
+def test_no_shared_memory_is_left_in_the_file_system(tmp_path):
+    before = set(_shared_memory())
+    done = train(TASKS / "echo_ppo.py", tmp_path / "run", "--max-seconds", "1")
+    assert done.status == 0
+    assert set(_shared_memory()) <= before
+
+
+def _echo(folder, task):
+    text = (TASKS / "echo_ppo.py").read_text().replace("echo:Echo", f"echo:{task}")
+    (folder / "echo.py").write_text((TASKS / "echo.py").read_text())
+    config = folder / "config.py"
+    config.write_text(text)
+    return config
+
+
+def _shared_memory():
+    from pathlib import Path
+
+    return [path.name for path in Path("/dev/shm").iterdir()]
+
+
+def _kill(pid, number):
+    import os
+
+    os.kill(pid, number)
+
+
+def _cpu_seconds(pid):
+    from pathlib import Path
+
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+def _quiet(pid):
+    """Whether a process uses less than a tenth of a core over a fifth of a second."""
+    before = _cpu_seconds(pid)
+    time.sleep(0.2)
+    return _cpu_seconds(pid) - before < 0.03
+
+
+def test_helpers_see_children(run):
+    process, folder, crew = run
+    assert set(crew) == {"learner-0.0", "actor-0.0"}
+    assert children(process.pid) == crew

@@ -1,0 +1,48 @@
+"""Both algorithms learn, in both engines."""
+
+import pytest
+from runs import ROOT, TASKS, train
+
+pytestmark = [pytest.mark.learning, pytest.mark.process]
+
+ENGINES = ("local", "process")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
+def test_the_echo_task_is_learned_in_seconds(tmp_path, algorithm, engine):
+    done = train(TASKS / f"echo_{algorithm}.py", tmp_path / "run", "--engine", engine)
+    assert done.status == 0, done.err
+    assert done.summary["status"] == "solved"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_ppo_solves_cartpole(tmp_path, engine):
+    done = train(ROOT / "configs" / "cartpole_ppo.py", tmp_path / "run", "--engine", engine)
+    assert done.summary["status"] == "solved"
+    assert done.summary["mean_return_100"] >= 475
+
+
+def test_asynchronous_ppo_solves_cartpole(tmp_path):
+    options = ("--set", "hyp.mode=async", "--set", "hyp.correction=vtrace")
+    done = train(ROOT / "configs" / "cartpole_ppo.py", tmp_path / "run", *options)
+    assert done.summary["status"] == "solved"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_dqn_solves_cartpole(tmp_path, engine):
+    options = ("--engine", engine)
+    done = train(ROOT / "configs" / "cartpole_dqn.py", tmp_path / "run", *options, timeout=280)
+    assert done.summary["status"] == "solved"
+    assert done.summary["mean_return_100"] >= 475
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("config", ["cartpole_ppo", "cartpole_dqn"])
+def test_cartpole_is_solved_with_three_seeds(tmp_path, config, seed):
+    path = ROOT / "configs" / f"{config}.py"
+    done = train(path, tmp_path / "run", "--seed", str(seed), timeout=880)
+    assert done.summary["status"] == "solved"

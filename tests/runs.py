@@ -1,0 +1,104 @@
+"""Runs of the command line as a user would start them, and what they leave behind."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TASKS = Path(__file__).parent / "tasks"
+
+
+@dataclass
+class Finished:
+    """A command that has ended."""
+
+    status: int
+    out: str
+    err: str
+    folder: Path
+
+    @property
+    def summary(self):
+        return json.loads((self.folder / "summary.json").read_text())
+
+
+def start(config, folder, *options, text=True):
+    """Starts `tianji train` in the background."""
+    command = [sys.executable, "-m", "tianji.cli", "train", str(config), "--run-dir", str(folder)]
+    return subprocess.Popen(
+        [*command, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=text,
+        cwd=folder.parent,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )
+
+
+def end(process):
+    """Kills what `start` started, if it still runs, and closes its pipes."""
+    process.kill()
+    for pipe in (process.stdout, process.stderr):
+        pipe.close()
+    process.wait()
+
+
+def train(config, folder, *options, timeout=100):
+    """Runs `tianji train` to its end."""
+    process = start(config, folder, *options)
+    out, err = process.communicate(timeout=timeout)
+    return Finished(process.returncode, out, err, folder)
+
+
+def eventually(condition, seconds=20.0, what="it"):
+    """Waits until `condition()` is true and returns what it gave."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if result := condition():
+            return result
+        time.sleep(0.01)
+    raise AssertionError(f"{what} did not happen within {seconds} s")
+
+
+def children(pid):
+    """The child processes of a process, by their role's name."""
+    found = {}
+    try:
+        pids = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except FileNotFoundError:
+        return found
+    for child in map(int, pids):
+        try:
+            words = Path(f"/proc/{child}/cmdline").read_bytes().decode().split("\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if "tianji.worker" in words:
+            found[words[words.index("tianji.worker") + 1]] = child
+    return found
+
+
+def alive(pid):
+    """Whether a process runs; one that waits to be reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def rows(folder):
+    """The rows of metrics written so far."""
+    path = folder / "metrics.jsonl"
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+
+
+def training(process, folder):
+    """Waits until a run has begun to learn; returns its children."""
+    eventually(lambda: rows(folder) or process.poll() is not None, what="the first update")
+    assert process.poll() is None, process.communicate()
+    return children(process.pid)

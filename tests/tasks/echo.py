@@ -1,0 +1,73 @@
+"""Tiny environments for the tests, named in configs as `echo:Echo` and so on."""
+
+import math
+import sys
+import time
+
+import numpy as np
+from gymnasium import spaces
+
+from tianji.envs import BaseEnv
+
+
+class Echo(BaseEnv):
+    """Shows one of n pictures; the right action is its number. Ten steps, a point for each right one."""
+
+    def init(self, n=4):
+        self.n = n
+        self.observation_space = spaces.Box(0, 1, (n,), np.float32)
+        self.action_space = spaces.Discrete(n)
+        self.random = np.random.default_rng(0)
+
+    def seed(self, seed):
+        self.random = np.random.default_rng(seed)
+
+    def reset(self):
+        self.t = 0
+        return self._show()
+
+    def step(self, action):
+        reward = float(action == self.answer)
+        self.t += 1
+        return self._show(), reward, False, self.t == 10, {}
+
+    def _show(self):
+        self.answer = int(self.random.integers(self.n))
+        return np.eye(self.n, dtype=np.float32)[self.answer]
+
+    def render(self):
+        return None
+
+    def close(self):
+        pass
+
+
+class Raises(Echo):
+    """Breaks in its 50th step."""
+
+    steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 50:
+            raise RuntimeError("the simulator lost its marbles")
+        return super().step(action)
+
+
+class NotANumber(Echo):
+    """Pays NaN in its 50th step."""
+
+    steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        obs, reward, terminated, truncated, info = super().step(action)
+        return obs, math.nan if self.steps == 50 else reward, terminated, truncated, info
+
+
+class Uneven(Echo):
+    """Ten times slower in the first actor than in the others."""
+
+    def step(self, action):
+        time.sleep(0.01 if "actor-0.0" in sys.argv else 0.001)
+        return super().step(action)
