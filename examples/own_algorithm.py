@@ -43,7 +43,7 @@ class Softmax:
         """One action for each of E observations."""
         logits = self._network(obs)
         if explore:  # the largest of logits plus Gumbel noise is a draw from their softmax
-            logits = logits + self._random.gumbel(size=logits.shape)
+            logits += self._random.gumbel(size=logits.shape)
         return {"action": logits.argmax(1)}
 
 
@@ -77,7 +77,7 @@ class A2C(Algorithm):
 
     @classmethod
     def sampling(cls, task: Task) -> Rollouts:
-        """A batch is one fresh rollout of each actor: `per_version=1` makes acting and learning take turns."""
+        """A batch is one rollout of each actor, made with the newest weights (`per_version=1`)."""
         n, steps = task.n_actors, task.hyp.step_len * task.env.n_envs
         return Rollouts(batch=n, pool=n, steps=steps, per_version=1)
 
@@ -110,7 +110,7 @@ class A2C(Algorithm):
         }
 
     def _returns(self, batch: Arrays, value: Any) -> Any:
-        """Discounted rewards; where an episode was cut off or the rollout ends, the value goes on."""
+        """Discounted rewards, and the value where an episode was cut off or the rollout ends."""
         goal, after = np.empty_like(value[:, :-1]), value[:, -1]
         for t in reversed(range(goal.shape[1])):
             after = np.where(batch["truncated"][:, t], value[:, t + 1], after)

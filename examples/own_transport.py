@@ -19,6 +19,7 @@ class CountedOutbox:
     def __init__(self, outbox: Outbox, name: str, n_bytes: int) -> None:
         self._outbox, self._name, self._n_bytes = outbox, name, n_bytes
         self._messages = 0
+        self.refused = 0  # how often the channel was full
 
     def __str__(self) -> str:
         """As in `trajectories actor-0.0: 120 messages, 0.5 MB`."""
@@ -27,7 +28,9 @@ class CountedOutbox:
 
     def slot(self) -> Arrays | None:
         """The memory itself: counting costs no copy."""
-        return self._outbox.slot()
+        arrays = self._outbox.slot()
+        self.refused += arrays is None
+        return arrays
 
     def commit(self, version: int) -> None:
         """Counts one message."""
@@ -45,11 +48,6 @@ class CountedOutbox:
         self._outbox.close()
 
     @property
-    def refused(self) -> int:
-        """How often the channel was full."""
-        return self._outbox.refused
-
-    @property
     def in_flight(self) -> int:
         """Messages on their way."""
         return self._outbox.in_flight
@@ -63,6 +61,10 @@ class CountedOutbox:
 class CountingTransport(ShmTransport):
     """Shared memory whose outboxes count."""
 
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._counted: list[CountedOutbox] = []
+
     @classmethod
     def attach(cls, description: dict[str, Any], home: str) -> CountingTransport:
         """Called in each child process; what it prints goes to `logs/<role>.log`."""
@@ -74,7 +76,7 @@ class CountingTransport(ShmTransport):
     def outbox(self, name: str) -> Outbox:
         """The seam: roles get what this returns, and know nothing of it but the protocol."""
         counted = CountedOutbox(super().outbox(name), name, self._specs[name].schema.n_bytes)
-        self._counted = [*getattr(self, "_counted", []), counted]
+        self._counted.append(counted)
         return counted
 
     def tell(self) -> None:

@@ -1,4 +1,4 @@
-"""Triggers of one's own: when an actor pushes its trajectory and when a learner publishes its weights.
+"""Triggers of one's own: when an actor pushes and when a learner publishes.
 
 Named in examples/own_parts_config.py. A trigger only answers; it never waits and never sends.
 """
@@ -16,7 +16,7 @@ class EndOfEpisode:
 
 
 class OftenAtFirst:
-    """Publishes every update while the policy changes quickly, later every `send_interval` updates."""
+    """Publishes every one of the first updates, later every `send_interval` updates."""
 
     FIRST = 500  # updates
 

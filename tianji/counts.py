@@ -27,6 +27,7 @@ class Count(enum.IntEnum):
     REFUSED = enum.auto()  # times that a full channel said no
     DROPPED = enum.auto()  # samples refused for their age (buffer)
     NEW = enum.auto()  # samples learned from for the first time (learner)
+    FRESHNESS = enum.auto()  # sum over batches of batch size / samples in the store (buffer)
     QUEUE = enum.auto()  # messages waiting for this role
     EARNED = enum.auto()  # samples that the balance allowed so far (buffer)
     WEIGHTS_TAKEN = enum.auto()  # times that newer weights were loaded (actor)

@@ -10,11 +10,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tianji import resources
 from tianji.config import Config
+from tianji.engines.crew import Crew, RoleFailed, refuse_platform
 from tianji.errors import TianJiError
+from tianji.folder import claim, identify
+from tianji.roster import Kind, role_name
+
+if TYPE_CHECKING:  # numpy is not loaded before the first child has been started
+    from tianji.engines.local import LocalEngine
+    from tianji.engines.process import ProcessEngine
+    from tianji.topology import Job
+
+    Engine = LocalEngine | ProcessEngine
 
 EXIT_STATUS = {"solved": 0, "finished": 0, "stopped": 0, "failed": 1}
 USER_MISTAKE = 2
@@ -39,65 +49,67 @@ class Report:
 
 def train(config: Config, engine: str, folder: Path | None = None, quiet: bool = False) -> Report:
     """Trains one configuration in a run folder of its own."""
-    from tianji import run
-
     if engine == "process":
-        from tianji.engines.process import refuse_platform
-
         refuse_platform()
-    claimed = run.claim(folder, config, engine)
+    claimed = claim(folder, config)
     try:
-        if engine == "process":
-            return _in_processes(config, claimed, quiet)
-        return _here(config, claimed, quiet)
-    except TianJiError:
+        with _signals():
+            begin = _in_processes if engine == "process" else _here
+            return begin(config, claimed, quiet)
+    except (TianJiError, Interrupted):
         if not (claimed / "summary.json").exists():  # nothing has begun: leave nothing behind
             shutil.rmtree(claimed, ignore_errors=True)
         raise
 
 
 def _in_processes(config: Config, folder: Path, quiet: bool) -> Report:
-    from tianji.engines.process import Crew, ProcessEngine, RoleFailed
-    from tianji.topology import load_algorithm
-
-    algorithm, hyp = load_algorithm(config)
+    """Starts the children first: they load their libraries while sizes are worked out here."""
     cores = resources.available_cores()
-    shares = resources.assign(config, cores, algorithm.alternates(hyp))
-    with _signals():
-        crew = Crew(config, shares, folder / "logs")
-        try:
-            job = _prepare(config)
-            engine = ProcessEngine(job, crew, folder)
-            return _watched(job, engine, folder, quiet, (RoleFailed,))
-        finally:
-            crew.dismiss()
+    crew = Crew(config, folder / "logs")
+    try:
+        first = role_name(Kind.LEARNER)  # it loads longest: before this process loads anything
+        crew.start(first, resources.assign(config, cores, alternates=True)[first])
+        identify(folder, config, "process")
+        from tianji.engines.process import ProcessEngine
+        from tianji.topology import load_algorithm
+
+        algorithm, hyp = load_algorithm(config)
+        shares = resources.assign(config, cores, algorithm.alternates(hyp))
+        for home in crew.homes[1:]:
+            crew.start(home, shares[home])
+        job = _prepare(config)
+        return _watched(job, ProcessEngine(job, crew, folder), folder, quiet)
+    finally:
+        crew.dismiss()
 
 
 def _here(config: Config, folder: Path, quiet: bool) -> Report:
     from tianji.engines.local import LocalEngine
 
-    with _signals():
-        job = _prepare(config)
-        return _watched(job, LocalEngine(job, folder), folder, quiet, ())
+    identify(folder, config, "local")
+    job = _prepare(config)
+    return _watched(job, LocalEngine(job, folder), folder, quiet)
 
 
-def _prepare(config: Config) -> Any:
+def _prepare(config: Config) -> Job:
     """The job; its environment was made once, to know its sizes and that it works."""
     from tianji.topology import make_env, prepare
 
-    env = make_env(config)
     try:
+        env = make_env(config)
         env.reset(config.exp.seed)
-        job = prepare(config, env.spec)
-    finally:
         env.close()
+    except TianJiError:
+        raise
+    except Exception as error:  # whatever a user's environment may raise
+        words = traceback.format_exc().rstrip()
+        raise TianJiError(f"the environment failed when it was tried out:\n{words}") from error
+    job = prepare(config, env.spec)
     resources.refuse_without_memory(job.n_bytes, resources.free_bytes())
     return job
 
 
-def _watched(
-    job: Any, engine: Any, folder: Path, quiet: bool, failures: tuple[type[Exception], ...]
-) -> Report:
+def _watched(job: Job, engine: Engine, folder: Path, quiet: bool) -> Report:
     """Trains with a view on it, and writes down how it ended, however it ended."""
     from tianji.run import Run
     from tianji.watch import Limits
@@ -110,10 +122,10 @@ def _watched(
     except Interrupted as stop:
         engine.stop()
         status, exit_status = "interrupted", 128 + stop.number
-    except failures as failure:
+    except RoleFailed as failure:
         engine.stop()
         status, error = "failed", str(failure)
-        exit_status = USER_MISTAKE if getattr(failure, "users_mistake", False) else 1
+        exit_status = USER_MISTAKE if failure.users_mistake else 1
     except TianJiError as mistake:
         status, error, exit_status = "failed", str(mistake), USER_MISTAKE
     except Exception:  # the top of the process: what happened is written down and shown

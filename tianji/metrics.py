@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tianji.counts import Count, Vector
+from tianji.roster import roles_of
 from tianji.store import Replay, Rollouts
-from tianji.topology import Job, roles_of
+from tianji.topology import Job
 from tianji.watch import Progress
 
 
@@ -58,7 +59,8 @@ METRICS = (
     Metric("staleness/max", "updates", "the same, largest"),
     Metric("staleness/dropped", "samples", "refused for their age so far"),
     Metric("staleness/age_p50", "steps", "received since the sample was, median"),
-    Metric("staleness/freshness", "share", "consumed samples that had never been consumed before"),
+    Metric("staleness/freshness", "share", "batch size over samples in the store (equation 2)"),
+    Metric("staleness/new", "share", "consumed samples that had never been consumed before"),
     Metric("comm/refused", "times", "a full channel said no so far: pacing, not an error"),
     Metric("comm/in_queue", "messages", "trajectories and batches that wait to be taken"),
     Metric("roles/<role>/busy", "share", "of its process's time that the role worked"),
@@ -213,6 +215,7 @@ def row(progress: Progress, job: Job, rates: Rates, wall: float, elapsed: float)
         "staleness/dropped": progress.dropped,
         "staleness/age_p50": progress.age.percentile(0.5),
         "staleness/freshness": progress.freshness if progress.consumed else None,
+        "staleness/new": progress.new if progress.consumed else None,
         "comm/refused": sum(int(c[Count.REFUSED]) for c in counts),
         "comm/in_queue": sum(int(c[Count.QUEUE]) for c in counts),
     }

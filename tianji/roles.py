@@ -127,13 +127,7 @@ class Actor(Role):
         step = self.env.step(decision["action"])
         for name, array in decision.items():
             rows[name][t] = array
-        rows["reward"][t] = step.reward
-        rows["terminated"][t] = step.terminated
-        rows["truncated"][t] = step.truncated
-        rows["valid"][t] = step.valid
-        if step.final_obs is not None:
-            rows["final_obs"][t] = step.final_obs
-        rows["obs"][t + 1] = step.obs
+        step.write(rows, t)
         self._obs = rows["obs"][t + 1]
         self._t = t + 1
         return self._log.add(step)
@@ -224,7 +218,7 @@ class Buffer(Role):
         if (batch := self.batches.slot()) is None:
             self.counts[Count.REFUSED] = self.batches.refused
             return False
-        dropped = self.store.dropped
+        dropped, size = self.store.dropped, self.store.size()
         drawn = self.store.draw(batch, self._handed)
         if self.store.dropped != dropped:  # what was refused for its age was never received
             self.balance.received -= self.store.dropped - dropped
@@ -235,6 +229,7 @@ class Buffer(Role):
         self._handed += 1
         self.balance.consumed += self.store.batch_units
         self.counts[Count.PUSHED] = self._handed
+        self.counts[Count.FRESHNESS] += self.store.batch_units / max(size, self.store.batch_units)
         return True
 
     def _owes(self) -> bool:

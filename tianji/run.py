@@ -1,23 +1,19 @@
-"""The folder of a run, and everything that is written into it while the run goes on."""
+"""What is shown and written while a run goes on, and the summary of how it ended."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-import platform
-import re
-import subprocess
 import time
-from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
 
-from tianji import __version__, metrics, resources
-from tianji.config import Config
+from tianji import metrics, resources
 from tianji.counts import Count
-from tianji.errors import TianJiError
-from tianji.topology import Job, Kind, roles_of
+from tianji.folder import versions
+from tianji.roster import Kind, roles_of
+from tianji.topology import Job
 from tianji.view import Scene, View, span, view_for
 from tianji.watch import Progress
 
@@ -25,130 +21,6 @@ FRAME_SECONDS = 0.25  # from one picture of the run to the next
 ROW_SECONDS = 1.0  # from one row of metrics to the next
 RATE_FRAMES = 8  # pictures that a shown rate is taken over
 LONGEST_HISTORY = 400  # mean returns kept for the picture; beyond it every second one goes
-ENDED = ("solved", "finished", "stopped")  # as it was asked to
-LONGEST_NAME = 100  # characters of a default folder's name
-
-
-def claim(folder: Path | None, config: Config, engine: str) -> Path:
-    """Makes the folder of a new run and writes `config.json` into it; overwrites nothing."""
-    try:
-        made = _make_default(config.name) if folder is None else _make(folder, config)
-        (made / "logs").mkdir()
-        text = json.dumps(_identity(config, engine), indent=2) + "\n"
-        with (made / "config.json").open("x", encoding="utf-8") as file:
-            file.write(text)
-    except (OSError, ValueError) as error:
-        where = getattr(error, "filename", None) or folder or "runs"
-        what = getattr(error, "strerror", None) or str(error)
-        raise TianJiError(
-            f"the run folder cannot be made: {where}: {what}: name another with --run-dir"
-        ) from error
-    return made
-
-
-def _make_default(name: str) -> Path:
-    word = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:LONGEST_NAME] or "run"
-    parent, stem = Path("runs"), f"{word}-{time.strftime('%Y%m%d-%H%M%S')}"
-    parent.mkdir(exist_ok=True)
-    attempt = 1
-    while True:
-        folder = parent / (stem if attempt == 1 else f"{stem}-{attempt}")
-        try:
-            folder.mkdir()
-            return folder
-        except FileExistsError:
-            attempt += 1
-
-
-def _make(folder: Path, config: Config) -> Path:
-    if folder.exists() and not folder.is_dir():
-        raise TianJiError(f"{folder} is a file, not a folder: name another with --run-dir")
-    folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()):
-        raise _refusal(folder, config)
-    return folder
-
-
-def _refusal(folder: Path, config: Config) -> TianJiError:
-    """Why a folder that is not empty cannot be used."""
-    advice = "name another with --run-dir"
-    there = _read(folder / "config.json").get("config")
-    if not isinstance(there, dict):
-        return TianJiError(f"{folder} is not empty, and what it holds is not a run: {advice}")
-    if changes := _differences(there, json.loads(json.dumps(config.to_json()))):
-        more = f", and {len(changes) - 3} more" if len(changes) > 3 else ""
-        listed = "; ".join(changes[:3]) + more
-        return TianJiError(
-            f"{folder} holds the run of another configuration (differs in {listed}): {advice}"
-        )
-    status = _read(folder / "summary.json").get("status")
-    if status in ENDED:
-        return TianJiError(f"{folder} holds a run of this configuration that has ended: {advice}")
-    return TianJiError(
-        f"{folder} holds an unfinished run of this configuration, "
-        f"and this version cannot resume yet: {advice}"
-    )
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """What a file of a run holds; nothing if there is no such file or it is not ours."""
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return data if isinstance(data, dict) else {}
-
-
-def _differences(there: dict[str, Any], here: dict[str, Any], prefix: str = "") -> list[str]:
-    """As in `hyp.lr: 0.1 there, 0.2 here`, for every key that is not the same."""
-    changes = []
-    for key in dict.fromkeys([*here, *there]):
-        name, old, new = f"{prefix}{key}", there.get(key), here.get(key)
-        if old == new or name == "notices":
-            continue
-        if isinstance(old, dict) and isinstance(new, dict):
-            changes += _differences(old, new, "" if name == "parallel" else f"{name}.")
-        else:
-            said = [_said(key, old, there), _said(key, new, here)]
-            changes.append(f"{name}: {said[0]} there, {said[1]} here")
-    return changes
-
-
-def _said(key: str, value: Any, section: dict[str, Any]) -> str:
-    text = json.dumps(value) if key in section else "not set"
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _identity(config: Config, engine: str) -> dict[str, Any]:
-    """All that is needed to know what a run was."""
-    return {
-        "config": config.to_json(),
-        "engine": engine,
-        "seed": config.exp.seed,
-        "versions": versions(),
-        "commit": _commit(config.folder),
-    }
-
-
-def versions() -> dict[str, str | None]:
-    """Of this package, of Python and of the libraries that count; imports none of them."""
-    found: dict[str, str | None] = {"tianji": __version__, "python": platform.python_version()}
-    for name in ("torch", "numpy", "gymnasium"):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = None
-    return found
-
-
-def _commit(folder: str) -> str | None:
-    """The commit checked out where the configuration lies, if it is under version control."""
-    command = ["git", "-C", folder, "rev-parse", "--verify", "--quiet", "HEAD"]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=2, check=False)
-    except (OSError, ValueError, subprocess.TimeoutExpired):
-        return None
-    return found.stdout.strip() or None
 
 
 class Run:
@@ -273,6 +145,7 @@ class Run:
                 "target": metrics.freshness_target(job),
                 "measured": progress.freshness if progress.consumed else None,
             },
+            "new": progress.new if progress.consumed else None,
             "bottleneck": metrics.bottleneck(progress, job, self.engine),
             "roles": self._roles(progress),
             "memory_bytes": job.n_bytes,

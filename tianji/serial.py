@@ -10,9 +10,8 @@ import numpy as np
 
 from tianji.algorithms.base import Algorithm
 from tianji.balance import Balance
-from tianji.envs.base import Step
-from tianji.schema import Arrays
-from tianji.topology import Job, Kind, make_env
+from tianji.roster import Kind
+from tianji.topology import Job, make_env
 
 
 def train(job: Job) -> tuple[Algorithm, int]:
@@ -24,14 +23,16 @@ def train(job: Job) -> tuple[Algorithm, int]:
     balance = Balance(job.ratio, job.sampling.batch_units, job.sampling.warmup)
     trajectory, batch = job.trajectory.empty(), job.sampling.batch_schema(job.trajectory).empty()
     version = received = 0
-    obs = env.reset(job.seed(Kind.ACTOR) % 2**31)
+    obs = env.reset(job.env_seed(0))
     while received < job.config.exp.train_steps:
         policy.load(algorithm.weights(), version)  # dependency I
         trajectory["obs"][0] = obs
         for t in range(job.length):
             decision = policy.act(trajectory["obs"][t])
             step = env.step(decision["action"])  # dependency II
-            _write(trajectory, t, decision, step)
+            for name, array in decision.items():
+                trajectory[name][t] = array
+            step.write(trajectory, t)
         trajectory["length"][...] = job.length
         obs = np.array(step.obs)
         added = store.add(0, trajectory, version)  # dependency III
@@ -45,11 +46,3 @@ def train(job: Job) -> tuple[Algorithm, int]:
             version += 1
     env.close()
     return algorithm, version
-
-
-def _write(rows: Arrays, t: int, decision: Arrays, step: Step) -> None:
-    for name, array in decision.items():
-        rows[name][t] = array
-    for name in ("reward", "terminated", "truncated", "valid"):
-        rows[name][t] = getattr(step, name)
-    rows["obs"][t + 1] = step.obs

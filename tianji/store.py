@@ -35,6 +35,9 @@ class Store(Protocol):
     def add(self, source: int, trajectory: Arrays, version: int) -> Added:
         """Copies a trajectory of actor `source`; the arrays may be reused afterwards."""
 
+    def size(self) -> int:
+        """Samples to draw from, in the balance's units."""
+
     def ready(self) -> bool:
         """Whether there is enough to draw from."""
 
@@ -254,6 +257,10 @@ class ReplayStore:
         self._n_valid -= int(np.count_nonzero(last & broken))
         last &= ~broken
 
+    def size(self) -> int:
+        """Valid samples."""
+        return self._n_valid
+
     def ready(self) -> bool:
         """Whether any sample can be drawn."""
         return self._n_valid > 0
@@ -400,6 +407,10 @@ class RolloutStore:
         self._entries.append({name: np.empty_like(array) for name, array in trajectory.items()})
         self._about.append((0, 0, 0))
         return len(self._entries) - 1
+
+    def size(self) -> int:
+        """Rows of the trajectories in the pool."""
+        return len(self._waiting) * self._sampling.steps
 
     def ready(self) -> bool:
         """Whether the pool is full."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
@@ -20,56 +19,13 @@ from tianji.episodes import EPISODE_SCHEMA
 from tianji.errors import TianJiError
 from tianji.imports import load_class
 from tianji.roles import Actor, Buffer, Learner, Role
+from tianji.roster import LAUNCHER, Kind, RoleSpec, role_name, roles_of
 from tianji.schema import Field, Schema
 from tianji.store import Rollouts, Sampling, trajectory_schema
 from tianji.transports import ring
 from tianji.trigger import EveryUpdates, WhenFull
 
-LAUNCHER = "launcher"
 BUILT_IN = {"DQN": "tianji.algorithms.dqn:DQN", "PPO": "tianji.algorithms.ppo:PPO"}
-
-
-class Kind(enum.IntEnum):
-    """The kinds of role; the numbers separate their random streams."""
-
-    ACTOR = 0
-    BUFFER = 1
-    LEARNER = 2
-
-
-@dataclass(frozen=True)
-class RoleSpec:
-    """One role and the process that it lives in."""
-
-    kind: Kind
-    index: int
-    home: str
-
-    @property
-    def name(self) -> str:
-        """As in `actor-0.3`: group 0, actor 3."""
-        return role_name(self.kind, self.index)
-
-
-def role_name(kind: Kind, index: int = 0) -> str:
-    """The name of a role of the only group."""
-    return f"{kind.name.lower()}-0.{index}"
-
-
-def roles_of(config: Config) -> tuple[RoleSpec, ...]:
-    """All roles. The buffer rides in the learner's process unless it was given cores of its own."""
-    parallel = config.parallel
-    learner = role_name(Kind.LEARNER)
-    buffer = learner if parallel.buffer_cfg.cores is None else role_name(Kind.BUFFER)
-    actors = [
-        RoleSpec(Kind.ACTOR, i, role_name(Kind.ACTOR, i)) for i in range(parallel.actor_cfg.num)
-    ]
-    return (RoleSpec(Kind.LEARNER, 0, learner), RoleSpec(Kind.BUFFER, 0, buffer), *actors)
-
-
-def homes_of(config: Config) -> dict[str, str]:
-    """Which process each role lives in; the launcher is one of them."""
-    return {role.name: role.home for role in roles_of(config)} | {LAUNCHER: LAUNCHER}
 
 
 @dataclass(frozen=True)
@@ -122,6 +78,13 @@ class Job:
         entropy = (self.config.exp.seed, int(kind), index)
         return int(np.random.SeedSequence(entropy).generate_state(1)[0])
 
+    def env_seed(self, actor: int) -> int:
+        """The seed of an actor's first environment; the others count on from it."""
+        given = self.config.environment.seed
+        if given is None:
+            return self.seed(Kind.ACTOR, actor) % 2**31
+        return given + actor * self.task.env.n_envs
+
     def to_json(self) -> dict[str, Any]:
         """What a worker process needs to make the same job."""
         return {"config": self.config.to_json(), "env": asdict(self.task.env)}
@@ -133,7 +96,7 @@ def load_algorithm(config: Config) -> tuple[type[Algorithm], Any]:
     algorithm = load_class(BUILT_IN.get(name, name), config.folder)
     if not issubclass(algorithm, Algorithm):
         raise TianJiError(
-            f"agent.type: {name!r} is not a subclass of tianji.algorithms.base.Algorithm"
+            f"agent.type: {name!r} is no subclass of tianji.algorithms.base.Algorithm"
         )
     return algorithm, bind(algorithm.Hyp, config.hyp, "hyp")
 
@@ -172,8 +135,8 @@ def _ratio(config: Config, sampling: Sampling) -> float:
     ratio = 1.0 if given == "balanced" else float(given)
     if isinstance(sampling, Rollouts) and ratio != 1.0:
         raise TianJiError(
-            f"global_cfg.replay_ratio: {config.agent.type} learns from each sample once, so it is 1, "
-            f"not {ratio:g}; use 'serial', or hyp.update_step for more epochs"
+            f"global_cfg.replay_ratio: {config.agent.type} learns from each sample once, so 1, "
+            f"not {ratio:g}: use 'serial', or hyp.update_step for more epochs"
         )
     return ratio
 
@@ -249,7 +212,6 @@ def _build_actor(role: RoleSpec, job: Job, ports: Ports) -> Actor:
         )
     actor_cfg = config.parallel.actor_cfg
     trigger = load_class(actor_cfg.trigger, config.folder) if actor_cfg.trigger else WhenFull
-    env_seed = config.environment.seed
     return Actor(
         role.name,
         env,
@@ -259,7 +221,7 @@ def _build_actor(role: RoleSpec, job: Job, ports: Ports) -> Actor:
         episodes=ports.outbox(f"episodes {role.name}"),
         trigger=trigger(job.length),
         length=job.length,
-        seed=seed % 2**31 if env_seed is None else env_seed + role.index * env.spec.n_envs,
+        seed=job.env_seed(role.index),
         per_version=job.sampling.per_version,
     )
 
@@ -279,13 +241,15 @@ def _build_buffer(role: RoleSpec, job: Job, ports: Ports) -> Buffer:
 
 
 def _build_learner(role: RoleSpec, job: Job, ports: Ports) -> Learner:
+    from tianji.algorithms.device import device_for  # here, because only a learner has torch
+
     learner_cfg = job.config.parallel.learner_cfg
     trigger: type = EveryUpdates
     if learner_cfg.trigger:
         trigger = load_class(learner_cfg.trigger, job.config.folder)
     return Learner(
         role.name,
-        job.algorithm(job.task, job.seed(Kind.LEARNER), learner_cfg.device),
+        job.algorithm(job.task, job.seed(Kind.LEARNER), device_for(learner_cfg.device)),
         batches=ports.inbox("batches"),
         weights=ports.outbox("weights"),
         control=ports.inbox("control"),

@@ -10,7 +10,8 @@ import numpy as np
 
 from tianji.channel import Inbox
 from tianji.counts import Count, Histogram, Vector
-from tianji.topology import Job, Kind, Ports, role_name, roles_of
+from tianji.roster import Kind, role_name, roles_of
+from tianji.topology import Job, Ports
 
 WINDOW = 100  # episodes that a mean return is taken over
 
@@ -61,6 +62,12 @@ class Progress:
 
     @property
     def freshness(self) -> float:
+        """P of equation 2 as it was: batch size over samples in the store, mean of all batches."""
+        batches = self.total(Count.PUSHED, Kind.BUFFER)
+        return self.total(Count.FRESHNESS, Kind.BUFFER) / max(1.0, batches)
+
+    @property
+    def new(self) -> float:
         """Share of the consumed samples that were consumed for the first time."""
         return self.total(Count.NEW, Kind.LEARNER) / max(1, self.consumed)
 

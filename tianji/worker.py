@@ -70,16 +70,13 @@ def _train(home: str, description: dict[str, object]) -> None:
     from tianji.config import from_json
     from tianji.engines.loop import Loop, attach
     from tianji.roles import Learner
+    from tianji.roster import roles_of
     from tianji.weights import save_final
 
     config = from_json(description["config"])  # type: ignore[arg-type]  # checked by from_json
     job = topology.from_json(description, config)
     ports = attach(job, description["transport"], home)  # type: ignore[arg-type]
-    roles = [
-        topology.build(role, job, ports)
-        for role in topology.roles_of(job.config)
-        if role.home == home
-    ]
+    roles = [topology.build(role, job, ports) for role in roles_of(job.config) if role.home == home]
     Loop(roles, ports).run()
     for role in roles:
         if isinstance(role, Learner):

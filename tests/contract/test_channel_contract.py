@@ -206,6 +206,14 @@ def test_an_empty_channel_is_closed_at_once(channel):
     assert inbox.take() is None
 
 
+def test_a_sender_learns_that_nobody_will_read_any_more(channel):
+    outbox, inbox = channel()
+    outbox.push(message(1), 1)
+    assert not outbox.abandoned
+    inbox.close()
+    assert outbox.abandoned
+
+
 def test_a_sender_that_begins_anew_goes_on_where_the_old_one_was(connect):
     left, right = connect(spec(depth=2))
     old, inbox = left.outbox("channel"), right.inbox("channel")
@@ -366,13 +374,15 @@ def test_a_message_rings_only_for_who_announced_to_sleep():
         assert not right._poll.poll(0)
 
 
-def test_a_freed_slot_and_the_end_of_a_stream_ring_too():
+def test_a_freed_slot_and_the_end_of_either_side_ring_too():
     with shm(spec()) as (left, right):
         outbox, inbox = left.outbox("channel"), right.inbox("channel")
         outbox.push(message(1), 1)
         inbox.take()
         assert bell_after(right, left, inbox.take)
         assert bell_after(left, right, outbox.close)
+        left.wait(0.0)
+        assert bell_after(right, left, inbox.close)
 
 
 def test_a_publication_rings_for_its_readers():

@@ -1,4 +1,4 @@
-"""Channels under load between real processes: nothing lost, torn, reordered, leaked or slept through."""
+"""Channels under load between processes: nothing lost, torn, reordered, leaked or slept through."""
 
 import contextlib
 import json

@@ -16,10 +16,10 @@ LAYERS = (
     ("errors", "lazy"),
     ("schema", "imports"),
     ("channel", "store", "balance", "trigger", "counts", "config"),
-    ("envs.base", "resources"),
+    ("envs.base", "resources", "roster", "folder"),
     ("algorithms.base", "episodes"),
     ("roles", "transports", "algorithms", "models", "envs"),
-    ("topology",),
+    ("topology", "weights"),
     ("serial", "watch"),
     ("metrics", "view", "run"),
     ("engines", "worker"),
@@ -52,7 +52,9 @@ def unit_of(module):
 
 
 def row_of(unit):
-    return next(i for i, layer in enumerate(LAYERS) if unit in layer)
+    rows = [i for i, layer in enumerate(LAYERS) if unit in layer]
+    assert rows, f"{unit} has no place in LAYERS yet: what may it import, and who may import it?"
+    return rows[0]
 
 
 def imports_of(path):
@@ -147,7 +149,3 @@ def loaded_by(module, child_env):
 def test_an_actors_modules_load_nothing_heavy(module, child_env):
     heavy = {"torch", "gymnasium", "rich", "mpi4py", "tensorboardX", "safetensors"}
     assert not loaded_by(module, child_env) & heavy
-
-
-def test_roles_fit_into_one_sitting():
-    assert len((PACKAGE / "roles.py").read_text().splitlines()) <= 320

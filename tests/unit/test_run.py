@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tianji import run as module
+from tianji import folder as module
 from tianji.config import Config, load
 from tianji.counts import Count
 from tianji.errors import TianJiError
+from tianji.folder import claim, identify
 from tianji.metrics import kind_of
-from tianji.run import Run, claim, describe
+from tianji.run import Run, describe
 from tianji.topology import Job, make_env, prepare, roles_of
 from tianji.watch import Progress
 
@@ -82,14 +83,20 @@ def learned(job: Job) -> Progress:
     return progress
 
 
+def claimed(folder: Path | None, config: Config, engine: str) -> Path:
+    made = claim(folder, config)
+    identify(made, config, engine)
+    return made
+
+
 def refusal(folder: Path, config: Config) -> str:
     with pytest.raises(TianJiError) as error:
-        claim(folder, config, "local")
+        claimed(folder, config, "local")
     return str(error.value)
 
 
 def test_a_claimed_folder_says_what_the_run_is(tmp_path: Path) -> None:
-    folder = claim(tmp_path / "a" / "b", config_of("exp.seed=3"), "process")
+    folder = claimed(tmp_path / "a" / "b", config_of("exp.seed=3"), "process")
     written = json.loads((folder / "config.json").read_text())
     assert written["config"] == json.loads(json.dumps(config_of("exp.seed=3").to_json()))
     assert (written["engine"], written["seed"]) == ("process", 3)
@@ -105,18 +112,18 @@ def test_default_folders_have_plain_names_and_never_clash(
     monkeypatch.setattr(module.time, "strftime", lambda _: "20250102-030405")
     source = tmp_path / "märchen & more.py"
     source.write_text((ROOT / "configs" / "cartpole_dqn.py").read_text())
-    folders = [claim(None, load(source), "local") for _ in range(3)]
+    folders = [claimed(None, load(source), "local") for _ in range(3)]
     stem = Path("runs") / "m-rchen-more-20250102-030405"
     assert folders == [stem, Path(f"{stem}-2"), Path(f"{stem}-3")]
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+", folder.name) for folder in folders)
 
 
 def test_an_empty_folder_may_be_used(tmp_path: Path) -> None:
-    assert claim(tmp_path, config_of(), "local") == tmp_path
+    assert claimed(tmp_path, config_of(), "local") == tmp_path
 
 
 def test_the_run_of_another_configuration_is_refused_with_the_difference(tmp_path: Path) -> None:
-    claim(tmp_path, config_of("hyp.lr=0.1", "actor_cfg.num=1"), "local")
+    claimed(tmp_path, config_of("hyp.lr=0.1", "actor_cfg.num=1"), "local")
     before = (tmp_path / "config.json").read_bytes()
     said = refusal(tmp_path, config_of("hyp.lr=0.2", "actor_cfg.num=2"))
     assert "holds the run of another configuration (differs in " in said
@@ -126,20 +133,20 @@ def test_the_run_of_another_configuration_is_refused_with_the_difference(tmp_pat
 
 
 def test_a_key_that_only_one_of_them_has_is_a_difference(tmp_path: Path) -> None:
-    claim(tmp_path, config_of(), "local")
+    claimed(tmp_path, config_of(), "local")
     assert "n_step: not set there, 3 here" in refusal(tmp_path, config_of("hyp.n_step=3"))
 
 
 @pytest.mark.parametrize("status", ["solved", "finished", "stopped"])
 def test_a_run_that_has_ended_is_refused(tmp_path: Path, status: str) -> None:
-    claim(tmp_path, config_of(), "local")
+    claimed(tmp_path, config_of(), "local")
     (tmp_path / "summary.json").write_text(json.dumps({"status": status}))
     assert "a run of this configuration that has ended" in refusal(tmp_path, config_of())
 
 
 @pytest.mark.parametrize("summary", [None, '{"status": "interrupted"}', "{broken"])
 def test_an_unfinished_run_cannot_be_resumed_yet(tmp_path: Path, summary: str | None) -> None:
-    claim(tmp_path, config_of(), "local")
+    claimed(tmp_path, config_of(), "local")
     if summary is not None:
         (tmp_path / "summary.json").write_text(summary)
     assert "this version cannot resume yet" in refusal(tmp_path, config_of())

@@ -113,13 +113,13 @@ def test_check_says_where_it_was():
 
 @pytest.mark.parametrize("dtype", ["object", "O", "U3", "S8", "datetime64[s]", "V8"])
 def test_what_is_not_a_number_is_refused(dtype):
-    with pytest.raises(TianJiError, match="field 'x': dtype .* is not a number"):
+    with pytest.raises(TianJiError, match=r"field 'x': dtype .* is not a number"):
         Field("x", dtype)
 
 
 @pytest.mark.parametrize("dtype", ["flaot32", "i3", ""])
 def test_what_is_no_dtype_is_refused(dtype):
-    with pytest.raises(TianJiError, match="field 'x': .* is no numpy dtype"):
+    with pytest.raises(TianJiError, match=r"field 'x': .* is no numpy dtype"):
         Field("x", dtype)
 
 

@@ -11,8 +11,9 @@ from tianji.channel import Delivery
 from tianji.envs.base import EnvSpec
 from tianji.errors import TianJiError
 from tianji.roles import Actor, Buffer, Learner
+from tianji.roster import Kind, homes_of, roles_of
 from tianji.schema import Field
-from tianji.topology import Kind, channels_of, homes_of, is_private, prepare, roles_of
+from tianji.topology import channels_of, is_private, prepare
 from tianji.transports.local import LocalTransport
 
 CARTPOLE = EnvSpec(
@@ -116,7 +117,7 @@ def test_the_replay_ratio_has_two_names_and_any_number(job, given, ratio):
 
 def test_on_policy_training_learns_from_each_sample_once(job):
     assert job(name="cartpole_ppo").ratio == 1
-    with pytest.raises(TianJiError, match="learns from each sample once, so the ratio is 1, not 3"):
+    with pytest.raises(TianJiError, match=r"learns from each sample once.*not 3"):
         job("parallel_parameters.global_cfg.replay_ratio=3", name="cartpole_ppo")
 
 
@@ -138,7 +139,7 @@ def test_sizes_that_the_environment_contradicts_are_refused(job, key, what):
 
 
 def test_a_class_that_is_no_algorithm_is_refused(job):
-    with pytest.raises(TianJiError, match="is not a subclass of tianji.algorithms.base.Algorithm"):
+    with pytest.raises(TianJiError, match="is no subclass of tianji"):
         job("agent.type='tianji.balance:Balance'", "agent.embryo=None")
 
 

@@ -196,6 +196,8 @@ class PPO(Algorithm):
 
     def learn(self, batch: Arrays) -> dict[str, float]:
         """Several epochs of minibatches over one batch of rollouts."""
+        if not batch["valid"].any():
+            return dict.fromkeys(self.scalars, 0.0)
         samples = self._prepare(batch)
         for _ in range(self.hyp.update_step):
             for part in self._minibatches(samples):
@@ -204,7 +206,7 @@ class PPO(Algorithm):
         return _measured(*measures)
 
     def _prepare(self, batch: Arrays) -> tuple[torch.Tensor, ...]:
-        """Flat tensors of all valid samples: obs, action, old log-probability, advantage, target."""
+        """Tensors of all valid samples: obs, action, old log-probability, advantage, target."""
         obs = torch.from_numpy(batch["obs"]).to(self._device)
         with torch.no_grad():
             value = self.critic(obs.flatten(0, 2)).view(obs.shape[:3]).cpu().numpy()
@@ -221,7 +223,7 @@ class PPO(Algorithm):
         if weight is not None:
             old = old + torch.from_numpy(np.log(np.maximum(weight.ratio.ravel(), 1e-8)))[picked]
         gain, goal = (torch.from_numpy(a.ravel())[picked] for a in (advantage, target))
-        gain = (gain - gain.mean()) / (gain.std() + 1e-8)
+        gain = (gain - gain.mean()) / (gain.std(correction=min(1, len(gain) - 1)) + 1e-8)
         return (flat_obs, *(t.to(self._device) for t in (action, old, gain, goal)))
 
     def _importance(

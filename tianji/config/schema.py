@@ -268,8 +268,9 @@ class BufferConfig:
     )
     slack: int | None = key(
         None,
-        "environment steps that production may run ahead of consumption; default: one trajectory "
-        "per actor",
+        "environment steps that production may run ahead of consumption; 0: strictly in turns, as "
+        "serial training; default: none beyond the rings, or one trajectory per actor where the "
+        "buffer has a process of its own",
         at_least=0,
     )
     send_size: Any = key(

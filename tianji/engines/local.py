@@ -8,7 +8,8 @@ from pathlib import Path
 
 from tianji.counts import Count
 from tianji.roles import Learner, Role
-from tianji.topology import Job, build, channels_of, roles_of
+from tianji.roster import roles_of
+from tianji.topology import Job, build, channels_of
 from tianji.transports.local import LocalTransport
 from tianji.watch import Limits, Progress, Watch
 from tianji.weights import save_final

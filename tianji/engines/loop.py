@@ -9,7 +9,8 @@ from tianji.channel import Inbox, Outbox, Transport
 from tianji.counts import Count
 from tianji.imports import load_class
 from tianji.roles import Role
-from tianji.topology import Job, channels_of, homes_of, is_private
+from tianji.roster import homes_of
+from tianji.topology import Job, channels_of, is_private
 from tianji.transports.local import LocalTransport
 from tianji.transports.shm import ShmTransport
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tianji.schema import Field
+from tianji.schema import Arrays, Field
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -51,6 +51,16 @@ class Step:
     final_obs: npt.NDArray[Any] | None = (
         None  # [E, ...] with `same_step`: last observations where one ended
     )
+
+    def write(self, rows: Arrays, t: int) -> None:
+        """Copies the step into row `t` of a trajectory, and what follows it into row `t + 1`."""
+        rows["reward"][t] = self.reward
+        rows["terminated"][t] = self.terminated
+        rows["truncated"][t] = self.truncated
+        rows["valid"][t] = self.valid
+        rows["obs"][t + 1] = self.obs
+        if self.final_obs is not None:
+            rows["final_obs"][t] = self.final_obs
 
 
 class Env(Protocol):

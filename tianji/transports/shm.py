@@ -91,7 +91,7 @@ class ShmTransport:
         reserved: Descriptors | None = None,
         home: str = "launcher",
     ) -> ShmTransport:
-        """Takes the memory for all `specs` at once: a lack of it shows here and not later."""
+        """Takes the memory for all `specs` at once, so that none is missing later."""
         names = sorted({*homes.values(), home})
         memory, events = reserved or cls.reserve(names)
         _, total = _layout(specs, events)

@@ -1,0 +1,17 @@
+"""Where a learner computes."""
+
+from __future__ import annotations
+
+from tianji.errors import TianJiError
+from tianji.lazy import torch
+
+
+def device_for(name: str) -> str:
+    """Where to compute: `auto` is the GPU if there is one."""
+    if name == "cpu":
+        return name
+    if torch.cuda.is_available():
+        return "cuda"
+    if name == "cuda":
+        raise TianJiError("learner_cfg.device: torch sees no GPU here: use 'auto' or 'cpu'")
+    return "cpu"

@@ -1,0 +1,105 @@
+"""The child processes of the process engine: started early, briefed late, never left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO
+
+from tianji.config import Config
+from tianji.errors import TianJiError
+from tianji.resources import Share
+from tianji.roster import LAUNCHER, roles_of
+from tianji.worker import USER_MISTAKE
+
+LOOK_SECONDS = 0.02  # from one look at the children to the next
+LAST_LINES = 40  # of a failed role's log that are shown
+
+
+class RoleFailed(Exception):
+    """A role ended before the run did; the text holds its name and its own last words."""
+
+    def __init__(self, home: str, status: int, words: str) -> None:
+        how = f"was killed by {signal.Signals(-status).name}" if status < 0 else "failed"
+        super().__init__(f"{home} {how}" + (f":\n{words}" if words else ""))
+        self.users_mistake = status == USER_MISTAKE
+        self.words = words
+
+
+class Crew:
+    """The child processes of one run, and what they inherit."""
+
+    def __init__(self, config: Config, logs: Path) -> None:
+        self.homes = list(dict.fromkeys(role.home for role in roles_of(config)))
+        self.memory = os.memfd_create("tianji")  # anonymous: it is gone with the last process
+        kind = os.EFD_NONBLOCK | os.EFD_CLOEXEC
+        self.events = {home: os.eventfd(0, kind) for home in (LAUNCHER, *self.homes)}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._logs = logs
+        self._files: list[IO[bytes]] = []
+
+    def start(self, home: str, share: Share) -> None:
+        """Starts one child, which loads its libraries and waits for its description."""
+        log = (self._logs / f"{home}.log").open("wb")
+        self._files.append(log)
+        self.processes[home] = subprocess.Popen(
+            [sys.executable, "-m", "tianji.worker", home, home.partition("-")[0]],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            pass_fds=(self.memory, *self.events.values()),
+            env=os.environ | share.environment() | {"TIANJI_LAUNCHER": str(os.getpid())},
+        )
+
+    def brief(self, description: dict[str, object]) -> None:
+        """Hands every child what it was waiting for."""
+        text = json.dumps(description).encode()
+        for process in self.processes.values():
+            assert process.stdin is not None
+            try:
+                process.stdin.write(text)
+                process.stdin.close()
+            except BrokenPipeError:
+                pass  # it has died: the next look says how
+
+    def check(self) -> None:
+        """Raises if a child has failed."""
+        for name, process in self.processes.items():
+            status = process.poll()
+            if status:
+                raise RoleFailed(name, status, self._last_words(name))
+
+    def running(self) -> bool:
+        """Whether any child is still there."""
+        return any(process.poll() is None for process in self.processes.values())
+
+    def _last_words(self, name: str) -> str:
+        lines = (self._logs / f"{name}.log").read_text(errors="replace").splitlines()
+        return "\n".join(lines[-LAST_LINES:])
+
+    def dismiss(self, grace_seconds: float = 0.0) -> None:
+        """Ends every child: waits for `grace_seconds`, then kills."""
+        deadline = time.monotonic() + grace_seconds
+        for process in self.processes.values():
+            if process.stdin is not None and not process.stdin.closed:
+                process.stdin.close()
+        while self.running() and time.monotonic() < deadline:
+            time.sleep(LOOK_SECONDS)
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+        for log in self._files:
+            log.close()
+        for descriptor in (self.memory, *self.events.values()):
+            os.close(descriptor)
+
+
+def refuse_platform() -> None:
+    """Raises where processes cannot share memory the way this engine needs."""
+    if not sys.platform.startswith("linux") or not hasattr(os, "eventfd"):
+        raise TianJiError("the process engine needs Linux: use --engine local here")
