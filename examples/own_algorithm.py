@@ -13,8 +13,8 @@ from tianji.algorithms.base import Algorithm, Task, Weights
 from tianji.config import key
 from tianji.lazy import torch
 from tianji.models.layout import MLPLayout, NumpyMLP
+from tianji.rollouts import Rollouts
 from tianji.schema import Arrays
-from tianji.store import Rollouts
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tianji.counts import Count, Vector
+from tianji.replay import Replay
+from tianji.rollouts import Rollouts
 from tianji.roster import roles_of
-from tianji.store import Replay, Rollouts
 from tianji.topology import Job
 from tianji.watch import Progress
 

@@ -4,13 +4,10 @@ A role has a `step` that does one bounded piece of work and returns at once: Tru
 something, False if there was nothing to do. It never waits. What it needs may come later; what it
 makes may be refused for now; then it says False and an engine decides what to do with the time.
 
-    Actor    acts in its environments and fills a trajectory; pushes it when the trigger fires
-    3 4 5 Buffer   takes trajectories while more may be produced, hands out batches while they may
-    be
-             consumed
-             6 7
-    Learner  learns from each batch and publishes its weights when the trigger fires
-    1 2
+    Actor    acts in its environments, fills a trajectory, pushes it when its trigger fires   (3-5)
+    Buffer   takes trajectories while more may be produced, and hands out batches while
+             they may be consumed                                                             (6, 7)
+    Learner  learns from each batch and publishes its weights when its trigger fires          (1, 2)
 
 The stream ends from the front: whoever sees its input closed closes its output and is done.
 """
@@ -26,7 +23,8 @@ import numpy as np
 from tianji.algorithms.base import Algorithm, Policy
 from tianji.balance import Balance
 from tianji.channel import Inbox, Message, Outbox
-from tianji.counts import Count, Histogram
+from tianji.consumption import Consumption
+from tianji.counts import Count
 from tianji.envs.base import Env
 from tianji.episodes import Clock, EpisodeLog
 from tianji.schema import Arrays
@@ -90,8 +88,7 @@ class Actor(Role):
     def step(self) -> bool:
         """Takes newer weights if there are any, then acts once in every environment."""
         if self.weights.closed:
-            self._finish()
-            return True
+            return self._finish()
         if (message := self.weights.take()) is not None:  # 4: a newer model, if one has come
             self.policy.load(message.arrays["weights"], message.version)
             self.version = message.version
@@ -143,11 +140,12 @@ class Actor(Role):
         self.counts[Count.PUSHED] = self._sent
         self._log.push()
 
-    def _finish(self) -> None:
+    def _finish(self) -> bool:
         """What was begun is given up; nothing half-filled is ever sent."""
         self._log.push()
         self.trajectories.close()
         self.done = True
+        return True
 
     def close(self) -> None:
         """Closes the environments."""
@@ -268,10 +266,7 @@ class Learner(Role):
         self.trigger = trigger
         self.version = 0
         self._max_updates = max_updates
-        self._clock = clock
-        self._scalars = np.zeros(len(algorithm.scalars))
-        self._staleness = Histogram()
-        self._age = Histogram()
+        self._consumption = Consumption(self.counts, algorithm.scalars, clock)
         self._publish()
 
     def step(self) -> bool:
@@ -281,25 +276,13 @@ class Learner(Role):
         if (message := self.batches.take()) is None:  # 1: load what has come
             return self._finish() if self.batches.closed else False
         scalars = self.algorithm.learn(message.arrays)  # 2: learn ...
-        self._measure(message.arrays, scalars)
+        self._consumption.add(message.arrays, self.version, scalars)
+        self.counts[Count.QUEUE] = self.batches.waiting
         self.version += 1
+        self.counts[Count.VERSION] = self.version
         if self.trigger.fires(self.version):  # ... and send, if it is time
             self._publish()
         return True
-
-    def _measure(self, batch: Arrays, scalars: dict[str, float]) -> None:
-        """Staleness, age and freshness of what is being consumed."""
-        consumed = batch["valid"].sum() if "valid" in batch else batch["version"].size
-        if not self.counts[Count.CONSUMED]:
-            self.counts[Count.FIRST_CONSUMED_AT] = self._clock()
-        self.counts[Count.CONSUMED] += consumed
-        self.counts[Count.VERSION] = self.version + 1
-        self.counts[Count.NEW] += consumed * batch["new"].mean()
-        self.counts[Count.QUEUE] = self.batches.waiting
-        self._staleness.add(self.version - batch["version"])
-        self._age.add(batch["age"])
-        for i, name in enumerate(self.algorithm.scalars):
-            self._scalars[i] = scalars[name]
 
     def _publish(self) -> None:
         self.weights.push({"weights": self.algorithm.weights()}, self.version)
@@ -313,10 +296,5 @@ class Learner(Role):
         return True
 
     def report(self) -> Arrays:
-        """Counters, both histograms and the algorithm's last scalars."""
-        return {
-            "counts": self.counts,
-            "staleness": self._staleness.bins,
-            "age": self._age.bins,
-            "scalars": self._scalars,
-        }
+        """Counters, and what was measured of the samples consumed."""
+        return self._consumption.report()

@@ -19,9 +19,10 @@ from tianji.episodes import EPISODE_SCHEMA
 from tianji.errors import TianJiError
 from tianji.imports import load_class
 from tianji.roles import Actor, Buffer, Learner, Role
+from tianji.rollouts import Rollouts
 from tianji.roster import LAUNCHER, Kind, RoleSpec, role_name, roles_of
 from tianji.schema import Field, Schema
-from tianji.store import Rollouts, Sampling, trajectory_schema
+from tianji.store import Sampling, trajectory_schema
 from tianji.transports import ring
 from tianji.trigger import EveryUpdates, WhenFull
 

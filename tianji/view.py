@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TextIO
 
 from tianji.counts import Count
 from tianji.metrics import NOTHING, Rates, bottleneck, freshness_target, kind_of, ratio_of
-from tianji.store import Rollouts
+from tianji.rollouts import Rollouts
 from tianji.topology import Job
 from tianji.watch import Progress
 

@@ -96,5 +96,5 @@ def test_the_papers_figure_7_trains_as_printed(tmp_path):
 
 
 def _cores(pid):
-    status = Path(f"/proc/{pid}/status").read_text()
-    return next(line for line in status.splitlines() if line.startswith("Cpus_allowed_list")).split()[1]
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list"))

@@ -11,7 +11,7 @@ from tianji.envs import BaseEnv
 
 
 class Echo(BaseEnv):
-    """Shows one of n pictures; the right action is its number. Ten steps, a point for each right one."""
+    """Shows one of n pictures for ten steps; the number of the picture earns a point."""
 
     def init(self, n=4):
         self.n = n

@@ -16,7 +16,7 @@ LAYERS = (
     ("errors", "lazy"),
     ("schema", "imports"),
     ("channel", "store", "balance", "trigger", "counts", "config"),
-    ("envs.base", "resources", "roster", "folder"),
+    ("replay", "rollouts", "consumption", "envs.base", "resources", "roster", "folder"),
     ("algorithms.base", "episodes"),
     ("roles", "transports", "algorithms", "models", "envs"),
     ("topology", "weights"),

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tianji.replay import Replay
 from tianji.schema import Field
-from tianji.store import Replay, trajectory_schema
+from tianji.store import trajectory_schema
 
 GAMMA = 0.9
 

@@ -8,9 +8,11 @@ from tianji.channel import ChannelSpec, Delivery
 from tianji.counts import Count, Histogram
 from tianji.envs.base import EnvSpec, Step
 from tianji.episodes import EPISODE_SCHEMA
+from tianji.replay import Replay
 from tianji.roles import Actor, Buffer, Learner
+from tianji.rollouts import Rollouts
 from tianji.schema import Field, Schema
-from tianji.store import Replay, Rollouts, trajectory_schema
+from tianji.store import trajectory_schema
 from tianji.transports.local import LocalTransport
 from tianji.trigger import EveryUpdates, WhenFull
 

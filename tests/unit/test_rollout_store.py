@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tianji.errors import TianJiError
+from tianji.rollouts import Rollouts
 from tianji.schema import Field
-from tianji.store import Rollouts, trajectory_schema
+from tianji.store import trajectory_schema
 
 T, E = 4, 2
 SCHEMA = trajectory_schema(

@@ -13,8 +13,8 @@ from tianji.config.binding import key
 from tianji.errors import TianJiError
 from tianji.lazy import torch
 from tianji.models.layout import MLPLayout, NumpyMLP
+from tianji.replay import Replay
 from tianji.schema import Arrays
-from tianji.store import Replay
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from tianji.config.binding import key
 from tianji.errors import TianJiError
 from tianji.lazy import torch
 from tianji.models.layout import Floats, MLPLayout, NumpyMLP
+from tianji.rollouts import Rollouts
 from tianji.schema import Arrays, Field
-from tianji.store import Rollouts
 
 LOG_2PI = float(np.log(2 * np.pi))
 

@@ -1,0 +1,49 @@
+"""What a learner measures of the samples it consumes: staleness, age and freshness."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from tianji.counts import Count, Histogram, Vector
+from tianji.schema import Arrays
+
+
+class Consumption:
+    """Histograms and counters of everything that was learned from, and the last scalars."""
+
+    def __init__(
+        self,
+        counts: Vector,
+        scalars: tuple[str, ...],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._counts = counts
+        self._names = scalars
+        self._scalars = np.zeros(len(scalars))
+        self._staleness = Histogram()
+        self._age = Histogram()
+        self._clock = clock
+
+    def add(self, batch: Arrays, version: int, scalars: dict[str, float]) -> None:
+        """Counts a batch that a learner of this `version` has just learned from."""
+        consumed = batch["valid"].sum() if "valid" in batch else batch["version"].size
+        if not self._counts[Count.CONSUMED]:
+            self._counts[Count.FIRST_CONSUMED_AT] = self._clock()
+        self._counts[Count.CONSUMED] += consumed
+        self._counts[Count.NEW] += consumed * batch["new"].mean()
+        self._staleness.add(version - batch["version"])
+        self._age.add(batch["age"])
+        for i, name in enumerate(self._names):
+            self._scalars[i] = scalars[name]
+
+    def report(self) -> Arrays:
+        """As `counts.report_schema` lays it out."""
+        return {
+            "counts": self._counts,
+            "staleness": self._staleness.bins,
+            "age": self._age.bins,
+            "scalars": self._scalars,
+        }

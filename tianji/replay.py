@@ -1,0 +1,216 @@
+"""Off-policy storage: keeps the last samples and draws them again and again."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tianji.schema import Arrays, Field, Schema
+from tianji.store import Added, axes_of, step_fields
+
+Index = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Uniform draws, with replacement, from the last `capacity` samples, with n-step returns."""
+
+    batch: int  # samples per update (B_s)
+    capacity: int  # samples kept (N_s)
+    warmup: int  # samples before the first update
+    gamma: float = 0.99
+    n_step: int = 1
+    updates_per_step: float = 1.0  # of serial training
+
+    @property
+    def per_version(self) -> None:
+        """Off-policy: an actor never waits for a version."""
+
+    @property
+    def batch_units(self) -> int:
+        """A batch consumes its samples."""
+        return self.batch
+
+    @property
+    def serial_ratio(self) -> float:
+        """Samples consumed per sample produced in serial training."""
+        return self.batch * self.updates_per_step
+
+    def batch_schema(self, trajectory: Schema) -> Schema:
+        """One row per sample."""
+        steps = step_fields(trajectory)
+        obs = steps["obs"]
+        kept = [
+            f
+            for name, f in steps.items()
+            if name not in ("truncated", "valid", "terminated", "reward", "obs", "final_obs")
+        ]
+        rows = (
+            obs,
+            Field("next_obs", obs.dtype, obs.shape),
+            *kept,
+            Field("reward", "float32"),  # discounted sum over the steps up to next_obs
+            Field("discount", "float32"),  # gamma ** steps, 0 where the task ended
+            Field("version", "int64"),  # of the policy that acted
+            Field("age", "int64"),  # environment steps received since
+            Field("new", "bool"),  # drawn for the first time
+        )
+        return Schema(rows).stacked(self.batch)
+
+    def build(self, trajectory: Schema, n_sources: int, seed: int) -> ReplayStore:
+        """The rings, empty."""
+        return ReplayStore(self, trajectory, n_sources, seed)
+
+    def steps_per_source(self, trajectory: Schema, n_sources: int) -> int:
+        """Steps kept for each actor, each of E samples."""
+        _, n_envs = axes_of(trajectory)
+        return max(1, math.ceil(self.capacity / (n_sources * n_envs)))
+
+    def n_bytes(self, trajectory: Schema, n_sources: int) -> int:
+        """Bytes of all rings."""
+        _, n_envs = axes_of(trajectory)
+        rows = n_sources * n_envs * (self.steps_per_source(trajectory, n_sources) + 1)
+        row = sum(f.n_bytes for f in step_fields(trajectory).values()) + 8 + 8 + 1 + 1
+        return rows * row
+
+
+class ReplayStore:
+    """One ring in time per actor; successors and n-step returns are put together when drawing.
+
+    A ring has one position more than it keeps steps: the newest observation, which no action
+    belongs to yet. Actor a, ring position p, environment e is row (a * ring + p) * E + e of every
+    array.
+    """
+
+    def __init__(self, sampling: Replay, trajectory: Schema, n_sources: int, seed: int) -> None:
+        _, self._n_envs = axes_of(trajectory)
+        self._sampling = sampling
+        self._kept = sampling.steps_per_source(trajectory, n_sources)
+        self._ring = self._kept + 1
+        fields = step_fields(trajectory)
+        shape = (n_sources, self._ring, self._n_envs)
+        by_time = {f.name: np.zeros((*shape, *f.shape), f.dtype) for f in fields.values()}
+        about = {"ends": np.bool_, "version": np.int64, "born": np.int64, "drawn": np.bool_}
+        by_time |= {name: np.zeros(shape, dtype) for name, dtype in about.items()}
+        self._by_time: Arrays = by_time
+        self._rows = {name: a.reshape(-1, *a.shape[3:]) for name, a in by_time.items()}
+        self._written = np.zeros(n_sources, np.int64)  # steps ever written
+        self._upto = np.zeros(n_sources, np.int64)  # cumulative rows to draw from
+        self._n_valid = 0
+        self._received = 0
+        self._random = np.random.default_rng(seed)
+        self._copied = [name for name in fields if name != "obs"]
+        self._plain = [f.name for f in sampling.batch_schema(trajectory).fields][2:-5]
+        self._same_step = "final_obs" in fields
+        self.batch_units = sampling.batch
+        self.dropped = 0
+
+    def add(self, source: int, trajectory: Arrays, version: int) -> Added:
+        """Appends the steps to the actor's ring, over the oldest."""
+        length = int(trajectory["length"])
+        start = max(
+            0, length - self._kept
+        )  # a long trajectory in a small ring: the newest steps stay
+        steps = int(np.count_nonzero(trajectory["valid"][:length]))
+        self._received += steps
+        ring = {name: array[source] for name, array in self._by_time.items()}
+        written = int(self._written[source])
+        self._cut_where_broken(ring, written, trajectory["obs"][0])
+        rows = np.arange(written, written + length - start) % self._ring
+        self._n_valid -= int(np.count_nonzero(ring["valid"][rows]))
+        self._n_valid += int(np.count_nonzero(trajectory["valid"][start:length]))
+        ring["obs"][rows] = trajectory["obs"][start:length]
+        for name in self._copied:
+            ring[name][rows] = trajectory[name][start:length]
+        ring["ends"][rows] = ring["terminated"][rows] | ring["truncated"][rows]
+        ring["version"][rows] = version
+        ring["born"][rows] = self._received
+        ring["drawn"][rows] = False
+        written += length - start
+        head = written % self._ring
+        self._n_valid -= int(np.count_nonzero(ring["valid"][head]))
+        ring["valid"][head] = False
+        ring["obs"][head] = trajectory["obs"][length]
+        self._written[source] = written
+        self._upto = np.cumsum(np.minimum(self._written, self._kept) * self._n_envs)
+        return Added(steps, steps)
+
+    def _cut_where_broken(self, ring: Arrays, written: int, first_obs: npt.NDArray[Any]) -> None:
+        """Invalidates the last step where `first_obs` does not follow it: an actor began anew."""
+        if not written:
+            return
+        head = ring["obs"][written % self._ring].reshape(self._n_envs, -1)
+        broken = (head != first_obs.reshape(self._n_envs, -1)).any(1)
+        last = ring["valid"][(written - 1) % self._ring]
+        self._n_valid -= int(np.count_nonzero(last & broken))
+        last &= ~broken
+
+    def size(self) -> int:
+        """Valid samples."""
+        return self._n_valid
+
+    def ready(self) -> bool:
+        """Whether any sample can be drawn."""
+        return self._n_valid > 0
+
+    def draw(self, out: Arrays, learner_version: int) -> int:
+        """Draws `batch` samples uniformly over everything kept."""
+        row = self._choose(self._sampling.batch)
+        rows = self._rows
+        rows["obs"].take(row, 0, out["obs"])
+        for name in self._plain:
+            rows[name].take(row, 0, out[name])
+        self._look_ahead(row, out)
+        rows["version"].take(row, 0, out["version"])
+        np.subtract(self._received, rows["born"][row], out=out["age"])
+        np.logical_not(rows["drawn"][row], out=out["new"])
+        rows["drawn"][row] = True
+        return self._sampling.batch
+
+    def _choose(self, n: int) -> Index:
+        """`n` valid rows, uniformly and with replacement."""
+        row = self._guess(n)
+        while True:
+            bad = np.flatnonzero(~self._rows["valid"][row])
+            if not bad.size:
+                return row
+            row[bad] = self._guess(bad.size)
+
+    def _guess(self, n: int) -> Index:
+        """`n` rows that were written, valid or not."""
+        ticket = self._random.integers(self._upto[-1], size=n)
+        source = np.searchsorted(self._upto, ticket, side="right")
+        back, e = np.divmod(self._upto[source] - 1 - ticket, self._n_envs)
+        position = (self._written[source] - 1 - back) % self._ring
+        return (source * self._ring + position) * self._n_envs + e
+
+    def _following(self, row: Index) -> Index:
+        """The rows one step later in the same environment."""
+        following = row + self._n_envs
+        ring_rows = self._ring * self._n_envs
+        wrapped = following // ring_rows != row // ring_rows
+        following[wrapped] -= ring_rows
+        return following
+
+    def _look_ahead(self, row: Index, out: Arrays) -> None:
+        """Writes reward, discount and next_obs over up to n steps, or to the end of the episode."""
+        rows, gamma = self._rows, np.float32(self._sampling.gamma)
+        last, following = row, self._following(row)
+        reward, factor = rows["reward"][row], np.full(row.size, gamma)
+        for _ in range(self._sampling.n_step - 1):
+            # The newest position of a ring is never valid, so nothing runs past it.
+            going = rows["valid"][following] & ~rows["ends"][last]
+            reward += going * factor * rows["reward"][following]
+            factor = np.where(going, factor * gamma, factor)
+            last = np.where(going, following, last)
+            following = self._following(last)
+        out["reward"][...] = reward
+        np.multiply(factor, ~rows["terminated"][last], out=out["discount"])
+        rows["obs"].take(following, 0, out["next_obs"])
+        if self._same_step:
+            cut = np.flatnonzero(rows["truncated"][last])
+            out["next_obs"][cut] = rows["final_obs"][last[cut]]
