@@ -60,8 +60,8 @@ class A2C(Algorithm):
 
         self.hyp: Hyp = task.hyp
         generator = torch.Generator().manual_seed(seed)
-        self.actor = MLP(layout(task, task.env.n_actions), generator, last_gain=0.01)
-        self.critic = MLP(layout(task, 1), generator)
+        self.actor = MLP(layout(task, task.env.n_actions)).orthogonal(generator, last_gain=0.01)
+        self.critic = MLP(layout(task, 1)).orthogonal(generator, last_gain=1.0)
         self._flat = FlatParameters([*self.actor.parameters(), *self.critic.parameters()])
         self._optimiser = Adam(self._flat.vector, self._flat.gradient, self.hyp.lr)
 

@@ -1,12 +1,10 @@
 """A transport of one's own: shared memory as always, and a tally of what each channel carried.
 
-Named in examples/own_parts_config.py. Every process writes its tally into its log when it ends.
+Named in examples/own_parts_config.py. A role writes the tally of its trajectories or weights
+into its log, `logs/<role>.log` of the run, when it closes them.
 """
 
 from __future__ import annotations
-
-import atexit
-from typing import Any
 
 from tianji.channel import Outbox
 from tianji.schema import Arrays
@@ -44,7 +42,9 @@ class CountedOutbox:
         return sent
 
     def close(self) -> None:
-        """Ends the stream."""
+        """Ends the stream and prints the tally, which goes to the role's log."""
+        if self._messages:
+            print(self)
         self._outbox.close()
 
     @property
@@ -61,25 +61,6 @@ class CountedOutbox:
 class CountingTransport(ShmTransport):
     """Shared memory whose outboxes count."""
 
-    def __init__(self, *parts: Any) -> None:
-        super().__init__(*parts)
-        self._counted: list[CountedOutbox] = []
-
-    @classmethod
-    def attach(cls, description: dict[str, Any], home: str) -> CountingTransport:
-        """Called in each child process; what it prints goes to `logs/<role>.log`."""
-        transport = super().attach(description, home)
-        assert isinstance(transport, cls)
-        atexit.register(transport.tell)
-        return transport
-
     def outbox(self, name: str) -> Outbox:
-        """The seam: roles get what this returns, and know nothing of it but the protocol."""
-        counted = CountedOutbox(super().outbox(name), name, self._specs[name].schema.n_bytes)
-        self._counted.append(counted)
-        return counted
-
-    def tell(self) -> None:
-        """Prints the tally of this process."""
-        for outbox in self._counted:
-            print(outbox)
+        """The seam: a role gets what this returns and knows nothing of it but the protocol."""
+        return CountedOutbox(super().outbox(name), name, self._specs[name].schema.n_bytes)

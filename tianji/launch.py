@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import traceback
@@ -84,6 +85,8 @@ def _in_processes(config: Config, folder: Path, quiet: bool) -> Report:
 
 
 def _here(config: Config, folder: Path, quiet: bool) -> Report:
+    for name in resources.THREAD_VARIABLES:  # before numpy and torch are loaded
+        os.environ.setdefault(name, str(config.parallel.learner_cfg.cores or 1))
     from tianji.engines.local import LocalEngine
 
     identify(folder, config, "local")

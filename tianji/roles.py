@@ -172,7 +172,7 @@ class Buffer(Role):
         self._max_steps = max_steps
         self._received = 0
         self._handed = 0  # batches handed out, so also the learner's version when it takes the next
-        self._next = 0  # whose turn it is; a fast actor does not starve a slow one
+        self._next = 0  # whose turn it is
 
     def step(self) -> bool:
         """Receives at most one trajectory of each actor and hands out at most one batch."""
@@ -191,15 +191,16 @@ class Buffer(Role):
         return True
 
     def _receive(self) -> bool:
-        moved, n = False, len(self.trajectories)
+        moved, last, n = False, 0, len(self.trajectories)
         for i in range(n):
             if self._full() or not self.balance.may_produce(self._unsettled()):
                 break  # the inboxes fill up, and so the actors are paced
             source = (self._next + i) % n
             if (message := self.trajectories[source].take()) is not None:
                 self._store(source, message)
-                moved = True
-        self._next = (self._next + 1) % n
+                last, moved = source, True
+        if moved:
+            self._next = (last + 1) % n  # after the last one served, so that nobody is starved
         return moved
 
     def _store(self, source: int, message: Message) -> None:

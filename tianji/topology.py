@@ -114,6 +114,7 @@ def prepare(config: Config, env: EnvSpec) -> Job:
     task = Task(env, config.model, hyp, config.parallel.actor_cfg.num)
     sampling = algorithm.sampling(task)
     length = algorithm.rollout_length(task) or config.parallel.actor_cfg.send_size
+    _check_publishing(config, sampling)
     algorithm.n_weights(task)
     stop = config.stop_return if config.stop_return is not None else env.reward_threshold
     return Job(config, algorithm, task, length, sampling, _ratio(config, sampling), stop)
@@ -140,6 +141,22 @@ def _ratio(config: Config, sampling: Sampling) -> float:
             f"not {ratio:g}: use 'serial', or hyp.update_step for more epochs"
         )
     return ratio
+
+
+def _check_publishing(config: Config, sampling: Sampling) -> None:
+    """Refuses to publish so seldom that actors would wait for ever or make only what is too old."""
+    learner = config.parallel.learner_cfg
+    interval, lag = learner.send_interval, getattr(sampling, "max_lag", None)
+    if sampling.per_version is not None and (interval != 1 or learner.trigger):
+        raise TianJiError(
+            "learner_cfg: synchronous training publishes after every update: leave out "
+            "send_interval and trigger, or use an asynchronous mode (PPO: hyp.mode='async')"
+        )
+    if lag is not None and interval > lag:
+        raise TianJiError(
+            f"learner_cfg.send_interval: {interval} updates from one publication to the next is "
+            f"more than the {lag} that a rollout may be behind: lower it, or raise hyp.max_lag"
+        )
 
 
 def _check_sizes(config: Config, env: EnvSpec) -> None:

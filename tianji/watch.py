@@ -130,9 +130,11 @@ class Watch:
     def _add_episode(self, ended_at: float, returned: float, length: int) -> None:
         progress = self.progress
         progress.n_episodes += 1
+        if progress.solved_at is not None:  # the window stays as it was when the target was reached
+            return
         progress.returns.append(returned)
         progress.lengths.append(length)
-        if self._target is None or progress.solved_at is not None:
+        if self._target is None:
             return
         if len(progress.returns) == WINDOW and np.mean(progress.returns) >= self._target:
             progress.solved_at = ended_at

@@ -84,4 +84,7 @@ def _train(home: str, description: dict[str, object]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_status = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_status)  # at once: taking torch apart would take longer than some runs do

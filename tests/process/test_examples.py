@@ -32,7 +32,7 @@ def test_the_example_is_solved_in_either_engine(train, example, engine):
 
 
 def test_parts_of_ones_own_are_used(train):
-    summary, folder = train("own_parts_config.py")
+    summary, folder = train("own_parts_config.py", "--stop-return", "60")
     assert summary["status"] == "solved"
     actor, learner = summary["roles"]["actor-0.0"], summary["roles"]["learner-0.0"]
     assert actor["pushed"] > actor["produced"] / 64, "pushed before trajectories were full"

@@ -18,7 +18,7 @@ LAYOUTS = [
 
 
 def network(layout, seed=0):
-    return MLP(layout, torch.Generator().manual_seed(seed))
+    return MLP(layout).uniform(torch.Generator().manual_seed(seed))
 
 
 def flat_of(module):

@@ -97,8 +97,8 @@ class DQN(Algorithm):
         self.hyp: DQNHyp = task.hyp
         self._device = device
         generator = torch.Generator().manual_seed(seed)
-        self.online = MLP(layout(task), generator)
-        self.target = MLP(layout(task), generator).requires_grad_(False)
+        self.online = MLP(layout(task)).uniform(generator)
+        self.target = MLP(layout(task)).requires_grad_(False)
         self._parameters = FlatParameters(list(self.online.parameters()), device)
         self._target_parameters = FlatParameters(list(self.target.parameters()), device)
         self._optimiser = Adam(

@@ -135,8 +135,8 @@ class PPO(Algorithm):
         self._device = device
         self._discrete = task.env.n_actions is not None
         generator = torch.Generator().manual_seed(seed)
-        self.actor = MLP(policy_layout(task), generator, last_gain=0.01)
-        self.critic = MLP(value_layout(task), generator)
+        self.actor = MLP(policy_layout(task)).orthogonal(generator, last_gain=0.01)
+        self.critic = MLP(value_layout(task)).orthogonal(generator, last_gain=1.0)
         self.log_std = torch.nn.Parameter(torch.zeros(n_spread(task)))
         parameters = [*self.actor.parameters(), self.log_std, *self.critic.parameters()]
         self._parameters = FlatParameters(parameters, device)  # what actors need lies first

@@ -57,12 +57,13 @@ class LocalEngine:
             for role in self.roles:
                 role.close()
         self._look()
-        if self._folder is not None:
-            save_final(self._folder, self.learner)
+        self.stop()
         return status or limits.reached(self.watch.progress) or "finished"
 
     def stop(self) -> None:
-        """Nothing runs beside this process."""
+        """Keeps what was learned; nothing runs beside this process."""
+        if self._folder is not None:
+            save_final(self._folder, self.learner)
 
     def _round(self) -> bool:
         moved = False

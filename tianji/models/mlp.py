@@ -19,20 +19,28 @@ class MLP(nn.Module):
     On the CPU it is one node of the autograd graph instead of a dozen, see `_FusedMLP`.
     """
 
-    def __init__(
-        self, layout: MLPLayout, generator: torch.Generator, last_gain: float = 1.0
-    ) -> None:
+    def __init__(self, layout: MLPLayout) -> None:
         super().__init__()
         self.layout = layout
-        self.weights = nn.ParameterList()
-        gain = math.sqrt(2.0) if layout.act == "relu" else 5 / 3
-        for i, shape in enumerate(layout.shapes):
-            parameter = torch.zeros(shape)
-            if len(shape) == 2:
-                last = i == len(layout.shapes) - 2
-                nn.init.orthogonal_(parameter, last_gain if last else gain, generator=generator)
-            self.weights.append(nn.Parameter(parameter))
+        self.weights = nn.ParameterList([torch.zeros(shape) for shape in layout.shapes])
         self._list = list(self.weights)
+
+    def orthogonal(self, generator: torch.Generator, last_gain: float) -> MLP:
+        """Starts with orthogonal weights and no biases; a small last layer decides little."""
+        gain = math.sqrt(2.0) if self.layout.act == "relu" else 5 / 3
+        *inner, last = [weight for weight in self._list if weight.ndim == 2]
+        for weight in inner:
+            nn.init.orthogonal_(weight, gain, generator=generator)
+        nn.init.orthogonal_(last, last_gain, generator=generator)
+        return self
+
+    def uniform(self, generator: torch.Generator) -> MLP:
+        """Starts with weights and biases of up to 1 / sqrt(inputs), as torch's linear layers do."""
+        for i in range(0, len(self._list), 2):
+            bound = 1 / math.sqrt(self._list[i].shape[1])
+            for parameter in self._list[i : i + 2]:
+                nn.init.uniform_(parameter, -bound, bound, generator=generator)
+        return self
 
     def forward(self, obs: Tensor) -> Tensor:
         """Outputs [B, n_outputs] for observations [B, ...]."""
