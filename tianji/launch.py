@@ -79,7 +79,7 @@ def _in_processes(config: Config, folder: Path, quiet: bool) -> Report:
         for home in crew.homes[1:]:
             crew.start(home, shares[home])
         job = _prepare(config)
-        return _watched(job, ProcessEngine(job, crew, folder), folder, quiet)
+        return _watched(job, ProcessEngine(job, crew, folder, shares), folder, quiet)
     finally:
         crew.dismiss()
 

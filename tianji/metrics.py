@@ -248,8 +248,9 @@ def bottleneck(progress: Progress, job: Job, engine: str = "process") -> str:
     spent = shares(at_start(progress), progress.counts, homes_in(job, engine))
     learner, buffer, actors = (_mean(spent, kind) for kind in ("learner", "buffer", "actor"))
     if takes_turns(job, engine):
-        n_taking_turns = job.task.n_actors if engine == "local" else 1
-        words = f"in turns: {learner.busy:.0%} learning, {actors.busy * n_taking_turns:.0%} acting"
+        acting = actors.busy * (job.task.n_actors if engine == "local" else 1)
+        whole = learner.busy + acting or 1.0  # each counts the moments in which it wakes the other
+        words = f"in turns: {learner.busy / whole:.0%} learning, {acting / whole:.0%} acting"
     else:
         words = _who_waits(learner.idle, actors.idle, buffer.busy)
     return words.replace("%", " %")

@@ -17,6 +17,8 @@ THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
 )
 
+MOST_THREADS = 4  # of a learner that was not given cores: small networks gain nothing beyond
+
 
 @dataclass(frozen=True)
 class Share:
@@ -56,8 +58,11 @@ def assign(config: Config, cores: tuple[int, ...], alternates: bool) -> dict[str
     rest = cores[n_fixed + n_actors :] or cores
     for name, n in (wanted | actors).items():
         if n is None:
-            spare = max(1, len(rest) - len(actors)) if name == "learner-0.0" else 1
-            shares[name] = Share(rest, spare)
+            shares[name] = Share(rest, 1)
+    if wanted["learner-0.0"] is None:
+        # While it learns the actors of an alternating run are idle, and leave it their cores.
+        spare = len(rest) if alternates else len(rest) - len(actors)
+        shares["learner-0.0"] = Share(rest, min(max(1, spare), MOST_THREADS))
     return shares
 
 

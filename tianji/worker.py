@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 USER_MISTAKE = 2  # exit status, as everywhere
 
@@ -46,15 +47,13 @@ def _settle() -> None:
 def _preload(kind: str) -> None:
     """Loads what this kind of role will need, while the launcher is still measuring sizes."""
     if kind == "learner":
-        import torch
-
-        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+        import torch  # noqa: F401
     elif kind == "actor":
         import gymnasium  # noqa: F401
     import tianji.topology  # noqa: F401
 
 
-def _run(home: str, description: dict[str, object]) -> int:
+def _run(home: str, description: dict[str, Any]) -> int:
     from tianji.errors import TianJiError
 
     try:
@@ -65,7 +64,7 @@ def _run(home: str, description: dict[str, object]) -> int:
     return 0
 
 
-def _train(home: str, description: dict[str, object]) -> None:
+def _train(home: str, description: dict[str, Any]) -> None:
     from tianji import topology
     from tianji.config import from_json
     from tianji.engines.loop import Loop, attach
@@ -73,9 +72,13 @@ def _train(home: str, description: dict[str, object]) -> None:
     from tianji.roster import roles_of
     from tianji.weights import save_final
 
-    config = from_json(description["config"])  # type: ignore[arg-type]  # checked by from_json
+    if home.startswith("learner"):
+        import torch
+
+        torch.set_num_threads(description["threads"][home])
+    config = from_json(description["config"])
     job = topology.from_json(description, config)
-    ports = attach(job, description["transport"], home)  # type: ignore[arg-type]
+    ports = attach(job, description["transport"], home)
     roles = [topology.build(role, job, ports) for role in roles_of(job.config) if role.home == home]
     Loop(roles, ports).run()
     for role in roles:

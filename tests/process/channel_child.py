@@ -132,7 +132,18 @@ def echo(transport, n):
     return {"timeouts": waiter.n_timeouts}
 
 
-DEEDS = (publish, read, produce, consume, produce_for_ever, idle, echo)
+def store_slowly(transport, n, seconds):
+    """Copies each message and spends `seconds` on it, as a busy receiver would."""
+    inbox, waiter = transport.inbox("ring"), Waiter(transport)
+    transport.outbox("ready").push({"nothing": np.zeros(())}, 0)
+    for _ in range(n):
+        message = waiter.until(inbox.take)
+        message.arrays["data"].copy()
+        time.sleep(seconds)
+    return {"ended": time.monotonic()}
+
+
+DEEDS = (publish, read, produce, consume, produce_for_ever, idle, echo, store_slowly)
 
 
 def main():

@@ -150,3 +150,23 @@ def test_no_wake_up_is_lost_between_two_processes_that_both_sleep(stage):
             began, waiter.n_timeouts = time.monotonic(), 0
     assert (waiter.n_timeouts, result(child)["timeouts"]) == (0, 0)
     assert time.monotonic() - began < n * waiter.seconds / 100
+
+
+def test_sampling_and_receiving_a_large_trajectory_take_the_longer_of_the_two_not_the_sum(stage):
+    n, seconds, floats = 40, 0.02, 2**20  # 4 MB each; the time to sample and to receive are sleeps
+    ready = ChannelSpec("ready", "b", ("a",), NOTHING, Delivery.LATEST)
+    transport = stage.set_up(ChannelSpec("ring", "a", ("b",), numbered(floats)), ready)
+    ours = ShmTransport.attach(transport.describe(), "a")
+    outbox, waiter = ours.outbox("ring"), Waiter(ours)
+    child = stage.start("store_slowly", "b", n=n, seconds=seconds)
+    waiter.until(ours.inbox("ready").take)
+    began = time.monotonic()
+    for i in range(n):
+        slot = waiter.until(outbox.slot)
+        slot["data"][:1000] = i
+        time.sleep(seconds)
+        pushed = time.monotonic()
+        outbox.commit(i)
+        assert time.monotonic() - pushed < seconds  # the push itself does not wait for the receiver
+    took = result(child)["ended"] - began
+    assert took < 1.6 * n * seconds, f"{took:.2f} s; one after the other is {2 * n * seconds} s"

@@ -8,6 +8,7 @@ import pytest
 from tianji import config as configs
 from tianji.errors import TianJiError
 from tianji.resources import (
+    MOST_THREADS,
     THREAD_VARIABLES,
     Share,
     assign,
@@ -58,8 +59,13 @@ def test_who_asks_for_nothing_shares_what_is_left(config):
 
 
 def test_a_learner_that_asks_for_nothing_leaves_a_core_to_each_actor(config):
-    assert assign(config(), EIGHT, alternates=False)["learner-0.0"].threads == 6
+    assert assign(config(), EIGHT[:5], alternates=False)["learner-0.0"].threads == 3
     assert assign(config(num=20), EIGHT, alternates=False)["learner-0.0"].threads == 1
+
+
+def test_a_learner_that_takes_turns_with_its_actors_uses_their_cores_too(config):
+    assert assign(config(), EIGHT[:3], alternates=True)["learner-0.0"].threads == 3
+    assert assign(config(), EIGHT, alternates=True)["learner-0.0"].threads == MOST_THREADS
 
 
 def test_where_nothing_is_left_all_cores_are_shared(config):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tianji.engines.crew import LOOK_SECONDS, Crew
 from tianji.engines.loop import Ports, transport_class
+from tianji.resources import Share
 from tianji.roster import LAUNCHER, homes_of
 from tianji.topology import Job, channels_of, is_private
 from tianji.watch import Limits, Progress, Watch
@@ -25,7 +26,7 @@ class ProcessEngine:
 
     name = "process"
 
-    def __init__(self, job: Job, crew: Crew, folder: Path) -> None:
+    def __init__(self, job: Job, crew: Crew, folder: Path, shares: dict[str, Share]) -> None:
         self._crew = crew
         homes = homes_of(job.config)
         specs = [
@@ -37,7 +38,11 @@ class ProcessEngine:
         ports = Ports(LAUNCHER, job, self.transport)
         self._control = ports.outbox("control")
         self.watch = Watch(job, ports)
-        about = {"transport": self.transport.describe(), "folder": str(folder.resolve())}
+        about = {
+            "transport": self.transport.describe(),
+            "folder": str(folder.resolve()),
+            "threads": {home: share.threads for home, share in shares.items()},
+        }
         crew.brief(job.to_json() | about)
 
     def train(self, limits: Limits, tick: Callable[[Progress], None] = lambda _: None) -> str:

@@ -1,0 +1,81 @@
+"""A mistake is answered with a word on what to do, status 2, and nothing left behind."""
+
+import pytest
+from runs import ROOT, TASKS, train
+
+pytestmark = pytest.mark.process
+
+PPO = ROOT / "configs" / "cartpole_ppo.py"
+
+MISTAKES = {
+    "unknown key": (("actor_cfg.nums=2",), "has no key 'nums'. Did you mean 'num'?"),
+    "wrong type": (("hyp.lr=fast",), "hyp.lr"),
+    "too small": (("actor_cfg.num=0",), "actor_cfg.num"),
+    "unknown environment": (("environment.gym_name=CartPol-v1",), "CartPole-v1"),
+    "unknown algorithm": (("agent.type=PPOO",), "PPO"),
+    "known algorithm that is not here": (("agent.type=QMIX",), "QMIX"),
+    "no such module": (("environment.type=nowhere:Env",), "nowhere"),
+    "too many cores": (("learner_cfg.cores=900", "actor_cfg.cores=1"), "this machine offers"),
+    "sizes that do not fit": (("model.c1=7",), "write c1=4"),
+    "too little memory": (("hyp.step_len=1000000000",), "not enough memory"),
+    "shares that cannot be equal": (("actor_cfg.num=2", "hyp.batch_size=3"), "multiple of 2"),
+    "a ratio that on-policy training cannot have": (("global_cfg.replay_ratio=4",), "replay_ratio"),
+    "no GPU here": (("learner_cfg.device=cuda",), "device"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_refused_before_anything_starts(tmp_path, mistake):
+    overrides, word = MISTAKES[mistake]
+    options = [part for override in overrides for part in ("--set", override)]
+    done = train(PPO, tmp_path / "run", *options)
+    assert done.status == 2
+    assert word in done.err
+    assert "Traceback" not in done.err
+    assert len(done.err.strip().splitlines()) <= 3
+    assert mistake == "no GPU here" or not (tmp_path / "run").exists()
+
+
+def test_a_missing_file_is_named(tmp_path):
+    done = train(ROOT / "configs" / "cartpole_ppoo.py", tmp_path / "run")
+    assert done.status == 2
+    assert "cartpole_ppo.py" in done.err  # the nearest name
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = train(PPO, tmp_path / "file" / "run")
+    assert done.status == 2
+    assert "--run-dir" in done.err
+
+
+def test_the_folder_of_another_run_is_left_alone(tmp_path):
+    first = train(TASKS / "echo_ppo.py", tmp_path / "run", "--max-seconds", "0.5")
+    before = (tmp_path / "run" / "summary.json").read_bytes()
+    second = train(TASKS / "echo_dqn.py", tmp_path / "run")
+    assert (first.status, second.status) == (0, 2)
+    assert "another configuration" in second.err
+    assert (tmp_path / "run" / "summary.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        ("return np.zeros(3, np.float32)", "float32[4]"),
+        ("return 'north'", "obs"),
+        ("raise OSError('the licence server is down')", "the licence server is down"),
+    ],
+)
+def test_an_environment_that_does_not_keep_its_word_is_refused(tmp_path, body, word):
+    text = (TASKS / "echo.py").read_text()
+    text += (
+        f"\n\nclass Wrong(Echo):\n    def reset(self):\n        super().reset()\n        {body}\n"
+    )
+    (tmp_path / "echo.py").write_text(text)
+    config = tmp_path / "config.py"
+    config.write_text((TASKS / "echo_ppo.py").read_text().replace("echo:Echo", "echo:Wrong"))
+    done = train(config, tmp_path / "run")
+    assert done.status == 2
+    assert word in done.err
+    assert not (tmp_path / "run").exists()
