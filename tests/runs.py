@@ -34,7 +34,7 @@ def start(config, folder, *options, text=True):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=text,
-        cwd=folder.parent,
+        cwd=next(parent for parent in folder.parents if parent.is_dir()),
         env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
     )
 

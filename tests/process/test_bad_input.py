@@ -69,9 +69,7 @@ def test_the_folder_of_another_run_is_left_alone(tmp_path):
 )
 def test_an_environment_that_does_not_keep_its_word_is_refused(tmp_path, body, word):
     text = (TASKS / "echo.py").read_text()
-    text += (
-        f"\n\nclass Wrong(Echo):\n    def reset(self):\n        super().reset()\n        {body}\n"
-    )
+    text += f"\n\nclass Wrong(Echo):\n    def reset(self):\n        {body}\n"
     (tmp_path / "echo.py").write_text(text)
     config = tmp_path / "config.py"
     config.write_text((TASKS / "echo_ppo.py").read_text().replace("echo:Echo", "echo:Wrong"))

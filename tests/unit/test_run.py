@@ -31,7 +31,7 @@ OUTER_SURFACE = {
 
 
 def config_of(*overrides: str) -> Config:
-    return load(ROOT / "configs" / "cartpole_dqn.py", overrides)
+    return load(ROOT / "tests" / "tasks" / "cartpole_dqn.py", overrides)
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_default_folders_have_plain_names_and_never_clash(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(module.time, "strftime", lambda _: "20250102-030405")
     source = tmp_path / "märchen & more.py"
-    source.write_text((ROOT / "configs" / "cartpole_dqn.py").read_text())
+    source.write_text((ROOT / "tests" / "tasks" / "cartpole_dqn.py").read_text())
     folders = [claimed(None, load(source), "local") for _ in range(3)]
     stem = Path("runs") / "m-rchen-more-20250102-030405"
     assert folders == [stem, Path(f"{stem}-2"), Path(f"{stem}-3")]

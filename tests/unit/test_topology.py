@@ -28,7 +28,7 @@ CARTPOLE = EnvSpec(
 @pytest.fixture
 def load(root):
     def with_overrides(*overrides, name="cartpole_dqn"):
-        return configs.load(root / f"configs/{name}.py", overrides)
+        return configs.load(root / f"tests/tasks/{name}.py", overrides)
 
     return with_overrides
 

@@ -44,7 +44,9 @@ class Terminal(io.StringIO):
 
 
 def job_of(*overrides: str) -> Job:
-    config = load(ROOT / "configs" / "cartpole_dqn.py", ["exp.train_steps=8000", *overrides])
+    config = load(
+        ROOT / "tests" / "tasks" / "cartpole_dqn.py", ["exp.train_steps=8000", *overrides]
+    )
     env = make_env(config)
     env.close()
     return prepare(config, env.spec)

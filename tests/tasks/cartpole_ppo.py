@@ -1,0 +1,27 @@
+"""A job for the tests, whose values the presets in configs do not change."""
+
+environment = dict(type="GymEnv", gym_name="CartPole-v1")
+
+# Training ends when the last 100 episodes return 475 on average, or after so many steps.
+exp = dict(stop_return=475, train_steps=500_000, seed=0)
+
+# Who works: one actor that steps 32 environments at once, one learner.
+parallel_parameters = dict(
+    learner_cfg=dict(num=1),
+    actor_cfg=dict(num=1, envs=32),
+)
+
+hyp = dict(
+    lr=2.5e-3,
+    gamma=0.99,  # how much a reward one step later is worth
+    gae_lambda=0.95,
+    clip_param=0.2,
+    step_len=64,  # steps of each environment in a trajectory: 32 x 64 samples per update
+    minibatch=512,  # samples per gradient step
+    update_step=4,  # passes over the samples
+)
+
+model = dict(type="MLP", hidden=[64, 64], act="tanh")
+
+embryo = dict(type="PPOHead", model=model, hyp=hyp)
+agent = dict(type="PPO", embryo=embryo)
