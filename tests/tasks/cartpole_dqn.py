@@ -5,8 +5,6 @@ environment = dict(type="GymEnv", gym_name="CartPole-v1")
 # Training ends when the last 100 episodes return 475 on average, or after so many steps.
 exp = dict(stop_return=475, train_steps=500_000, seed=0)
 
-# Who works: one actor that hands over 16 steps at a time, one learner. The learner trains on as many
-# samples as serial training would: a batch for every step of the environment.
 parallel_parameters = dict(
     global_cfg=dict(replay_ratio="serial"),
     learner_cfg=dict(num=1),
