@@ -35,6 +35,18 @@ class Balance:
         """Samples that may have been consumed by now in all."""
         return (self.received - self.warmup) * self.ratio
 
+    def receive(self, n: int) -> None:
+        """Counts `n` samples that have come."""
+        self.received += n
+
+    def forget(self, n: int) -> None:
+        """Takes `n` samples back that came and were refused for their age."""
+        self.received -= n
+
+    def consume(self) -> None:
+        """Counts one batch that was handed out."""
+        self.consumed += self.batch
+
     def may_consume(self) -> bool:
         """Whether one more batch keeps the ratio."""
         return self.consumed + self.batch <= self.earned
@@ -48,9 +60,3 @@ class Balance:
         """
         owed = self.earned - (self.consumed - unsettled)
         return owed < self.batch + self.slack * self.ratio
-
-    @property
-    def measured(self) -> float:
-        """The ratio so far, beyond the warm-up."""
-        beyond = self.received - self.warmup
-        return self.consumed / beyond if beyond > 0 else 0.0

@@ -18,6 +18,9 @@ from typing import Any, Protocol
 
 from tianji.schema import Arrays, Schema
 
+Descriptors = tuple[int, dict[str, int]]
+"""A memory file, and an event for each process by name."""
+
 
 class Delivery(enum.Enum):
     """What a channel promises about messages that were not read in time."""
@@ -97,10 +100,6 @@ class Inbox(Protocol):
 
     def close(self) -> None:
         """Says that nothing more will be taken."""
-
-
-Descriptors = tuple[int, dict[str, int]]
-"""A memory file, and an event for each process."""
 
 
 class Transport(Protocol):

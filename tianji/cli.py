@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tianji import __version__, launch
 from tianji.config import load
-from tianji.errors import TianJiError
+from tianji.errors import USER_MISTAKE, TianJiError
 
 
 def parser() -> argparse.ArgumentParser:
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _train(options)
     except TianJiError as error:
         print(f"tianji: {error}", file=sys.stderr)
-        return launch.USER_MISTAKE
+        return USER_MISTAKE
     except launch.Interrupted as stop:
         return 128 + stop.number
     except BrokenPipeError:  # whoever read our output has gone; the run itself is on disk

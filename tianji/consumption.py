@@ -40,7 +40,7 @@ class Consumption:
             self._scalars[i] = scalars[name]
 
     def report(self) -> Arrays:
-        """As `counts.report_schema` lays it out."""
+        """As `counts.learner_report_schema` lays it out."""
         return {
             "counts": self._counts,
             "staleness": self._staleness.bins,

@@ -29,7 +29,6 @@ class Count(enum.IntEnum):
     NEW = enum.auto()  # samples learned from for the first time (learner)
     FRESHNESS = enum.auto()  # sum over batches of batch size / samples in the store (buffer)
     QUEUE = enum.auto()  # messages waiting for this role
-    EARNED = enum.auto()  # samples that the balance allowed so far (buffer)
     WEIGHTS_TAKEN = enum.auto()  # times that newer weights were loaded (actor)
 
 
@@ -92,13 +91,18 @@ class Histogram:
         }
 
 
-def report_schema(scalars: tuple[str, ...] = ()) -> Schema:
-    """What a role publishes about itself; `scalars` are what its algorithm's `learn` returns."""
-    fields = [Field("counts", "float64", (len(Count),))]
-    if scalars:
-        fields += [
+def report_schema() -> Schema:
+    """What every role publishes about itself."""
+    return Schema((Field("counts", "float64", (len(Count),)),))
+
+
+def learner_report_schema(scalars: tuple[str, ...]) -> Schema:
+    """What a learner publishes; `scalars` names what its algorithm's `learn` returns."""
+    return Schema(
+        (
+            *report_schema().fields,
             Field("staleness", "float64", (Histogram.N_BINS,)),
             Field("age", "float64", (Histogram.N_BINS,)),
             Field("scalars", "float64", (len(scalars),)),
-        ]
-    return Schema(tuple(fields))
+        )
+    )

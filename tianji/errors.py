@@ -1,5 +1,8 @@
 """The one exception type for mistakes that a user can make and mend."""
 
+USER_MISTAKE = 2
+"""The exit status that says so."""
+
 
 class TianJiError(Exception):
     """A mistake of the user's: where, what was found, what was wanted, what to do.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tianji import resources
 from tianji.config import Config
 from tianji.engines.crew import Crew, RoleFailed, refuse_platform
-from tianji.errors import TianJiError
+from tianji.errors import USER_MISTAKE, TianJiError
 from tianji.folder import claim, identify
 from tianji.roster import Kind, role_name
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:  # numpy is not loaded before the first child has been started
     Engine = LocalEngine | ProcessEngine
 
 EXIT_STATUS = {"solved": 0, "finished": 0, "stopped": 0, "failed": 1}
-USER_MISTAKE = 2
 
 
 class Interrupted(Exception):
@@ -75,7 +74,9 @@ def _in_processes(config: Config, folder: Path, quiet: bool) -> Report:
         from tianji.topology import load_algorithm
 
         algorithm, hyp = load_algorithm(config)
-        shares = resources.assign(config, cores, algorithm.alternates(hyp))
+        shares = resources.assign(
+            config, cores, algorithm.alternates(hyp, config.parallel.actor_cfg.num)
+        )
         for home in crew.homes[1:]:
             crew.start(home, shares[home])
         job = _prepare(config)

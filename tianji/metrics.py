@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tianji.counts import Count, Vector
-from tianji.replay import Replay
-from tianji.rollouts import Rollouts
 from tianji.roster import roles_of
 from tianji.topology import Job
 from tianji.watch import Progress
@@ -84,14 +82,14 @@ def kind_of(role: str) -> str:
     return role.partition("-")[0]
 
 
-class Share(NamedTuple):
+class TimeShare(NamedTuple):
     """Where the time of a role went; the rest is that of roles in the same process."""
 
     busy: float  # in steps that did something
     idle: float  # its process had nothing to do
 
 
-NOTHING = Share(0.0, 0.0)
+NOTHING = TimeShare(0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ class Rates:
     receiving: float = 0.0  # steps per second
     consumption: float = 0.0  # samples per second
     roles: dict[str, float] = field(default_factory=dict)  # work per second, as in `WORK`
-    shares: dict[str, Share] = field(default_factory=dict)
+    shares: dict[str, TimeShare] = field(default_factory=dict)
 
 
 class Meter:
@@ -160,7 +158,7 @@ def homes_in(job: Job, engine: str) -> dict[str, str]:
     return {role.name: "here" if engine == "local" else role.home for role in roles_of(job.config)}
 
 
-def shares(before: Counts, after: Counts, homes: Mapping[str, str]) -> dict[str, Share]:
+def shares(before: Counts, after: Counts, homes: Mapping[str, str]) -> dict[str, TimeShare]:
     """Where the time of every role went; roles that live together share one time."""
     spent = {n: (c - before[n])[[Count.BUSY_SECONDS, Count.IDLE_SECONDS]] for n, c in after.items()}
     together: dict[str, list[Vector]] = {}
@@ -168,7 +166,9 @@ def shares(before: Counts, after: Counts, homes: Mapping[str, str]) -> dict[str,
         together.setdefault(homes[name], []).append(times)
     whole = {h: sum(t[0] for t in all_) + max(t[1] for t in all_) for h, all_ in together.items()}
     return {
-        name: Share(*(times / whole[homes[name]]).tolist()) if whole[homes[name]] > 0 else NOTHING
+        name: TimeShare(*(times / whole[homes[name]]).tolist())
+        if whole[homes[name]] > 0
+        else NOTHING
         for name, times in spent.items()
     }
 
@@ -177,14 +177,6 @@ def ratio_of(progress: Progress, job: Job) -> float | None:
     """Samples consumed per sample received, as the balance counts: without warm-up and drops."""
     beyond = progress.received - progress.dropped - job.sampling.warmup
     return progress.consumed / beyond if beyond > 0 else None
-
-
-def freshness_target(job: Job) -> float | None:
-    """P = B_s / N_s (equation 2), where the storage has both sizes."""
-    sampling = job.sampling
-    if isinstance(sampling, Replay):
-        return sampling.batch / sampling.capacity
-    return sampling.batch / sampling.pool if isinstance(sampling, Rollouts) else None
 
 
 def row(progress: Progress, job: Job, rates: Rates, wall: float, elapsed: float) -> dict[str, Any]:
@@ -285,11 +277,11 @@ def _who_waits(learner_idle: float, actors_idle: float, buffer_busy: float) -> s
     return f"balanced: the learner idles {learner_idle:.0%}, the actors {actors_idle:.0%}"
 
 
-def _mean(spent: Mapping[str, Share], kind: str) -> Share:
+def _mean(spent: Mapping[str, TimeShare], kind: str) -> TimeShare:
     chosen = [share for name, share in spent.items() if kind_of(name) == kind]
     if not chosen:
         return NOTHING
-    return Share(*(sum(times) / len(chosen) for times in zip(*chosen, strict=True)))
+    return TimeShare(*(sum(times) / len(chosen) for times in zip(*chosen, strict=True)))
 
 
 LARGEST = 3e38  # that a TensorBoard scalar, of 32 bits, can hold

@@ -14,6 +14,14 @@ from tianji.store import Added, axes_of, step_fields
 
 Index = npt.NDArray[np.int64]
 
+ABOUT = (
+    Field("ends", "bool"),  # terminated or truncated
+    Field("version", "int64"),  # of the policy that acted
+    Field("born", "int64"),  # environment steps received by then
+    Field("drawn", "bool"),  # at least once
+)
+"""What is kept of every sample besides its trajectory's fields."""
+
 
 @dataclass(frozen=True)
 class Replay:
@@ -40,19 +48,27 @@ class Replay:
         """Samples consumed per sample produced in serial training."""
         return self.batch * self.updates_per_step
 
+    @property
+    def max_lag(self) -> None:
+        """Off-policy: a sample of any age will do."""
+
+    @property
+    def freshness(self) -> float:
+        """P = B_s / N_s."""
+        return self.batch / self.capacity
+
+    def drawn(self, trajectory: Schema) -> list[Field]:
+        """Fields that go into a batch as they are: the action and what the policy added to it."""
+        made_of = {"obs", "final_obs", "reward", "terminated", "truncated", "valid"}
+        return [field for name, field in step_fields(trajectory).items() if name not in made_of]
+
     def batch_schema(self, trajectory: Schema) -> Schema:
         """One row per sample."""
-        steps = step_fields(trajectory)
-        obs = steps["obs"]
-        kept = [
-            f
-            for name, f in steps.items()
-            if name not in ("truncated", "valid", "terminated", "reward", "obs", "final_obs")
-        ]
+        obs = step_fields(trajectory)["obs"]
         rows = (
             obs,
             Field("next_obs", obs.dtype, obs.shape),
-            *kept,
+            *self.drawn(trajectory),
             Field("reward", "float32"),  # discounted sum over the steps up to next_obs
             Field("discount", "float32"),  # gamma ** steps, 0 where the task ended
             Field("version", "int64"),  # of the policy that acted
@@ -61,7 +77,7 @@ class Replay:
         )
         return Schema(rows).stacked(self.batch)
 
-    def build(self, trajectory: Schema, n_sources: int, seed: int) -> ReplayStore:
+    def build(self, trajectory: Schema, n_sources: int, slack: int, seed: int) -> ReplayStore:
         """The rings, empty."""
         return ReplayStore(self, trajectory, n_sources, seed)
 
@@ -70,12 +86,12 @@ class Replay:
         _, n_envs = axes_of(trajectory)
         return max(1, math.ceil(self.capacity / (n_sources * n_envs)))
 
-    def n_bytes(self, trajectory: Schema, n_sources: int) -> int:
+    def n_bytes(self, trajectory: Schema, n_sources: int, slack: int) -> int:
         """Bytes of all rings."""
         _, n_envs = axes_of(trajectory)
         rows = n_sources * n_envs * (self.steps_per_source(trajectory, n_sources) + 1)
-        row = sum(f.n_bytes for f in step_fields(trajectory).values()) + 8 + 8 + 1 + 1
-        return rows * row
+        fields = (*step_fields(trajectory).values(), *ABOUT)
+        return rows * sum(field.n_bytes for field in fields)
 
 
 class ReplayStore:
@@ -94,27 +110,22 @@ class ReplayStore:
         fields = step_fields(trajectory)
         shape = (n_sources, self._ring, self._n_envs)
         by_time = {f.name: np.zeros((*shape, *f.shape), f.dtype) for f in fields.values()}
-        about = {"ends": np.bool_, "version": np.int64, "born": np.int64, "drawn": np.bool_}
-        by_time |= {name: np.zeros(shape, dtype) for name, dtype in about.items()}
+        by_time |= {f.name: np.zeros(shape, f.dtype) for f in ABOUT}
         self._by_time: Arrays = by_time
         self._rows = {name: a.reshape(-1, *a.shape[3:]) for name, a in by_time.items()}
         self._written = np.zeros(n_sources, np.int64)  # steps ever written
-        self._upto = np.zeros(n_sources, np.int64)  # cumulative rows to draw from
+        self._rows_up_to = np.zeros(n_sources, np.int64)  # cumulative rows to draw from
         self._n_valid = 0
         self._received = 0
         self._random = np.random.default_rng(seed)
         self._copied = [name for name in fields if name != "obs"]
-        self._plain = [f.name for f in sampling.batch_schema(trajectory).fields][2:-5]
+        self._drawn = [field.name for field in sampling.drawn(trajectory)]
         self._same_step = "final_obs" in fields
-        self.batch_units = sampling.batch
-        self.dropped = 0
 
     def add(self, source: int, trajectory: Arrays, version: int) -> Added:
         """Appends the steps to the actor's ring, over the oldest."""
         length = int(trajectory["length"])
-        start = max(
-            0, length - self._kept
-        )  # a long trajectory in a small ring: the newest steps stay
+        start = max(0, length - self._kept)  # where a ring is too small, the newest steps stay
         steps = int(np.count_nonzero(trajectory["valid"][:length]))
         self._received += steps
         ring = {name: array[source] for name, array in self._by_time.items()}
@@ -136,7 +147,7 @@ class ReplayStore:
         ring["valid"][head] = False
         ring["obs"][head] = trajectory["obs"][length]
         self._written[source] = written
-        self._upto = np.cumsum(np.minimum(self._written, self._kept) * self._n_envs)
+        self._rows_up_to = np.cumsum(np.minimum(self._written, self._kept) * self._n_envs)
         return Added(steps, steps)
 
     def _cut_where_broken(self, ring: Arrays, written: int, first_obs: npt.NDArray[Any]) -> None:
@@ -157,19 +168,22 @@ class ReplayStore:
         """Whether any sample can be drawn."""
         return self._n_valid > 0
 
-    def draw(self, out: Arrays, learner_version: int) -> int:
+    def expire(self, learner_version: int) -> int:
+        """Nothing: a sample stays until it is overwritten."""
+        return 0
+
+    def draw(self, out: Arrays) -> None:
         """Draws `batch` samples uniformly over everything kept."""
         row = self._choose(self._sampling.batch)
         rows = self._rows
         rows["obs"].take(row, 0, out["obs"])
-        for name in self._plain:
+        for name in self._drawn:
             rows[name].take(row, 0, out[name])
         self._look_ahead(row, out)
         rows["version"].take(row, 0, out["version"])
         np.subtract(self._received, rows["born"][row], out=out["age"])
         np.logical_not(rows["drawn"][row], out=out["new"])
         rows["drawn"][row] = True
-        return self._sampling.batch
 
     def _choose(self, n: int) -> Index:
         """`n` valid rows, uniformly and with replacement."""
@@ -182,9 +196,9 @@ class ReplayStore:
 
     def _guess(self, n: int) -> Index:
         """`n` rows that were written, valid or not."""
-        ticket = self._random.integers(self._upto[-1], size=n)
-        source = np.searchsorted(self._upto, ticket, side="right")
-        back, e = np.divmod(self._upto[source] - 1 - ticket, self._n_envs)
+        ticket = self._random.integers(self._rows_up_to[-1], size=n)
+        source = np.searchsorted(self._rows_up_to, ticket, side="right")
+        back, e = np.divmod(self._rows_up_to[source] - 1 - ticket, self._n_envs)
         position = (self._written[source] - 1 - back) % self._ring
         return (source * self._ring + position) * self._n_envs + e
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from tianji.config import Config
 from tianji.errors import TianJiError
+from tianji.roster import Kind, role_name
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -46,11 +48,13 @@ def assign(config: Config, cores: tuple[int, ...], alternates: bool) -> dict[str
     may be given the learner's cores too.
     """
     parallel = config.parallel
-    wanted = {"learner-0.0": parallel.learner_cfg.cores}
+    wanted = {role_name(Kind.LEARNER): parallel.learner_cfg.cores}
     if parallel.buffer_cfg.cores is not None:
-        wanted["buffer-0.0"] = parallel.buffer_cfg.cores
+        wanted[role_name(Kind.BUFFER)] = parallel.buffer_cfg.cores
     n_fixed = sum(n or 0 for n in wanted.values())
-    actors = {f"actor-0.{i}": parallel.actor_cfg.cores for i in range(parallel.actor_cfg.num)}
+    actors = {
+        role_name(Kind.ACTOR, i): parallel.actor_cfg.cores for i in range(parallel.actor_cfg.num)
+    }
     n_actors = sum(n or 0 for n in actors.values())
     _refuse_too_many(n_fixed, n_actors, cores, alternates)
     after = 0 if alternates and n_fixed + n_actors > len(cores) else n_fixed
@@ -59,10 +63,11 @@ def assign(config: Config, cores: tuple[int, ...], alternates: bool) -> dict[str
     for name, n in (wanted | actors).items():
         if n is None:
             shares[name] = Share(rest, 1)
-    if wanted["learner-0.0"] is None:
+    learner = role_name(Kind.LEARNER)
+    if wanted[learner] is None:
         # While it learns the actors of an alternating run are idle, and leave it their cores.
         spare = len(rest) if alternates else len(rest) - len(actors)
-        shares["learner-0.0"] = Share(rest, min(max(1, spare), MOST_THREADS))
+        shares[learner] = Share(rest, min(max(1, spare), MOST_THREADS))
     return shares
 
 
@@ -117,8 +122,6 @@ def _gib(n_bytes: int) -> str:
 
 def process_started_at() -> float:
     """When this process began, on the clock of `time.monotonic`."""
-    import time
-
     try:
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         started = int(fields[19]) / os.sysconf("SC_CLK_TCK")

@@ -205,30 +205,26 @@ class Buffer(Role):
 
     def _store(self, source: int, message: Message) -> None:
         added = self.store.add(source, message.arrays, message.version)
-        self.balance.received += added.units
+        self.balance.receive(added.units)
         self._received += added.steps
         self.counts[Count.RECEIVED] = self._received
-        self.counts[Count.EARNED] = max(0.0, self.balance.earned)
         self.counts[Count.QUEUE] = sum(inbox.waiting for inbox in self.trajectories)
 
     def _send(self) -> bool:
+        if dropped := self.store.expire(self._handed):  # what is too old counts as never received
+            self.balance.forget(dropped)
+            self.counts[Count.DROPPED] += dropped
         if not self._owes():
             return False
         if (batch := self.batches.slot()) is None:
             self.counts[Count.REFUSED] = self.batches.refused
             return False
-        dropped, size = self.store.dropped, self.store.size()
-        drawn = self.store.draw(batch, self._handed)
-        if self.store.dropped != dropped:  # what was refused for its age was never received
-            self.balance.received -= self.store.dropped - dropped
-            self.counts[Count.DROPPED] = self.store.dropped
-        if drawn is None:
-            return False
+        self.counts[Count.FRESHNESS] += min(1.0, self.balance.batch / self.store.size())
+        self.store.draw(batch)
         self.batches.commit(self._handed)
+        self.balance.consume()
         self._handed += 1
-        self.balance.consumed += self.store.batch_units
         self.counts[Count.PUSHED] = self._handed
-        self.counts[Count.FRESHNESS] += self.store.batch_units / max(size, self.store.batch_units)
         return True
 
     def _owes(self) -> bool:
@@ -236,7 +232,7 @@ class Buffer(Role):
         return self.store.ready() and self.balance.may_consume()
 
     def _unsettled(self) -> int:
-        return self.batches.in_flight * self.store.batch_units
+        return self.batches.in_flight * self.balance.batch
 
     def _full(self) -> bool:
         return self._max_steps is not None and self._received >= self._max_steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,53 +45,55 @@ class Rollouts:
         about = (Field("version", "int64"), Field("age", "int64"), Field("new", "bool"))
         return Schema((*trajectory.fields, *about)).stacked(self.batch)
 
-    def build(self, trajectory: Schema, n_sources: int, seed: int) -> RolloutStore:
-        """The pool, empty."""
-        return RolloutStore(self, trajectory, seed)
+    @property
+    def freshness(self) -> float:
+        """P = B_s / N_s."""
+        return self.batch / self.pool
 
-    def n_bytes(self, trajectory: Schema, n_sources: int) -> int:
+    def n_entries(self, slack: int) -> int:
+        """Trajectories that may wait at once: the pool, what may come ahead, and the one coming."""
+        return self.pool + math.ceil(slack / self.steps) + 1
+
+    def build(self, trajectory: Schema, n_sources: int, slack: int, seed: int) -> RolloutStore:
+        """The pool, empty."""
+        return RolloutStore(self, trajectory, slack, seed)
+
+    def n_bytes(self, trajectory: Schema, n_sources: int, slack: int) -> int:
         """Bytes of the pool."""
-        return (self.pool + self.batch) * trajectory.n_bytes
+        return self.n_entries(slack) * trajectory.n_bytes
 
 
 class RolloutStore:
     """A pool of trajectories in the order in which they came."""
 
-    def __init__(self, sampling: Rollouts, trajectory: Schema, seed: int) -> None:
+    def __init__(self, sampling: Rollouts, trajectory: Schema, slack: int, seed: int) -> None:
         if sampling.pool < sampling.batch:
             raise TianJiError(
                 f"buffer_size: a pool of {sampling.pool} rollouts cannot give "
                 f"batches of {sampling.batch}"
             )
         self._sampling = sampling
-        self._entries = [trajectory.empty() for _ in range(sampling.pool + sampling.batch)]
-        self._about = [(0, 0, 0)] * len(
-            self._entries
-        )  # version, steps received before, valid steps
+        self._entries = [trajectory.empty() for _ in range(sampling.n_entries(slack))]
+        self._version = [0] * len(self._entries)
+        self._born = [0] * len(self._entries)  # steps received by then
         self._free = list(range(len(self._entries)))
         self._waiting: list[int] = []
         self._received = 0
         self._random = np.random.default_rng(seed)
-        self.batch_units = sampling.batch_units
-        self.dropped = 0
 
     def add(self, source: int, trajectory: Arrays, version: int) -> Added:
         """Copies one trajectory into the pool; rows that were not filled are not valid."""
-        entry = self._free.pop() if self._free else self._grow(trajectory)
+        assert self._free, "the balance lets no more come than there is room for"
+        entry = self._free.pop()
         for name, array in self._entries[entry].items():
             array[...] = trajectory[name]
         length = int(trajectory["length"])
         self._entries[entry]["valid"][length:] = False
         steps = int(np.count_nonzero(trajectory["valid"][:length]))
         self._received += steps
-        self._about[entry] = (version, self._received, steps)
+        self._version[entry], self._born[entry] = version, self._received
         self._waiting.append(entry)
         return Added(steps, self._sampling.steps)
-
-    def _grow(self, trajectory: Arrays) -> int:
-        self._entries.append({name: np.empty_like(array) for name, array in trajectory.items()})
-        self._about.append((0, 0, 0))
-        return len(self._entries) - 1
 
     def size(self) -> int:
         """Rows of the trajectories in the pool."""
@@ -100,34 +103,27 @@ class RolloutStore:
         """Whether the pool is full."""
         return len(self._waiting) >= self._sampling.pool
 
-    def draw(self, out: Arrays, learner_version: int) -> int | None:
+    def expire(self, learner_version: int) -> int:
+        """Drops what is more than `max_lag` versions old."""
+        if self._sampling.max_lag is None:
+            return 0
+        oldest = learner_version - self._sampling.max_lag
+        old = [entry for entry in self._waiting if self._version[entry] < oldest]
+        self._waiting = [entry for entry in self._waiting if self._version[entry] >= oldest]
+        self._free += old
+        return len(old) * self._sampling.steps
+
+    def draw(self, out: Arrays) -> None:
         """Takes `batch` trajectories out of the pool, without replacement."""
-        self._drop_older_than(learner_version)
-        if not self.ready():
-            return None
-        n, consumed = self._sampling.batch, 0
-        if len(self._waiting) == n:
-            chosen = list(range(n))
-        else:
-            chosen = sorted(self._random.choice(len(self._waiting), n, replace=False).tolist())
-        for i, place in enumerate(chosen):
-            entry = self._waiting[place]
-            version, born, steps = self._about[entry]
+        n, chosen = self._sampling.batch, self._waiting
+        if len(chosen) > n:
+            places = np.sort(self._random.choice(len(chosen), n, replace=False))
+            chosen = [chosen[place] for place in places]
+        for i, entry in enumerate(chosen):
             for name, array in self._entries[entry].items():
                 out[name][i] = array
-            out["version"][i], out["age"][i], out["new"][i] = version, self._received - born, True
-            consumed += steps
-            self._free.append(entry)
-        for place in reversed(chosen):
-            del self._waiting[place]
-        return consumed
-
-    def _drop_older_than(self, learner_version: int) -> None:
-        """Refuses and counts what is more than `max_lag` versions old."""
-        if self._sampling.max_lag is None:
-            return
-        oldest = learner_version - self._sampling.max_lag
-        for entry in [e for e in self._waiting if self._about[e][0] < oldest]:
-            self._waiting.remove(entry)
-            self._free.append(entry)
-            self.dropped += self._sampling.steps
+            out["version"][i] = self._version[entry]
+            out["age"][i] = self._received - self._born[entry]
+            out["new"][i] = True
+        self._free += chosen
+        self._waiting = [entry for entry in self._waiting if entry not in chosen]

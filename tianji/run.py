@@ -32,12 +32,12 @@ class Run:
         engine: str,
         folder: Path,
         quiet: bool = False,
-        started_at: float | None = None,
+        started_at: float = 0.0,
     ) -> None:
         self.job = job
         self.engine = engine
         self.folder = folder
-        self._began = resources.process_started_at() if started_at is None else started_at
+        self._began = started_at
         self._cores = _cores(job, engine)
         self._view: View | None = None if quiet else view_for()
         self._ticked_at: float | None = None  # when training was last seen going on
@@ -60,9 +60,7 @@ class Run:
             self._row_due = now + ROW_SECONDS
             self._write(progress, now)
 
-    def finish(
-        self, status: str, progress: Progress, error: str | None = None, restarts: int = 0
-    ) -> dict[str, Any]:
+    def finish(self, status: str, progress: Progress, error: str | None = None) -> dict[str, Any]:
         """Writes the last row and `summary.json`; returns what that holds.
 
         Training ended with the last tick: what came after it was stopping.
@@ -75,7 +73,7 @@ class Run:
         if self._events is not None:
             self._events.close()
         self._show(progress, now, status)
-        summary = self._summary(status, progress, error, restarts, now)
+        summary = self._summary(status, progress, error, now)
         _replace(self.folder / "summary.json", json.dumps(summary, indent=2) + "\n")
         return summary
 
@@ -110,7 +108,7 @@ class Run:
         self._events.add(scalars, progress.produced)
 
     def _summary(
-        self, status: str, progress: Progress, error: str | None, restarts: int, now: float
+        self, status: str, progress: Progress, error: str | None, now: float
     ) -> dict[str, Any]:
         job, started, solved = self.job, progress.started_at, progress.solved_at
         seconds = _elapsed(progress, now)
@@ -134,7 +132,7 @@ class Run:
             "received": progress.received,
             "consumed": progress.consumed,
             "dropped": progress.dropped,
-            "restarts": restarts,
+            "restarts": 0,  # a role that ends early ends the run
             "production_per_second": _per_second(progress.produced, seconds),
             "receiving_per_second": _per_second(progress.received, seconds),
             "consumption_per_second": _per_second(progress.consumed, seconds),
@@ -142,7 +140,7 @@ class Run:
             "staleness": progress.staleness.summary(),
             "age": progress.age.summary(),
             "freshness": {
-                "target": metrics.freshness_target(job),
+                "target": job.sampling.freshness,
                 "measured": progress.freshness if progress.consumed else None,
             },
             "new": progress.new if progress.consumed else None,
@@ -191,7 +189,9 @@ def _cores(job: Job, engine: str) -> dict[str, tuple[int, ...]]:
     cores, roles = resources.available_cores(), roles_of(job.config)
     if engine == "local":
         return {role.name: cores for role in roles}
-    given = resources.assign(job.config, cores, job.algorithm.alternates(job.task.hyp))
+    given = resources.assign(
+        job.config, cores, job.algorithm.alternates(job.task.hyp, job.task.n_actors)
+    )
     return {role.name: given[role.home].cores for role in roles}
 
 
@@ -262,8 +262,6 @@ def _measured(summary: dict[str, Any]) -> list[str]:
     ]
     if summary["dropped"]:
         lines.append(_said_of("dropped", f"{summary['dropped']:,} samples for their age"))
-    if summary["restarts"]:
-        lines.append(_said_of("restarts", f"{summary['restarts']}"))
     return [*lines, _said_of("limit", summary["bottleneck"])]
 
 

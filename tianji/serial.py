@@ -19,7 +19,7 @@ def train(job: Job) -> tuple[Algorithm, int]:
     env = make_env(job.config)
     policy = job.algorithm.policy(job.task, 0, job.seed(Kind.ACTOR))
     algorithm = job.algorithm(job.task, job.seed(Kind.LEARNER))
-    store = job.sampling.build(job.trajectory, 1, job.seed(Kind.BUFFER))
+    store = job.sampling.build(job.trajectory, 1, 0, job.seed(Kind.BUFFER))
     balance = Balance(job.ratio, job.sampling.batch_units, job.sampling.warmup)
     trajectory, batch = job.trajectory.empty(), job.sampling.batch_schema(job.trajectory).empty()
     version = received = 0
@@ -37,12 +37,11 @@ def train(job: Job) -> tuple[Algorithm, int]:
         obs = np.array(step.obs)
         added = store.add(0, trajectory, version)  # dependency III
         received += added.steps
-        balance.received += added.units
+        balance.receive(added.units)
         while store.ready() and balance.may_consume():
-            if store.draw(batch, version) is None:
-                break
+            store.draw(batch)
             algorithm.learn(batch)
-            balance.consumed += store.batch_units
+            balance.consume()
             version += 1
     env.close()
     return algorithm, version

@@ -21,9 +21,6 @@ class Added(NamedTuple):
 class Store(Protocol):
     """What a buffer needs of its storage."""
 
-    batch_units: int  # what one batch takes from the balance
-    dropped: int  # rows that were refused for their age, in the balance's units
-
     def add(self, source: int, trajectory: Arrays, version: int) -> Added:
         """Copies a trajectory of actor `source`; the arrays may be reused afterwards."""
 
@@ -33,11 +30,11 @@ class Store(Protocol):
     def ready(self) -> bool:
         """Whether there is enough to draw from."""
 
-    def draw(self, out: Arrays, learner_version: int) -> int | None:
-        """Fills `out` with a batch that will be learned from at `learner_version`.
+    def expire(self, learner_version: int) -> int:
+        """Drops what would be too old for a learner of this version; returns how many units."""
 
-        Returns its valid samples, or None if what was there has grown too old and was dropped.
-        """
+    def draw(self, out: Arrays) -> None:
+        """Fills `out` with a batch; there must be enough to draw from."""
 
 
 class Sampling(Protocol):
@@ -62,10 +59,18 @@ class Sampling(Protocol):
     def batch_schema(self, trajectory: Schema) -> Schema:
         """The layout of one batch."""
 
-    def build(self, trajectory: Schema, n_sources: int, seed: int) -> Store:
-        """The storage itself."""
+    @property
+    def max_lag(self) -> int | None:
+        """Updates that a sample may be behind the learner when it is drawn; None: any number."""
 
-    def n_bytes(self, trajectory: Schema, n_sources: int) -> int:
+    @property
+    def freshness(self) -> float:
+        """P of equation 2: the batch over what it is drawn from."""
+
+    def build(self, trajectory: Schema, n_sources: int, slack: int, seed: int) -> Store:
+        """The storage itself; `slack` units may come before those there are drawn."""
+
+    def n_bytes(self, trajectory: Schema, n_sources: int, slack: int) -> int:
         """Bytes that `build` will take."""
 
 

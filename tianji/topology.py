@@ -13,7 +13,7 @@ from tianji.algorithms.base import Algorithm, Task
 from tianji.balance import Balance
 from tianji.channel import ChannelSpec, Delivery, Inbox, Outbox
 from tianji.config import Config, bind
-from tianji.counts import report_schema
+from tianji.counts import learner_report_schema, report_schema
 from tianji.envs.base import EnvSpec
 from tianji.episodes import EPISODE_SCHEMA
 from tianji.errors import TianJiError
@@ -57,6 +57,11 @@ class Job:
         return 1 if self.config.parallel.buffer_cfg.slack == 0 else 2
 
     @property
+    def batches_ahead(self) -> int:
+        """Batches that wait for the learner; a second one would make on-policy samples older."""
+        return 1 if isinstance(self.sampling, Rollouts) else 2
+
+    @property
     def slack(self) -> int:
         """Steps that may be received before those already received were learned from."""
         given = self.config.parallel.buffer_cfg.slack
@@ -69,10 +74,8 @@ class Job:
     def n_bytes(self) -> dict[str, int]:
         """Memory that the run will take beside code and libraries."""
         rings = sum(ring.n_bytes(spec) for spec in channels_of(self))
-        return {
-            "channels": rings,
-            "store": self.sampling.n_bytes(self.trajectory, self.task.n_actors),
-        }
+        store = self.sampling.n_bytes(self.trajectory, self.task.n_actors, self.slack)
+        return {"channels": rings, "store": store}
 
     def seed(self, kind: Kind, index: int = 0) -> int:
         """The seed of one role: streams of different roles never meet."""
@@ -105,11 +108,6 @@ def load_algorithm(config: Config) -> tuple[type[Algorithm], Any]:
 def prepare(config: Config, env: EnvSpec) -> Job:
     """Checks the configuration against the environment and derives every size."""
     algorithm, hyp = load_algorithm(config)
-    if config.model.type != "MLP":
-        raise TianJiError(
-            f"model.type: this version has 'MLP' only, not {config.model.type!r}; "
-            "an algorithm of your own can bring any network"
-        )
     _check_sizes(config, env)
     task = Task(env, config.model, hyp, config.parallel.actor_cfg.num)
     sampling = algorithm.sampling(task)
@@ -146,7 +144,7 @@ def _ratio(config: Config, sampling: Sampling) -> float:
 def _check_publishing(config: Config, sampling: Sampling) -> None:
     """Refuses to publish so seldom that actors would wait for ever or make only what is too old."""
     learner = config.parallel.learner_cfg
-    interval, lag = learner.send_interval, getattr(sampling, "max_lag", None)
+    interval, lag = learner.send_interval, sampling.max_lag
     if sampling.per_version is not None and (interval != 1 or learner.trigger):
         raise TianJiError(
             "learner_cfg: synchronous training publishes after every update: leave out "
@@ -180,12 +178,11 @@ def channels_of(job: Job) -> list[ChannelSpec]:
     actors = [role_name(Kind.ACTOR, i) for i in range(job.task.n_actors)]
     weights = Schema((Field("weights", "float32", (job.algorithm.n_weights(job.task),)),))
     batch = job.sampling.batch_schema(job.trajectory)
-    ahead = 1 if isinstance(job.sampling, Rollouts) else 2
     latest = Delivery.LATEST
     control = Schema((Field("nothing", "uint8"),))
     specs = [
         ChannelSpec("weights", learner, tuple(actors), weights, latest),
-        ChannelSpec("batches", buffer, (learner,), batch, depth=ahead),
+        ChannelSpec("batches", buffer, (learner,), batch, depth=job.batches_ahead),
         ChannelSpec("control", LAUNCHER, (learner,), control, latest),
     ]
     for actor in actors:
@@ -194,8 +191,9 @@ def channels_of(job: Job) -> list[ChannelSpec]:
         )
         specs.append(ChannelSpec(f"episodes {actor}", actor, (LAUNCHER,), EPISODE_SCHEMA, depth=64))
     for role in roles_of(job.config):
-        scalars = job.algorithm.scalars if role.kind is Kind.LEARNER else ()
-        layout = report_schema(scalars)
+        layout = report_schema()
+        if role.kind is Kind.LEARNER:
+            layout = learner_report_schema(job.algorithm.scalars)
         specs.append(ChannelSpec(f"report {role.name}", role.name, (LAUNCHER,), layout, latest))
     return specs
 
@@ -246,7 +244,7 @@ def _build_actor(role: RoleSpec, job: Job, ports: Ports) -> Actor:
 
 def _build_buffer(role: RoleSpec, job: Job, ports: Ports) -> Buffer:
     actors = [role_name(Kind.ACTOR, i) for i in range(job.task.n_actors)]
-    store = job.sampling.build(job.trajectory, len(actors), job.seed(Kind.BUFFER))
+    store = job.sampling.build(job.trajectory, len(actors), job.slack, job.seed(Kind.BUFFER))
     balance = Balance(job.ratio, job.sampling.batch_units, job.sampling.warmup, job.slack)
     return Buffer(
         role.name,

@@ -10,8 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TextIO
 
 from tianji.counts import Count
-from tianji.metrics import NOTHING, Rates, bottleneck, freshness_target, kind_of, ratio_of
-from tianji.rollouts import Rollouts
+from tianji.metrics import NOTHING, Rates, bottleneck, kind_of, ratio_of
 from tianji.topology import Job
 from tianji.watch import Progress
 
@@ -307,7 +306,7 @@ def _queue(scene: Scene, kind: str) -> str:
     )
     if kind == "buffer":
         return f"{waiting}/{job.depth * job.task.n_actors}"
-    return f"{waiting}/{1 if isinstance(job.sampling, Rollouts) else 2}"
+    return f"{waiting}/{job.batches_ahead}"
 
 
 def _foot(scene: Scene) -> Table:
@@ -322,7 +321,7 @@ def _foot(scene: Scene) -> Table:
     grid.add_row(
         "balance",
         f"ratio {_number(ratio)}, target {_number(job.ratio)} · "
-        f"freshness {_number(fresh)}, target {_number(freshness_target(job))}",
+        f"freshness {_number(fresh)}, target {_number(job.sampling.freshness)}",
     )
     stale = progress.staleness.summary()
     dropped = f" · {progress.dropped:,} dropped" if progress.dropped else ""

@@ -76,11 +76,6 @@ class Progress:
         """Mean return of the last 100 episodes, or of all if there are fewer."""
         return float(np.mean(self.returns)) if self.returns else None
 
-    def idle(self, role: str) -> float:
-        """Share of its time that a role had nothing to do."""
-        busy, idle = self.counts[role][Count.BUSY_SECONDS], self.counts[role][Count.IDLE_SECONDS]
-        return float(idle / (busy + idle)) if busy + idle else 0.0
-
 
 class Watch:
     """Reads the channels on which roles report, without ever making them wait."""
@@ -143,9 +138,9 @@ class Watch:
 class Limits:
     """The conditions on which whoever watches ends a run."""
 
-    def __init__(self, job: Job, max_seconds: float | None = None) -> None:
+    def __init__(self, job: Job) -> None:
         self._episodes = job.config.exp.episodes
-        self._seconds = max_seconds if max_seconds is not None else job.config.exp.max_seconds
+        self._seconds = job.config.exp.max_seconds
 
     def reached(self, progress: Progress) -> str | None:
         """The status with which the run should end now, if it should."""

@@ -14,8 +14,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-USER_MISTAKE = 2  # exit status, as everywhere
-
 
 def main() -> int:
     """Runs the roles of one process until they are done."""
@@ -54,7 +52,7 @@ def _preload(kind: str) -> None:
 
 
 def _run(home: str, description: dict[str, Any]) -> int:
-    from tianji.errors import TianJiError
+    from tianji.errors import USER_MISTAKE, TianJiError
 
     try:
         _train(home, description)

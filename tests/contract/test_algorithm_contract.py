@@ -52,8 +52,8 @@ def make_batch(algorithm, task, seed=0):
     random, policy = np.random.default_rng(seed), algorithm.policy(task, 0, seed)
     policy.load(algorithm(task, seed).weights(), 0)
     schema, sampling = layout(algorithm, task), algorithm.sampling(task)
-    store, batch = sampling.build(schema, 1, seed), sampling.batch_schema(schema).empty()
-    for version in range(4):
+    store, batch = sampling.build(schema, 1, 0, seed), sampling.batch_schema(schema).empty()
+    while not store.ready():
         trajectory = schema.empty()
         length = len(trajectory["reward"])
         trajectory["length"][...] = length
@@ -63,8 +63,8 @@ def make_batch(algorithm, task, seed=0):
         for t in range(length):
             for name, array in policy.act(trajectory["obs"][t]).items():
                 trajectory[name][t] = array
-        store.add(0, trajectory, version)
-    assert store.draw(batch, 0) is not None
+        store.add(0, trajectory, 0)
+    store.draw(batch)
     return batch
 
 

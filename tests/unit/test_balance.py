@@ -63,9 +63,9 @@ def test_whoever_follows_the_answers_keeps_the_ratio_within_a_batch(balance, rou
     for size, consumption_first in rounds:
         for consuming in (consumption_first, not consumption_first):
             if consuming and balance.may_consume():
-                balance.consumed += balance.batch
+                balance.consume()
             elif not consuming and balance.may_produce():
-                balance.received += size
+                balance.receive(size)
         owed = balance.earned - balance.consumed
         assert balance.consumed == 0 or owed >= 0
         assert owed < balance.batch + (balance.slack + size_limit(rounds)) * balance.ratio
@@ -79,17 +79,10 @@ def size_limit(rounds):
 @given(BALANCES, st.lists(st.integers(1, 32), min_size=1, max_size=100))
 def test_when_all_that_may_be_consumed_is_consumed_less_than_a_batch_is_owed(balance, sizes):
     for size in sizes:
-        balance.received += size
+        balance.receive(size)
         while balance.may_consume():
-            balance.consumed += balance.batch
+            balance.consume()
     assert balance.earned - balance.consumed < balance.batch
-
-
-def test_the_measured_ratio_leaves_out_the_warm_up():
-    balance = Balance(ratio=4, batch=8, warmup=100)
-    assert balance.measured == 0.0
-    balance.received, balance.consumed = 150, 200
-    assert balance.measured == 4.0
 
 
 @pytest.mark.parametrize("ratio", [0, -1.0])

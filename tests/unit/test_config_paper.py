@@ -151,7 +151,6 @@ def test_the_keys_of_the_release_load_for_dqn_with_notices() -> None:
         "hooks",
         "agent.alg_type",
         "agent.agent_num",
-        "environment.render",
         "wrappers.type 'MonitorEnv'",
         "exp.save_freq",
         "exp.eval_step",

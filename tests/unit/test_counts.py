@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tianji.counts import Count, Histogram, report_schema
+from tianji.counts import Count, Histogram, learner_report_schema, report_schema
 
 VALUES = st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=200)
 
@@ -63,11 +63,12 @@ def test_edges_grow_by_a_tenth():
 
 
 def test_a_report_has_a_place_for_every_count_and_scalar():
-    plain, learner = report_schema().empty(), report_schema(("loss", "q_mean")).empty()
+    plain, learner = report_schema().empty(), learner_report_schema(("loss", "q_mean")).empty()
     assert list(plain) == ["counts"]
     assert plain["counts"].shape == (len(Count),)
     assert learner["scalars"].shape == (2,)
     assert learner["staleness"].shape == learner["age"].shape == (Histogram.N_BINS,)
+    assert "staleness" in learner_report_schema(()).empty()  # of an algorithm that reports nothing
 
 
 def test_counts_are_numbered_without_gaps():

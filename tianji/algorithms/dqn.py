@@ -141,18 +141,12 @@ class DQN(Algorithm):
         q = self.online(b["obs"]).gather(1, b["action"][:, None]).squeeze(1)
         measure = torch.nn.functional
         loss = (measure.smooth_l1_loss if self.hyp.loss == "huber" else measure.mse_loss)(q, goal)
-        self._descend(loss)
-        return {"loss": loss.item(), "q_mean": goal.mean().item()}
-
-    def _descend(self, loss: torch.Tensor) -> None:
-        self._parameters.gradient.zero_()
-        loss.backward()  # type: ignore[no-untyped-call]  # torch does not annotate it
-        if self.hyp.clip_grad_norm is not None:
-            self._parameters.clip(self.hyp.clip_grad_norm)
+        self._parameters.backward(loss, self.hyp.clip_grad_norm)
         self._optimiser.step()
         self._updates += 1
         if self._updates % self.hyp.target_replace_iter == 0:
             self._copy_to_target()
+        return {"loss": loss.item(), "q_mean": goal.mean().item()}
 
     def _copy_to_target(self) -> None:
         self._target_parameters.vector.copy_(self._parameters.vector)

@@ -41,7 +41,9 @@ class PPOHyp:
         "rollouts in the pool that a batch is drawn from; default: batch_size, all new",
         at_least=1,
     )
-    warmup_size: int = key(1, "rollouts before the first update", at_least=0)
+    warmup_size: int = key(
+        1, "rollouts before the first update; a batch is waited for in any case", at_least=0
+    )
     ent_coef: float = key(0.0, "weight of the entropy bonus")
     vf_coef: float = key(0.5, "weight of the value loss")
     max_grad_norm: float | None = key(0.5, "largest norm of the gradient; None: no limit")
@@ -160,9 +162,10 @@ class PPO(Algorithm):
         return int(task.hyp.step_len)
 
     @classmethod
-    def alternates(cls, hyp: PPOHyp) -> bool:
+    def alternates(cls, hyp: PPOHyp, n_actors: int) -> bool:
         """In the synchronous mode actors and learner never work at the same time."""
-        return hyp.mode == "sync"
+        batch = hyp.batch_size or n_actors
+        return hyp.mode == "sync" and (hyp.buffer_size or batch) <= batch
 
     @classmethod
     def policy(cls, task: Task, actor: int, seed: int) -> Policy:
@@ -177,6 +180,11 @@ class PPO(Algorithm):
         h: PPOHyp = task.hyp
         batch = h.batch_size or task.n_actors
         pool = max(h.buffer_size or batch, batch)
+        if h.warmup_size > pool:
+            raise TianJiError(
+                f"hyp.warmup_size: PPO begins with the {pool} rollouts of its pool and cannot wait "
+                f"for {h.warmup_size}: lower it, or raise hyp.buffer_size"
+            )
         rows = h.step_len * task.env.n_envs
         if h.mode == "async":
             return Rollouts(batch, pool, rows, max_lag=h.max_lag + (pool - 1) // batch)
@@ -202,7 +210,8 @@ class PPO(Algorithm):
         for _ in range(self.hyp.update_step):
             for part in self._minibatches(samples):
                 loss, measures = self._loss(*part)
-                self._descend(loss)
+                self._parameters.backward(loss, self.hyp.max_grad_norm)
+                self._optimiser.step()
         return _measured(*measures)
 
     def _prepare(self, batch: Arrays) -> tuple[torch.Tensor, ...]:
@@ -293,13 +302,6 @@ class PPO(Algorithm):
         if h.ent_coef:
             loss = loss - h.ent_coef * entropy
         return loss, (policy_loss, value_loss, entropy, change, ratio, clipped)
-
-    def _descend(self, loss: torch.Tensor) -> None:
-        self._parameters.gradient.zero_()
-        loss.backward()  # type: ignore[no-untyped-call]  # torch does not annotate it
-        if self.hyp.max_grad_norm is not None:
-            self._parameters.clip(self.hyp.max_grad_norm)
-        self._optimiser.step()
 
     def weights(self) -> Weights:
         """The policy network, which lies first in the flat vector."""

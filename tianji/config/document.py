@@ -117,10 +117,7 @@ def main() -> str:
     """The page with the keys of `hyp` of the algorithms that come with the package."""
     sections = list(SECTIONS)
     for module, name in (("dqn", "DQN"), ("ppo", "PPO")):
-        try:
-            algorithm = getattr(importlib.import_module(f"tianji.algorithms.{module}"), name)
-        except ImportError:
-            continue
+        algorithm = getattr(importlib.import_module(f"tianji.algorithms.{module}"), name)
         sections.append((f"hyp of {name}", algorithm.Hyp))
     return document(sections)
 

@@ -72,7 +72,7 @@ class EnvironmentConfig:
         "arguments of the environment's constructor; with `module:Class`, unknown keys join them",
         rest="own",
     )
-    render: Any = key(None, "show the environment", no_effect="a training run shows no environment")
+    render: bool = key(False, "show each actor's first environment in a window")
     scenario_name: Any = key(
         None, "scenario of a MultiagentParticleEnv", no_effect="it belongs to MultiagentParticleEnv"
     )
@@ -113,9 +113,7 @@ class ExpConfig:
 class ModelConfig:
     """The network."""
 
-    type: str = key(
-        "MLP", "kind of network: MLP, or a class of your own", names=Names(("MLP",), own=True)
-    )
+    type: str = key("MLP", "kind of network", names=Names(("MLP",)))
     c1: int | None = key(
         None,
         "observation size; checked against the environment",
@@ -128,9 +126,6 @@ class ModelConfig:
     hidden: tuple[int, ...] = key((64, 64), "units of each hidden layer", at_least=1)
     dueling: bool = key(False, "separate value and advantage streams (DQN)")
     act: Literal["relu", "tanh"] = key("relu", "activation between the layers")
-    kwargs: Mapping[str, Any] = key(
-        {}, "arguments of a class of your own; its unknown keys join them", rest="own"
-    )
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import IO
 
 from tianji.config import Config
-from tianji.errors import TianJiError
+from tianji.errors import USER_MISTAKE, TianJiError
 from tianji.resources import Share
 from tianji.roster import LAUNCHER, roles_of
-from tianji.worker import USER_MISTAKE
+from tianji.transports.descriptors import reserve
 
 LOOK_SECONDS = 0.02  # from one look at the children to the next
 LAST_LINES = 40  # of a failed role's log that are shown
@@ -28,7 +28,6 @@ class RoleFailed(Exception):
         how = f"was killed by {signal.Signals(-status).name}" if status < 0 else "failed"
         super().__init__(f"{home} {how}" + (f":\n{words}" if words else ""))
         self.users_mistake = status == USER_MISTAKE
-        self.words = words
 
 
 class Crew:
@@ -36,9 +35,7 @@ class Crew:
 
     def __init__(self, config: Config, logs: Path) -> None:
         self.homes = list(dict.fromkeys(role.home for role in roles_of(config)))
-        self.memory = os.memfd_create("tianji")  # anonymous: it is gone with the last process
-        kind = os.EFD_NONBLOCK | os.EFD_CLOEXEC
-        self.events = {home: os.eventfd(0, kind) for home in (LAUNCHER, *self.homes)}
+        self.memory, self.events = reserve((LAUNCHER, *self.homes))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._logs = logs
         self._files: list[IO[bytes]] = []

@@ -18,7 +18,7 @@ PULSE_SECONDS = 0.05  # between two reports
 NAP_SECONDS = 0.02  # longest sleep of a role that was not woken: insurance, not the mechanism
 
 
-class Ports:
+class ProcessPorts:
     """The channel ends of one process: shared with other processes, or private to this one."""
 
     def __init__(self, home: str, job: Job, shared: Transport) -> None:
@@ -43,15 +43,15 @@ def transport_class(job: Job) -> type[Transport]:
     return load_class(name, job.config.folder) if name else ShmTransport
 
 
-def attach(job: Job, description: dict[str, Any], home: str) -> Ports:
+def attach(job: Job, description: dict[str, Any], home: str) -> ProcessPorts:
     """The channel ends of a worker process."""
-    return Ports(home, job, transport_class(job).attach(description, home))
+    return ProcessPorts(home, job, transport_class(job).attach(description, home))
 
 
 class Loop:
     """Gives the roles of one process their turns, and sleeps when none has anything to do."""
 
-    def __init__(self, roles: list[Role], ports: Ports) -> None:
+    def __init__(self, roles: list[Role], ports: ProcessPorts) -> None:
         self._roles = roles
         self._ports = ports
         self._reports = [ports.outbox(f"report {role.name}") for role in roles]

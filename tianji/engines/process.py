@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tianji.engines.crew import LOOK_SECONDS, Crew
-from tianji.engines.loop import Ports, transport_class
+from tianji.engines.loop import ProcessPorts, transport_class
 from tianji.resources import Share
 from tianji.roster import LAUNCHER, homes_of
 from tianji.topology import Job, channels_of, is_private
@@ -35,7 +35,7 @@ class ProcessEngine:
             if not any(is_private(spec, homes, home) for home in crew.processes)
         ]
         self.transport = transport_class(job).create(specs, homes, (crew.memory, crew.events))
-        ports = Ports(LAUNCHER, job, self.transport)
+        ports = ProcessPorts(LAUNCHER, job, self.transport)
         self._control = ports.outbox("control")
         self.watch = Watch(job, ports)
         about = {

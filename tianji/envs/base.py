@@ -24,9 +24,7 @@ class EnvSpec:
     n_envs: int = 1  # E
     action_low: tuple[float, ...] | None = None  # bounds of a continuous action, flattened
     action_high: tuple[float, ...] | None = None
-    reward_threshold: float | None = (
-        None  # mean return at which the task counts as solved, if it says so
-    )
+    reward_threshold: float | None = None  # mean return at which the task counts as solved
     max_episode_steps: int | None = None
     same_step: bool = False  # the library resets within the step that ended an episode (see Step)
 
@@ -48,9 +46,7 @@ class Step:
     terminated: BoolArray  # [E] the task ended: nothing to bootstrap from
     truncated: BoolArray  # [E] cut off: the value of the last observation still counts
     valid: BoolArray  # [E] False where this step was only a reset
-    final_obs: npt.NDArray[Any] | None = (
-        None  # [E, ...] with `same_step`: last observations where one ended
-    )
+    final_obs: npt.NDArray[Any] | None = None  # [E, ...] with `same_step` only
 
     def write(self, rows: Arrays, t: int) -> None:
         """Copies the step into row `t` of a trajectory, and what follows it into row `t + 1`."""

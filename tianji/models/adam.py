@@ -19,11 +19,9 @@ class Adam:
         vector: Tensor,
         gradient: Tensor,
         lr: float,
-        betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
     ) -> None:
         self.lr = lr
-        self._betas = betas
         self._eps = eps
         self._vector = vector.detach()
         self._gradient = gradient
@@ -43,8 +41,8 @@ class Adam:
             [],
             [self.count],
             lr=self.lr,
-            beta1=self._betas[0],
-            beta2=self._betas[1],
+            beta1=0.9,
+            beta2=0.999,
             weight_decay=0.0,
             eps=self._eps,
             amsgrad=False,

@@ -127,7 +127,10 @@ class FlatParameters:
             p.grad = self.gradient[start:stop].view_as(p)
             start = stop
 
-    def clip(self, max_norm: float) -> None:
-        """Scales the gradient down to `max_norm` where it is longer."""
-        norm = torch.linalg.vector_norm(self.gradient)
-        self.gradient.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))
+    def backward(self, loss: Tensor, max_norm: float | None) -> None:
+        """Sets the gradient to that of `loss`, scaled down to `max_norm` where it is longer."""
+        self.gradient.zero_()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch does not annotate it
+        if max_norm is not None:
+            norm = torch.linalg.vector_norm(self.gradient)
+            self.gradient.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))

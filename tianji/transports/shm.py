@@ -20,6 +20,7 @@ from tianji.channel import ChannelSpec, Delivery, Descriptors, Inbox, Outbox
 from tianji.errors import TianJiError
 from tianji.schema import ALIGNMENT, Schema, align
 from tianji.transports import ring
+from tianji.transports.descriptors import reserve
 
 _FENCE = threading.Lock()
 
@@ -77,12 +78,6 @@ class ShmTransport:
         self._poll = select.poll()
         self._poll.register(events[home], select.POLLIN)
 
-    @staticmethod
-    def reserve(homes: list[str]) -> Descriptors:
-        """File descriptors that children can inherit before anybody knows the channels' sizes."""
-        flags = os.EFD_NONBLOCK | os.EFD_CLOEXEC
-        return os.memfd_create("tianji"), {home: os.eventfd(0, flags) for home in homes}
-
     @classmethod
     def create(
         cls,
@@ -93,7 +88,7 @@ class ShmTransport:
     ) -> ShmTransport:
         """Takes the memory for all `specs` at once, so that none is missing later."""
         names = sorted({*homes.values(), home})
-        memory, events = reserved or cls.reserve(names)
+        memory, events = reserved or reserve(names)
         _, total = _layout(specs, events)
         try:
             os.ftruncate(memory, total)
