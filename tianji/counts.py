@@ -25,10 +25,12 @@ class Count(enum.IntEnum):
     VERSION = enum.auto()  # updates behind the weights in use
     PUSHED = enum.auto()  # messages sent: trajectories, batches or weights
     REFUSED = enum.auto()  # times that a full channel said no
-    DROPPED = enum.auto()  # samples refused for their age (buffer)
+    DROPPED = enum.auto()  # valid environment steps refused for their age (buffer)
     NEW = enum.auto()  # samples learned from for the first time (learner)
     FRESHNESS = enum.auto()  # sum over batches of batch size / samples in the store (buffer)
     QUEUE = enum.auto()  # messages waiting for this role
+    UNITS_RECEIVED = enum.auto()  # as the balance counts, without what was dropped (buffer)
+    UNITS_CONSUMED = enum.auto()  # as the balance counts (buffer)
     WEIGHTS_TAKEN = enum.auto()  # times that newer weights were loaded (actor)
 
 

@@ -7,7 +7,7 @@ import shutil
 import signal
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -30,8 +30,8 @@ if TYPE_CHECKING:  # numpy is not loaded before the first child has been started
 EXIT_STATUS = {"solved": 0, "finished": 0, "stopped": 0, "failed": 1}
 
 
-class Interrupted(Exception):
-    """SIGINT or SIGTERM asked the run to end."""
+class Interrupted(BaseException):
+    """SIGINT or SIGTERM asked the run to end; no user's `except Exception` may swallow it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -51,48 +51,50 @@ def train(config: Config, engine: str, folder: Path | None = None, quiet: bool =
     """Trains one configuration in a run folder of its own."""
     if engine == "process":
         refuse_platform()
+    was_there = folder is not None and folder.is_dir()
     claimed = claim(folder, config)
-    try:
-        with _signals():
-            begin = _in_processes if engine == "process" else _here
-            return begin(config, claimed, quiet)
-    except (TianJiError, Interrupted):
-        if not (claimed / "summary.json").exists():  # nothing has begun: leave nothing behind
+    with _signals(), ExitStack() as stack:
+        try:
+            make = _process_engine if engine == "process" else _local_engine
+            job, runner = make(config, claimed, stack)
+        except BaseException:  # nothing has begun: leave nothing behind
             shutil.rmtree(claimed, ignore_errors=True)
-        raise
+            if was_there:
+                claimed.mkdir()
+            raise
+        return _watched(job, runner, claimed, quiet)
 
 
-def _in_processes(config: Config, folder: Path, quiet: bool) -> Report:
+def _process_engine(config: Config, folder: Path, stack: ExitStack) -> tuple[Job, Engine]:
     """Starts the children first: they load their libraries while sizes are worked out here."""
     cores = resources.available_cores()
+    lenient = resources.assign(config, cores, alternates=True)
     crew = Crew(config, folder / "logs")
-    try:
-        first = role_name(Kind.LEARNER)  # it loads longest: before this process loads anything
-        crew.start(first, resources.assign(config, cores, alternates=True)[first])
-        identify(folder, config, "process")
-        from tianji.engines.process import ProcessEngine
-        from tianji.topology import load_algorithm
+    stack.callback(crew.dismiss)
+    first = role_name(Kind.LEARNER)  # it loads longest: before this process loads anything
+    crew.start(first, lenient[first])
+    identify(folder, config, "process")
+    from tianji.engines.process import ProcessEngine
+    from tianji.topology import load_algorithm
 
-        algorithm, hyp = load_algorithm(config)
-        shares = resources.assign(
-            config, cores, algorithm.alternates(hyp, config.parallel.actor_cfg.num)
-        )
-        for home in crew.homes[1:]:
-            crew.start(home, shares[home])
-        job = _prepare(config)
-        return _watched(job, ProcessEngine(job, crew, folder, shares), folder, quiet)
-    finally:
-        crew.dismiss()
+    algorithm, hyp = load_algorithm(config)
+    alternates = algorithm.alternates(hyp, config.parallel.actor_cfg.num)
+    shares = resources.assign(config, cores, alternates)
+    for home in crew.homes[1:]:
+        crew.start(home, shares[home])
+    job = _prepare(config)
+    return job, ProcessEngine(job, crew, folder, shares)
 
 
-def _here(config: Config, folder: Path, quiet: bool) -> Report:
+def _local_engine(config: Config, folder: Path, stack: ExitStack) -> tuple[Job, Engine]:
+    """Everything in this process."""
     for name in resources.THREAD_VARIABLES:  # before numpy and torch are loaded
         os.environ.setdefault(name, str(config.parallel.learner_cfg.cores or 1))
     from tianji.engines.local import LocalEngine
 
     identify(folder, config, "local")
     job = _prepare(config)
-    return _watched(job, LocalEngine(job, folder), folder, quiet)
+    return job, LocalEngine(job, folder)
 
 
 def _prepare(config: Config) -> Job:
@@ -127,6 +129,7 @@ def _watched(job: Job, engine: Engine, folder: Path, quiet: bool) -> Report:
         engine.stop()
         status, exit_status = "interrupted", 128 + stop.number
     except RoleFailed as failure:
+        _ignore_signals()
         engine.stop()
         status, error = "failed", str(failure)
         exit_status = USER_MISTAKE if failure.users_mistake else 1
@@ -134,21 +137,31 @@ def _watched(job: Job, engine: Engine, folder: Path, quiet: bool) -> Report:
         status, error, exit_status = "failed", str(mistake), USER_MISTAKE
     except Exception:  # the top of the process: what happened is written down and shown
         status, error, exit_status = "failed", traceback.format_exc(), 1
+    _ignore_signals()
     summary = run.finish(status, engine.watch.progress, error)
     return Report(folder, summary, exit_status)
+
+
+NUMBERS = (signal.SIGINT, signal.SIGTERM)
+
+
+def _ignore_signals() -> None:
+    """The run is over anyway: nothing may keep its end from being written down."""
+    for number in NUMBERS:
+        if callable(signal.getsignal(number)):  # none has come yet; a second one ends the process
+            signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
 def _signals() -> Iterator[None]:
     """Within it the first SIGINT or SIGTERM raises `Interrupted`; a second one ends the process."""
-    numbers = (signal.SIGINT, signal.SIGTERM)
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        for other in numbers:
+        for other in NUMBERS:
             signal.signal(other, signal.SIG_DFL)
         raise Interrupted(number)
 
-    before = {number: signal.signal(number, interrupt) for number in numbers}
+    before = {number: signal.signal(number, interrupt) for number in NUMBERS}
     try:
         yield
     finally:

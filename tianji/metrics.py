@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tianji.counts import Count, Vector
-from tianji.roster import roles_of
+from tianji.roster import Kind, roles_of
 from tianji.topology import Job
 from tianji.watch import Progress
 
@@ -175,8 +175,8 @@ def shares(before: Counts, after: Counts, homes: Mapping[str, str]) -> dict[str,
 
 def ratio_of(progress: Progress, job: Job) -> float | None:
     """Samples consumed per sample received, as the balance counts: without warm-up and drops."""
-    beyond = progress.received - progress.dropped - job.sampling.warmup
-    return progress.consumed / beyond if beyond > 0 else None
+    beyond = progress.total(Count.UNITS_RECEIVED, Kind.BUFFER) - job.sampling.warmup
+    return progress.total(Count.UNITS_CONSUMED, Kind.BUFFER) / beyond if beyond > 0 else None
 
 
 def row(progress: Progress, job: Job, rates: Rates, wall: float, elapsed: float) -> dict[str, Any]:

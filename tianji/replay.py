@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tianji.schema import Arrays, Field, Schema
-from tianji.store import Added, axes_of, step_fields
+from tianji.store import Amount, axes_of, step_fields
 
 Index = npt.NDArray[np.int64]
 
@@ -122,7 +122,7 @@ class ReplayStore:
         self._drawn = [field.name for field in sampling.drawn(trajectory)]
         self._same_step = "final_obs" in fields
 
-    def add(self, source: int, trajectory: Arrays, version: int) -> Added:
+    def add(self, source: int, trajectory: Arrays, version: int) -> Amount:
         """Appends the steps to the actor's ring, over the oldest."""
         length = int(trajectory["length"])
         start = max(0, length - self._kept)  # where a ring is too small, the newest steps stay
@@ -148,7 +148,7 @@ class ReplayStore:
         ring["obs"][head] = trajectory["obs"][length]
         self._written[source] = written
         self._rows_up_to = np.cumsum(np.minimum(self._written, self._kept) * self._n_envs)
-        return Added(steps, steps)
+        return Amount(steps, steps)
 
     def _cut_where_broken(self, ring: Arrays, written: int, first_obs: npt.NDArray[Any]) -> None:
         """Invalidates the last step where `first_obs` does not follow it: an actor began anew."""
@@ -168,9 +168,9 @@ class ReplayStore:
         """Whether any sample can be drawn."""
         return self._n_valid > 0
 
-    def expire(self, learner_version: int) -> int:
+    def expire(self, learner_version: int) -> Amount:
         """Nothing: a sample stays until it is overwritten."""
-        return 0
+        return Amount(0, 0)
 
     def draw(self, out: Arrays) -> None:
         """Draws `batch` samples uniformly over everything kept."""

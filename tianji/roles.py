@@ -193,7 +193,7 @@ class Buffer(Role):
     def _receive(self) -> bool:
         moved, last, n = False, 0, len(self.trajectories)
         for i in range(n):
-            if self._full() or not self.balance.may_produce(self._unsettled()):
+            if not self._may_receive():
                 break  # the inboxes fill up, and so the actors are paced
             source = (self._next + i) % n
             if (message := self.trajectories[source].take()) is not None:
@@ -208,12 +208,13 @@ class Buffer(Role):
         self.balance.receive(added.units)
         self._received += added.steps
         self.counts[Count.RECEIVED] = self._received
+        self.counts[Count.UNITS_RECEIVED] = self.balance.received
         self.counts[Count.QUEUE] = sum(inbox.waiting for inbox in self.trajectories)
 
     def _send(self) -> bool:
-        if dropped := self.store.expire(self._handed):  # what is too old counts as never received
-            self.balance.forget(dropped)
-            self.counts[Count.DROPPED] += dropped
+        expired = self.store.expire(self._handed)
+        self.balance.forget(expired.units)  # what is too old counts as never received
+        self.counts[Count.DROPPED] += expired.steps
         if not self._owes():
             return False
         if (batch := self.batches.slot()) is None:
@@ -225,14 +226,20 @@ class Buffer(Role):
         self.balance.consume()
         self._handed += 1
         self.counts[Count.PUSHED] = self._handed
+        self.counts[Count.UNITS_CONSUMED] = self.balance.consumed
         return True
 
     def _owes(self) -> bool:
         """Whether one more batch can and may be handed out."""
         return self.store.ready() and self.balance.may_consume()
 
-    def _unsettled(self) -> int:
-        return self.batches.in_flight * self.balance.batch
+    def _may_receive(self) -> bool:
+        if self._full():
+            return False
+        in_flight = self.batches.in_flight
+        if in_flight == 0 and not self.store.ready():
+            return True  # whatever is owed, there is nothing to pay it with
+        return self.balance.may_produce(in_flight * self.balance.batch)
 
     def _full(self) -> bool:
         return self._max_steps is not None and self._received >= self._max_steps

@@ -9,7 +9,7 @@ import numpy as np
 
 from tianji.errors import TianJiError
 from tianji.schema import Arrays, Field, Schema
-from tianji.store import Added
+from tianji.store import Amount
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class RolloutStore:
         self._received = 0
         self._random = np.random.default_rng(seed)
 
-    def add(self, source: int, trajectory: Arrays, version: int) -> Added:
+    def add(self, source: int, trajectory: Arrays, version: int) -> Amount:
         """Copies one trajectory into the pool; rows that were not filled are not valid."""
         assert self._free, "the balance lets no more come than there is room for"
         entry = self._free.pop()
@@ -93,7 +93,7 @@ class RolloutStore:
         self._received += steps
         self._version[entry], self._born[entry] = version, self._received
         self._waiting.append(entry)
-        return Added(steps, self._sampling.steps)
+        return Amount(steps, self._sampling.steps)
 
     def size(self) -> int:
         """Rows of the trajectories in the pool."""
@@ -103,15 +103,16 @@ class RolloutStore:
         """Whether the pool is full."""
         return len(self._waiting) >= self._sampling.pool
 
-    def expire(self, learner_version: int) -> int:
+    def expire(self, learner_version: int) -> Amount:
         """Drops what is more than `max_lag` versions old."""
         if self._sampling.max_lag is None:
-            return 0
+            return Amount(0, 0)
         oldest = learner_version - self._sampling.max_lag
         old = [entry for entry in self._waiting if self._version[entry] < oldest]
         self._waiting = [entry for entry in self._waiting if self._version[entry] >= oldest]
         self._free += old
-        return len(old) * self._sampling.steps
+        steps = sum(int(np.count_nonzero(self._entries[entry]["valid"])) for entry in old)
+        return Amount(steps, len(old) * self._sampling.steps)
 
     def draw(self, out: Arrays) -> None:
         """Takes `batch` trajectories out of the pool, without replacement."""

@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 from tianji.schema import Arrays, Field, Schema
 
 
-class Added(NamedTuple):
-    """What one trajectory brought."""
+class Amount(NamedTuple):
+    """How much came, or went, in the two ways of counting."""
 
     steps: int  # valid environment steps
     units: int  # what the balance counts: steps, or rows of whole trajectories
@@ -21,7 +21,7 @@ class Added(NamedTuple):
 class Store(Protocol):
     """What a buffer needs of its storage."""
 
-    def add(self, source: int, trajectory: Arrays, version: int) -> Added:
+    def add(self, source: int, trajectory: Arrays, version: int) -> Amount:
         """Copies a trajectory of actor `source`; the arrays may be reused afterwards."""
 
     def size(self) -> int:
@@ -30,8 +30,8 @@ class Store(Protocol):
     def ready(self) -> bool:
         """Whether there is enough to draw from."""
 
-    def expire(self, learner_version: int) -> int:
-        """Drops what would be too old for a learner of this version; returns how many units."""
+    def expire(self, learner_version: int) -> Amount:
+        """Drops what would be too old for a learner of this version."""
 
     def draw(self, out: Arrays) -> None:
         """Fills `out` with a batch; there must be enough to draw from."""

@@ -18,6 +18,7 @@ from tianji.envs.base import EnvSpec
 from tianji.episodes import EPISODE_SCHEMA
 from tianji.errors import TianJiError
 from tianji.imports import load_class
+from tianji.replay import Replay
 from tianji.roles import Actor, Buffer, Learner, Role
 from tianji.rollouts import Rollouts
 from tianji.roster import LAUNCHER, Kind, RoleSpec, role_name, roles_of
@@ -113,6 +114,7 @@ def prepare(config: Config, env: EnvSpec) -> Job:
     sampling = algorithm.sampling(task)
     length = algorithm.rollout_length(task) or config.parallel.actor_cfg.send_size
     _check_publishing(config, sampling)
+    _check_room(sampling, length, task)
     algorithm.n_weights(task)
     stop = config.stop_return if config.stop_return is not None else env.reward_threshold
     return Job(config, algorithm, task, length, sampling, _ratio(config, sampling), stop)
@@ -154,6 +156,17 @@ def _check_publishing(config: Config, sampling: Sampling) -> None:
         raise TianJiError(
             f"learner_cfg.send_interval: {interval} updates from one publication to the next is "
             f"more than the {lag} that a rollout may be behind: lower it, or raise hyp.max_lag"
+        )
+
+
+def _check_room(sampling: Sampling, length: int, task: Task) -> None:
+    """Refuses a replay store that could not hold one trajectory of every actor."""
+    least = task.n_actors * task.env.n_envs * length
+    if isinstance(sampling, Replay) and sampling.capacity < least:
+        raise TianJiError(
+            f"hyp.buffer_size: {sampling.capacity} samples are less than one trajectory per actor "
+            f"({task.n_actors} actors x {task.env.n_envs} environments x {length} steps): "
+            f"use {least} at least"
         )
 
 

@@ -26,8 +26,9 @@ class Progress:
     scalars: dict[str, float] = field(default_factory=dict)
     returns: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     lengths: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    ended_at: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     n_episodes: int = 0
-    solved_at: float | None = None  # clock of the episode that brought the mean to the target
+    solved_at: float | None = None  # clock of the last of the 100 episodes that reached the target
     started_at: float | None = None  # clock at which all roles were ready
 
     def total(self, count: Count, kind: Kind) -> float:
@@ -129,10 +130,11 @@ class Watch:
             return
         progress.returns.append(returned)
         progress.lengths.append(length)
+        progress.ended_at.append(ended_at)
         if self._target is None:
             return
         if len(progress.returns) == WINDOW and np.mean(progress.returns) >= self._target:
-            progress.solved_at = ended_at
+            progress.solved_at = max(progress.ended_at)
 
 
 class Limits:

@@ -7,18 +7,17 @@ import os
 from pathlib import Path
 
 from tianji.algorithms.base import Weights
-from tianji.roles import Learner
 
 
-def save_final(folder: Path, learner: Learner) -> Path:
-    """Writes what the learner's actors would act with to `checkpoints/final.safetensors`."""
+def save_final(folder: Path, weights: Weights, version: int, algorithm: str) -> Path:
+    """Writes what actors would act with to `checkpoints/final.safetensors`."""
     from safetensors.numpy import save
 
     path = folder / "checkpoints" / "final.safetensors"
     path.parent.mkdir(exist_ok=True)
-    metadata = {"version": str(learner.version), "algorithm": type(learner.algorithm).__name__}
+    metadata = {"version": str(version), "algorithm": algorithm}
     temporary = path.with_suffix(".tmp")
-    temporary.write_bytes(save({"weights": learner.algorithm.weights().copy()}, metadata))
+    temporary.write_bytes(save({"weights": weights.copy()}, metadata))
     os.replace(temporary, path)
     return path
 

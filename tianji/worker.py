@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from pathlib import Path
+import traceback
 from typing import Any
 
 
@@ -33,7 +33,11 @@ def _settle() -> None:
     cores = os.environ.get("TIANJI_CORES", "")
     if cores:
         os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher decides what Ctrl-C means
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # sent to all: the launcher decides what it means
+        signal.signal(number, signal.SIG_IGN)
     launcher = int(os.environ["TIANJI_LAUNCHER"])
     import ctypes
 
@@ -59,6 +63,9 @@ def _run(home: str, description: dict[str, Any]) -> int:
     except TianJiError as error:
         print(f"{home}: {error}", file=sys.stderr)
         return USER_MISTAKE
+    except SystemExit:  # of an environment or a library: no way to end a role
+        traceback.print_exc()
+        return 1
     return 0
 
 
@@ -66,9 +73,7 @@ def _train(home: str, description: dict[str, Any]) -> None:
     from tianji import topology
     from tianji.config import from_json
     from tianji.engines.loop import Loop, attach
-    from tianji.roles import Learner
     from tianji.roster import roles_of
-    from tianji.weights import save_final
 
     if home.startswith("learner"):
         import torch
@@ -79,9 +84,6 @@ def _train(home: str, description: dict[str, Any]) -> None:
     ports = attach(job, description["transport"], home)
     roles = [topology.build(role, job, ports) for role in roles_of(job.config) if role.home == home]
     Loop(roles, ports).run()
-    for role in roles:
-        if isinstance(role, Learner):
-            save_final(Path(str(description["folder"])), role)
 
 
 if __name__ == "__main__":

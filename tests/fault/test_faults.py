@@ -1,7 +1,9 @@
 """What is promised when something breaks: a true status, a clear word, nothing left behind."""
 
+import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from runs import ROOT, TASKS, alive, children, end, eventually, rows, start, train, training
@@ -103,6 +105,45 @@ def test_the_local_engine_fails_with_the_same_status(tmp_path, task):
     assert done.summary["status"] == "failed"
 
 
+@pytest.mark.parametrize("how", ["sys", "os"])
+def test_an_actor_that_just_leaves_is_noticed(tmp_path, how):
+    config = _echo(tmp_path, "Leaves", f', how="{how}"')
+    done = train(config, tmp_path / "run", *ENDLESS)
+    assert done.status == 1
+    assert "actor-0." in done.err
+    assert done.summary["status"] == "failed"
+
+
+def test_a_signal_to_all_processes_is_the_launchers_to_answer(run):
+    process, folder, crew = run
+    for pid in (*crew.values(), process.pid):
+        _kill(pid, signal.SIGTERM)
+    process.communicate(timeout=10)
+    assert process.returncode == 143
+    assert (folder / "checkpoints" / "final.safetensors").exists()
+
+
+def test_a_signal_before_training_leaves_no_folder(tmp_path):
+    folder = tmp_path / "run"
+    process = start(_echo(tmp_path, "SlowToStart"), folder)
+    eventually(lambda: "actor-0.1" in children(process.pid), what="the last child")
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=10)
+    assert process.returncode == 143
+    assert "failed" not in err
+    assert not folder.exists()
+
+
+def test_a_second_signal_while_a_failed_run_ends_does_not_cost_its_folder(tmp_path):
+    folder = tmp_path / "run"
+    process = start(_echo(tmp_path, "Raises"), folder)
+    eventually(lambda: "marbles" in _words(folder / "logs" / "actor-0.0.log"), what="the error")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=10)
+    assert process.returncode in (1, 130)
+    assert (folder / "summary.json").exists()
+
+
 def test_no_shared_memory_is_left_in_the_file_system(tmp_path):
     before = set(_shared_memory())
     done = train(TASKS / "echo_ppo.py", tmp_path / "run", "--max-seconds", "1")
@@ -110,8 +151,8 @@ def test_no_shared_memory_is_left_in_the_file_system(tmp_path):
     assert set(_shared_memory()) <= before
 
 
-def _echo(folder, task):
-    text = (TASKS / "echo_ppo.py").read_text().replace("echo:Echo", f"echo:{task}")
+def _echo(folder, task, options=""):
+    text = (TASKS / "echo_ppo.py").read_text().replace('echo:Echo"', f'echo:{task}"{options}')
     (folder / "echo.py").write_text((TASKS / "echo.py").read_text())
     config = folder / "config.py"
     config.write_text(text)
@@ -119,20 +160,18 @@ def _echo(folder, task):
 
 
 def _shared_memory():
-    from pathlib import Path
-
     return [path.name for path in Path("/dev/shm").iterdir()]
 
 
-def _kill(pid, number):
-    import os
+def _words(path):
+    return path.read_text() if path.exists() else ""
 
+
+def _kill(pid, number):
     os.kill(pid, number)
 
 
 def _cpu_seconds(pid):
-    from pathlib import Path
-
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / 100
 
@@ -142,9 +181,3 @@ def _quiet(pid):
     before = _cpu_seconds(pid)
     time.sleep(0.2)
     return _cpu_seconds(pid) - before < 0.03
-
-
-def test_helpers_see_children(run):
-    process, folder, crew = run
-    assert set(crew) == {"learner-0.0", "actor-0.0"}
-    assert children(process.pid) == crew

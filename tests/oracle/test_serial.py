@@ -156,8 +156,8 @@ def test_an_asynchronous_run_keeps_within_its_lag(make_job):
     job = make_job(
         "cartpole_ppo",
         "hyp.mode='async'",
-        "hyp.max_lag=1",
-        "hyp.batch_size=1",
+        "hyp.max_lag=2",
+        "hyp.batch_size=3",
         "parallel_parameters.actor_cfg.num=3",
     )
     progress = run(job).watch.progress

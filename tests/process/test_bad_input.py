@@ -20,6 +20,11 @@ MISTAKES = {
     "too little memory": (("hyp.step_len=1000000000",), "not enough memory"),
     "shares that cannot be equal": (("actor_cfg.num=2", "hyp.batch_size=3"), "multiple of 2"),
     "a ratio that on-policy training cannot have": (("global_cfg.replay_ratio=4",), "replay_ratio"),
+    "a step size below nothing": (("hyp.lr=-1",), "hyp.lr"),
+    "a lag that would drop everything": (
+        ("hyp.mode=async", "actor_cfg.num=4", "hyp.batch_size=1", "hyp.max_lag=2"),
+        "max_lag",
+    ),
     "no GPU here": (("learner_cfg.device=cuda",), "device"),
 }
 
@@ -77,3 +82,9 @@ def test_an_environment_that_does_not_keep_its_word_is_refused(tmp_path, body, w
     assert done.status == 2
     assert word in done.err
     assert not (tmp_path / "run").exists()
+
+
+def test_a_store_smaller_than_what_comes_at_once_is_refused(tmp_path):
+    done = train(TASKS / "echo_dqn.py", tmp_path / "run", "--set", "hyp.buffer_size=63")
+    assert done.status == 2
+    assert "use 64 at least" in done.err

@@ -1,6 +1,7 @@
 """Tiny environments for the tests, named in configs as `echo:Echo` and so on."""
 
 import math
+import os
 import sys
 import time
 
@@ -71,3 +72,27 @@ class Uneven(Echo):
     def step(self, action):
         time.sleep(0.01 if "actor-0.0" in sys.argv else 0.001)
         return super().step(action)
+
+
+class Leaves(Echo):
+    """Ends its process in its 50th step, as some simulators do."""
+
+    steps = 0
+
+    def init(self, how="sys", **options):
+        super().init(**options)
+        self.how = how
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 50:
+            sys.exit() if self.how == "sys" else os._exit(0)
+        return super().step(action)
+
+
+class SlowToStart(Echo):
+    """Takes its time to begin an episode."""
+
+    def reset(self):
+        time.sleep(30)
+        return super().reset()

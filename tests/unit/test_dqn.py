@@ -50,7 +50,7 @@ def batch(obs=1.0, action=0, reward=0.5, discount=0.9, next_obs=1.0):
 )
 def test_the_goal_is_reward_plus_discounted_value_of_the_successor(double_q, discount, goal):
     scalars = linear(double_q=double_q).learn(batch(discount=discount))
-    assert scalars["q_mean"] == pytest.approx(goal)
+    assert scalars["target_mean"] == pytest.approx(goal)
     assert scalars["loss"] == pytest.approx(0.5 * (goal - 0.1) ** 2)
 
 

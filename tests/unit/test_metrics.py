@@ -151,7 +151,8 @@ def test_waiting_for_the_last_role_to_be_ready_is_not_idle_time() -> None:
 def test_the_ratio_counts_neither_warm_up_nor_what_was_dropped() -> None:
     job = job_of(ASYNCHRONOUS, "hyp.warmup_size=500")
     buffer = {Count.RECEIVED: 1_600, Count.DROPPED: 100}
-    progress = progress_of(job, buffer=buffer, learner={Count.CONSUMED: 32_000})
+    buffer |= {Count.UNITS_RECEIVED: 1_500, Count.UNITS_CONSUMED: 32_000}
+    progress = progress_of(job, buffer=buffer)
     assert metrics.ratio_of(progress, job) == 32.0
     assert metrics.ratio_of(progress_of(job), job) is None
 

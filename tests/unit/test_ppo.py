@@ -104,10 +104,15 @@ def test_advantages_are_sums_of_td_errors_up_to_the_first_boundary(made, factors
     close(target, advantage + value[:, :-1], batch["valid"])
 
 
+LOGP = torch.zeros(0)  # of no account for advantages
+
+
 @given(BATCHES, FACTORS)
 def test_v_trace_weighs_every_step_of_the_return(made, factors):
     batch, value, final, ratio = made
-    advantage, target = advantages(batch, value, final, *factors, Importance(ratio, vtrace=True))
+    advantage, target = advantages(
+        batch, value, final, *factors, Importance(ratio, LOGP, vtrace=True)
+    )
     close(advantage, slow_advantages(batch, value, final, *factors, ratio), batch["valid"])
     close(target, advantage + value[:, :-1], batch["valid"])
 
@@ -115,7 +120,9 @@ def test_v_trace_weighs_every_step_of_the_return(made, factors):
 @given(BATCHES, FACTORS, st.booleans())
 def test_a_correction_of_fresh_samples_changes_nothing(made, factors, vtrace):
     batch, value, final, ratio = made
-    fresh = Importance(np.maximum(ratio, 1.0), vtrace)  # at least as likely as when it was drawn
+    fresh = Importance(
+        np.maximum(ratio, 1.0), LOGP, vtrace
+    )  # at least as likely as when it was drawn
     for ours, plain in zip(
         advantages(batch, value, final, *factors, fresh),
         advantages(batch, value, final, *factors),
@@ -125,12 +132,21 @@ def test_a_correction_of_fresh_samples_changes_nothing(made, factors, vtrace):
 
 
 @given(BATCHES, FACTORS)
-def test_a_clipped_weight_scales_the_advantage_and_not_the_target(made, factors):
+def test_a_clipped_weight_leaves_advantages_and_targets_as_they_are(made, factors):
     batch, value, final, ratio = made
-    plain, same_target = advantages(batch, value, final, *factors)
-    weighed, target = advantages(batch, value, final, *factors, Importance(ratio, vtrace=False))
-    close(weighed, plain * np.minimum(ratio, 1.0), batch["valid"])
-    np.testing.assert_array_equal(target, same_target)
+    weight = Importance(ratio, LOGP, vtrace=False)
+    plain = advantages(batch, value, final, *factors)
+    for ours, theirs in zip(advantages(batch, value, final, *factors, weight), plain, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_sample_without_weight_earns_nothing_after_normalising():
+    learner, _ = rollouts(task())
+    gain, picked = torch.tensor([5.0, 6.0, 4.0, 5.0]), torch.arange(4)
+    weight = Importance(np.array([1.0, 2.0, 1.0, 0.0], np.float32), LOGP, vtrace=False)
+    normalised = learner._normalised(gain, weight, picked)
+    assert normalised[3] == 0.0
+    assert normalised[1] > normalised[0] > normalised[2]
 
 
 def test_truncation_bootstraps_and_termination_does_not():

@@ -101,7 +101,7 @@ def test_what_is_older_than_the_lag_allows_is_dropped_and_counted():
     store, batch = build(batch=1, pool=2, max_lag=2)
     for version in (3, 4, 5):
         store.add(0, trajectory(version), version)
-    assert store.expire(6) == T * E
+    assert store.expire(6) == (T * E, T * E)  # steps, and units of the balance
     store.draw(batch)
     assert numbers(batch)[0] in (4, 5)
 
@@ -110,7 +110,7 @@ def test_a_pool_of_which_too_much_is_too_old_is_not_ready():
     store, batch = build(batch=2, pool=2, max_lag=0)
     store.add(0, trajectory(1), 1)
     store.add(0, trajectory(2), 2)
-    assert store.expire(2) == T * E
+    assert store.expire(2) == (T * E, T * E)
     assert not store.ready()
     store.add(0, trajectory(3), 2)
     store.draw(batch)

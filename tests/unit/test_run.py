@@ -71,7 +71,11 @@ def learned(job: Job) -> Progress:
     progress = begun(job)
     of_kind = {
         "learner": {Count.VERSION: 1_000, Count.CONSUMED: 32_000, Count.FIRST_CONSUMED_AT: 102.5},
-        "buffer": {Count.RECEIVED: 1_500},
+        "buffer": {
+            Count.RECEIVED: 1_500,
+            Count.UNITS_RECEIVED: 1_500,
+            Count.UNITS_CONSUMED: 32_000,
+        },
         "actor": {Count.PRODUCED: 1_600},
     }
     for name, vector in progress.counts.items():

@@ -29,7 +29,12 @@ from tianji.watch import Progress
 ROOT = Path(__file__).parents[2]
 PER_ROLE = {
     "learner": {Count.VERSION: 300, Count.CONSUMED: 9_600, Count.QUEUE: 1},
-    "buffer": {Count.RECEIVED: 800, Count.QUEUE: 2},
+    "buffer": {
+        Count.RECEIVED: 800,
+        Count.UNITS_RECEIVED: 800,
+        Count.UNITS_CONSUMED: 9_600,
+        Count.QUEUE: 2,
+    },
     "actor": {Count.PRODUCED: 900, Count.VERSION: 299, Count.IDLE_SECONDS: 0.0},
 }
 

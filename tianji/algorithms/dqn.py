@@ -21,14 +21,16 @@ from tianji.schema import Arrays
 class DQNHyp:
     """Hyper-parameters of DQN, under the paper's names."""
 
-    lr: float = key(5e-4, "learning rate of Adam")
-    gamma: float = key(0.99, "discount per step")
+    lr: float = key(5e-4, "learning rate of Adam", above=0)
+    gamma: float = key(0.99, "discount per step", at_least=0, at_most=1)
     epsilon: float = key(0.02, "final probability of a random action", at_least=0, at_most=1)
     max_decay_step: int = key(
         2_000, "environment steps over which epsilon falls from 1 to its final value", at_least=0
     )
     epsilon_spread: float = key(
-        0.0, "actor i of N explores with epsilon ** (1 + spread * i / (N - 1)); 0: all alike"
+        0.0,
+        "actor i of N explores with epsilon ** (1 + spread * i / (N - 1)); 0: all alike",
+        at_least=0,
     )
     batch_size: int = key(32, "samples per update", at_least=1)
     buffer_size: int = key(2_048, "samples kept", at_least=1)
@@ -40,9 +42,11 @@ class DQNHyp:
     double_q: bool = key(True, "choose the next action with the online network")
     loss: Literal["huber", "mse"] = key("huber", "of the TD error")
     n_step: int = key(1, "steps of reward before bootstrapping", at_least=1)
-    updates_per_step: float = key(1.0, "updates per environment step in serial training")
-    clip_grad_norm: float | None = key(None, "largest norm of the gradient; None: no limit")
-    adam_eps: float = key(1e-8, "epsilon of Adam")
+    updates_per_step: float = key(1.0, "updates per environment step in serial training", above=0)
+    clip_grad_norm: float | None = key(
+        None, "largest norm of the gradient; None: no limit", above=0
+    )
+    adam_eps: float = key(1e-8, "epsilon of Adam", above=0)
 
 
 class EpsilonGreedy:
@@ -87,7 +91,7 @@ class DQN(Algorithm):
     """Q-learning from replayed samples (Mnih et al. 2015; double and dueling as options)."""
 
     Hyp = DQNHyp
-    scalars: ClassVar[tuple[str, ...]] = ("loss", "q_mean")
+    scalars: ClassVar[tuple[str, ...]] = ("loss", "q_mean", "target_mean")
 
     def __init__(self, task: Task, seed: int, device: str = "cpu") -> None:
         super().__init__(task, seed, device)
@@ -146,7 +150,8 @@ class DQN(Algorithm):
         self._updates += 1
         if self._updates % self.hyp.target_replace_iter == 0:
             self._copy_to_target()
-        return {"loss": loss.item(), "q_mean": goal.mean().item()}
+        means = {"q_mean": q.detach().mean().item(), "target_mean": goal.mean().item()}
+        return {"loss": loss.item(), **means}
 
     def _copy_to_target(self) -> None:
         self._target_parameters.vector.copy_(self._parameters.vector)

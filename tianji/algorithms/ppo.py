@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -24,11 +25,13 @@ LOG_2PI = float(np.log(2 * np.pi))
 class PPOHyp:
     """Hyper-parameters of PPO, under the paper's names."""
 
-    lr: float = key(2.5e-3, "learning rate of Adam")
-    gamma: float = key(0.99, "discount per step")
-    gae_lambda: float = key(0.95, "lambda of generalised advantage estimation")
+    lr: float = key(2.5e-3, "learning rate of Adam", above=0)
+    gamma: float = key(0.99, "discount per step", at_least=0, at_most=1)
+    gae_lambda: float = key(
+        0.95, "lambda of generalised advantage estimation", at_least=0, at_most=1
+    )
     clip_param: float = key(
-        0.2, "largest change of the probability ratio that still earns anything"
+        0.2, "largest change of the probability ratio that still earns anything", above=0
     )
     update_step: int = key(4, "epochs over a batch", at_least=1)
     batch_size: int | None = key(
@@ -44,15 +47,18 @@ class PPOHyp:
     warmup_size: int = key(
         1, "rollouts before the first update; a batch is waited for in any case", at_least=0
     )
-    ent_coef: float = key(0.0, "weight of the entropy bonus")
-    vf_coef: float = key(0.5, "weight of the value loss")
-    max_grad_norm: float | None = key(0.5, "largest norm of the gradient; None: no limit")
-    adam_eps: float = key(1e-5, "epsilon of Adam")
+    ent_coef: float = key(0.0, "weight of the entropy bonus", at_least=0)
+    vf_coef: float = key(0.5, "weight of the value loss", at_least=0)
+    max_grad_norm: float | None = key(0.5, "largest norm of the gradient; None: no limit", above=0)
+    adam_eps: float = key(1e-5, "epsilon of Adam", above=0)
     mode: Literal["sync", "async"] = key(
         "sync", "sync: every sample is of the learner's version; async: of at most max_lag before"
     )
-    max_lag: int = key(
-        2, "async: versions that a rollout may be behind; older ones are dropped", at_least=1
+    max_lag: int | None = key(
+        None,
+        "async: versions that a rollout may be behind, older ones are dropped; default: what can "
+        "be in flight, actors / batch_size + 1",
+        at_least=1,
     )
     correction: Literal["none", "clip", "vtrace"] = key(
         "none", "async: importance weight on old samples, clipped at 1, or V-trace targets"
@@ -187,7 +193,15 @@ class PPO(Algorithm):
             )
         rows = h.step_len * task.env.n_envs
         if h.mode == "async":
-            return Rollouts(batch, pool, rows, max_lag=h.max_lag + (pool - 1) // batch)
+            in_flight = math.ceil(task.n_actors / batch) + 1
+            if h.max_lag is not None and h.max_lag < in_flight:
+                raise TianJiError(
+                    f"hyp.max_lag: {task.n_actors} actors with {batch} rollouts per update are up "
+                    f"to {in_flight} updates behind, and {h.max_lag} would drop what they make: "
+                    "raise max_lag or batch_size"
+                )
+            lag = (h.max_lag or in_flight) + (pool - 1) // batch
+            return Rollouts(batch, pool, rows, max_lag=lag)
         if batch % task.n_actors:
             raise TianJiError(
                 f"hyp.batch_size: {batch} rollouts per update cannot come in equal shares from "
@@ -230,10 +244,21 @@ class PPO(Algorithm):
             batch, value, self._final_values(batch), self.hyp.gamma, self.hyp.gae_lambda, weight
         )
         if weight is not None:
-            old = old + torch.from_numpy(np.log(np.maximum(weight.ratio.ravel(), 1e-8)))[picked]
+            old = weight.logp  # the ratio that is clipped starts from the present policy
         gain, goal = (torch.from_numpy(a.ravel())[picked] for a in (advantage, target))
-        gain = (gain - gain.mean()) / (gain.std(correction=min(1, len(gain) - 1)) + 1e-8)
+        gain = self._normalised(gain, weight, picked)
         return (flat_obs, *(t.to(self._device) for t in (action, old, gain, goal)))
+
+    def _normalised(
+        self, gain: torch.Tensor, weight: Importance | None, picked: torch.Tensor
+    ) -> torch.Tensor:
+        """Advantages of mean 0 and spread 1; a sample without weight must keep none."""
+        spread = gain.std(correction=min(1, len(gain) - 1)) + 1e-8
+        if weight is None:
+            return (gain - gain.mean()) / spread
+        if weight.vtrace:  # its weights are in the advantages already
+            return gain / spread
+        return (gain - gain.mean()) / spread * torch.from_numpy(weight.clipped.ravel())[picked]
 
     def _importance(
         self,
@@ -250,7 +275,8 @@ class PPO(Algorithm):
             logp, _ = self._log_probability(obs, action.to(self._device))
         ratio = np.ones(batch["valid"].size, np.float32)
         ratio[picked.numpy()] = torch.exp(logp.cpu() - old).numpy()
-        return Importance(ratio.reshape(batch["valid"].shape), self.hyp.correction == "vtrace")
+        shape = batch["valid"].shape
+        return Importance(ratio.reshape(shape), logp.cpu(), self.hyp.correction == "vtrace")
 
     def _final_values(self, batch: Arrays) -> Floats | None:
         """Values of last observations, where the environment resets within the step that ended."""
@@ -335,7 +361,8 @@ def _measured(
 class Importance:
     """Probability under the learner's policy over probability under the actor's, per sample."""
 
-    ratio: Floats
+    ratio: Floats  # of every step, 1 where it is not valid
+    logp: torch.Tensor  # log-probability under the learner's policy, of the valid steps
     vtrace: bool  # weigh the steps of the return as well, not only the sample itself
 
     @property
@@ -356,7 +383,8 @@ def advantages(
 
     A terminated step has no future. A truncated one has the value of its last observation, but no
     advantage flows back over the boundary. Steps that are not valid only reset: nothing flows
-    through.
+    through. With V-trace the targets are those of the IMPALA paper, lambda being part of its c; the
+    advantage is target minus value, which is the paper's own for lambda = 1 and GAE's for weight 1.
     """
     ended = batch["terminated"] | batch["truncated"]
     following = value[:, 1:]
@@ -372,8 +400,6 @@ def advantages(
     for t in range(advantage.shape[1] - 2, -1, -1):
         advantage[:, t] += through[:, t] * advantage[:, t + 1]
     target = advantage + value[:, :-1]
-    if weight is not None and not weight.vtrace:
-        advantage = advantage * weight.clipped
     return advantage.astype(np.float32), target.astype(np.float32)
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -25,7 +26,9 @@ class RoleFailed(Exception):
     """A role ended before the run did; the text holds its name and its own last words."""
 
     def __init__(self, home: str, status: int, words: str) -> None:
-        how = f"was killed by {signal.Signals(-status).name}" if status < 0 else "failed"
+        how = "failed" if status else "ended before the run did"
+        if status < 0:
+            how = f"was killed by {signal.Signals(-status).name}"
         super().__init__(f"{home} {how}" + (f":\n{words}" if words else ""))
         self.users_mistake = status == USER_MISTAKE
 
@@ -64,11 +67,11 @@ class Crew:
             except BrokenPipeError:
                 pass  # it has died: the next look says how
 
-    def check(self) -> None:
-        """Raises if a child has failed."""
+    def check(self, ended: Callable[[], bool]) -> None:
+        """Raises if a child has failed, or has gone although the stream has not `ended`."""
         for name, process in self.processes.items():
             status = process.poll()
-            if status:
+            if status or (status == 0 and not ended()):  # in this order: it ends before they go
                 raise RoleFailed(name, status, self._last_words(name))
 
     def running(self) -> bool:

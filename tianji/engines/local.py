@@ -63,7 +63,9 @@ class LocalEngine:
     def stop(self) -> None:
         """Keeps what was learned; nothing runs beside this process."""
         if self._folder is not None:
-            save_final(self._folder, self.learner)
+            learner = self.learner
+            name = type(learner.algorithm).__name__
+            save_final(self._folder, learner.algorithm.weights(), learner.version, name)
 
     def _round(self) -> bool:
         moved = False

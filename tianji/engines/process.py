@@ -17,6 +17,7 @@ from tianji.resources import Share
 from tianji.roster import LAUNCHER, homes_of
 from tianji.topology import Job, channels_of, is_private
 from tianji.watch import Limits, Progress, Watch
+from tianji.weights import save_final
 
 GRACE_SECONDS = 5.0  # for children to end by themselves once the stream was closed
 
@@ -28,6 +29,8 @@ class ProcessEngine:
 
     def __init__(self, job: Job, crew: Crew, folder: Path, shares: dict[str, Share]) -> None:
         self._crew = crew
+        self._job = job
+        self._folder = folder
         homes = homes_of(job.config)
         specs = [
             spec
@@ -37,10 +40,10 @@ class ProcessEngine:
         self.transport = transport_class(job).create(specs, homes, (crew.memory, crew.events))
         ports = ProcessPorts(LAUNCHER, job, self.transport)
         self._control = ports.outbox("control")
+        self._weights = ports.inbox("weights")
         self.watch = Watch(job, ports)
         about = {
             "transport": self.transport.describe(),
-            "folder": str(folder.resolve()),
             "threads": {home: share.threads for home, share in shares.items()},
         }
         crew.brief(job.to_json() | about)
@@ -49,7 +52,7 @@ class ProcessEngine:
         """Watches until the stream ends or a limit is reached; returns the status of the run."""
         status = None
         while self._crew.running():
-            self._crew.check()
+            self._crew.check(self._ended)
             progress = self.watch.poll()
             tick(progress)
             status = limits.reached(progress)
@@ -57,14 +60,21 @@ class ProcessEngine:
                 break
             time.sleep(LOOK_SECONDS)
         self.stop()
-        self._crew.check()
-        self.watch.poll()
+        self._crew.check(self._ended)
         return status or limits.reached(self.watch.progress) or "finished"
 
     def stop(self) -> None:
-        """Ends the stream and waits for the children to follow it to its end."""
+        """Ends the stream, waits for the children to follow it, and keeps what was learned."""
         self._control.close()
         deadline = time.monotonic() + GRACE_SECONDS
         while self._crew.running() and time.monotonic() < deadline:
             self.watch.poll()  # episodes keep coming; nobody must be held up by a full channel
             time.sleep(LOOK_SECONDS / 4)
+        self.watch.poll()
+        if (newest := self._weights.take()) is not None:
+            weights = newest.arrays["weights"]
+            save_final(self._folder, weights, newest.version, self._job.config.agent.type)
+
+    def _ended(self) -> bool:
+        """Whether the learner has closed the stream, so that roles may go."""
+        return self._weights.closed

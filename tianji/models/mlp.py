@@ -87,8 +87,10 @@ class _FusedMLP(torch.autograd.Function):
         weights: tuple[Tensor, ...] = ctx.weights
         for i in range(len(ctx.layers) - 1, -1, -1):
             x, weight, bias = ctx.layers[i], weights[2 * i], weights[2 * i + 1]
-            _add(weight, gradient.t() @ x)
-            _add(bias, gradient.sum(0))
+            if ctx.needs_input_grad[2 + 2 * i]:
+                _add(weight, gradient.t() @ x)
+            if ctx.needs_input_grad[3 + 2 * i]:
+                _add(bias, gradient.sum(0))
             if i == 0:
                 break
             gradient = gradient @ weight

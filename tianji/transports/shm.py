@@ -32,8 +32,8 @@ def _full_fence() -> None:
     messages. Without a fence x86 may let both read first, and a wake-up would be lost. Taking a
     lock that nobody contends for is a locked instruction, which is a full fence.
     """
-    _FENCE.acquire()
-    _FENCE.release()
+    with _FENCE:  # not acquire() and release(): a signal may raise between the two
+        pass
 
 
 class DoorBell:
