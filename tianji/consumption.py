@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tianji.counts import Count, Histogram, Vector
+from tianji.errors import TianJiError
 from tianji.schema import Arrays
 
 
@@ -36,8 +37,16 @@ class Consumption:
         self._counts[Count.NEW] += consumed * batch["new"].mean()
         self._staleness.add(version - batch["version"])
         self._age.add(batch["age"])
+        if scalars.keys() != set(self._names):
+            raise TianJiError(f"learn must return {self._names}, not {tuple(scalars)}")
         for i, name in enumerate(self._names):
             self._scalars[i] = scalars[name]
+        if not np.isfinite(self._scalars).all():
+            name = self._names[int(np.flatnonzero(~np.isfinite(self._scalars))[0])]
+            raise TianJiError(
+                f"{name} is {scalars[name]} at update {version + 1}: what follows would be lost; "
+                "lower hyp.lr, clip the gradient, or look at the rewards"
+            )
 
     def report(self) -> Arrays:
         """As `counts.learner_report_schema` lays it out."""

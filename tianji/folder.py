@@ -28,10 +28,11 @@ def claim(folder: Path | None, config: Config) -> Path:
     return made
 
 
-def identify(folder: Path, config: Config, engine: str) -> None:
+def identify(folder: Path, config: Config, engine: str, hyp: dict[str, Any]) -> None:
     """Writes `config.json`: all that is needed to know what a run was."""
     about = {
         "config": config.to_json(),
+        "hyp": hyp,  # with every default
         "engine": engine,
         "seed": config.exp.seed,
         "versions": versions(),

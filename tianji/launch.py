@@ -8,10 +8,10 @@ import signal
 import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tianji import resources
 from tianji.config import Config
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # numpy is not loaded before the first child has been started
     from tianji.engines.process import ProcessEngine
     from tianji.topology import Job
 
-    Engine = LocalEngine | ProcessEngine
+    Engine: TypeAlias = LocalEngine | ProcessEngine
 
 EXIT_STATUS = {"solved": 0, "finished": 0, "stopped": 0, "failed": 1}
 
@@ -73,16 +73,16 @@ def _process_engine(config: Config, folder: Path, stack: ExitStack) -> tuple[Job
     stack.callback(crew.dismiss)
     first = role_name(Kind.LEARNER)  # it loads longest: before this process loads anything
     crew.start(first, lenient[first])
-    identify(folder, config, "process")
     from tianji.engines.process import ProcessEngine
     from tianji.topology import load_algorithm
 
     algorithm, hyp = load_algorithm(config)
+    identify(folder, config, "process", asdict(hyp))
     alternates = algorithm.alternates(hyp, config.parallel.actor_cfg.num)
     shares = resources.assign(config, cores, alternates)
     for home in crew.homes[1:]:
         crew.start(home, shares[home])
-    job = _prepare(config)
+    job = _tried(config)
     return job, ProcessEngine(job, crew, folder, shares)
 
 
@@ -92,25 +92,15 @@ def _local_engine(config: Config, folder: Path, stack: ExitStack) -> tuple[Job, 
         os.environ.setdefault(name, str(config.parallel.learner_cfg.cores or 1))
     from tianji.engines.local import LocalEngine
 
-    identify(folder, config, "local")
-    job = _prepare(config)
+    job = _tried(config)
+    identify(folder, config, "local", asdict(job.task.hyp))
     return job, LocalEngine(job, folder)
 
 
-def _prepare(config: Config) -> Job:
-    """The job; its environment was made once, to know its sizes and that it works."""
-    from tianji.topology import make_env, prepare
+def _tried(config: Config) -> Job:
+    from tianji.trial import try_out
 
-    try:
-        env = make_env(config)
-        env.reset(config.exp.seed)
-        env.close()
-    except TianJiError:
-        raise
-    except Exception as error:  # whatever a user's environment may raise
-        words = traceback.format_exc().rstrip()
-        raise TianJiError(f"the environment failed when it was tried out:\n{words}") from error
-    job = prepare(config, env.spec)
+    job = try_out(config)
     resources.refuse_without_memory(job.n_bytes, resources.free_bytes())
     return job
 

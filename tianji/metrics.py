@@ -244,7 +244,7 @@ def bottleneck(progress: Progress, job: Job, engine: str = "process") -> str:
         whole = learner.busy + acting or 1.0  # each counts the moments in which it wakes the other
         words = f"in turns: {learner.busy / whole:.0%} learning, {acting / whole:.0%} acting"
     else:
-        words = _who_waits(learner.idle, actors.idle, buffer.busy)
+        words = _who_waits(learner.idle, actors.idle, buffer.busy, job.ratio)
     return words.replace("%", " %")
 
 
@@ -258,7 +258,7 @@ def _before_learning(progress: Progress, job: Job) -> str:
     return "waiting: no update yet"
 
 
-def _who_waits(learner_idle: float, actors_idle: float, buffer_busy: float) -> str:
+def _who_waits(learner_idle: float, actors_idle: float, buffer_busy: float, ratio: float) -> str:
     if min(learner_idle, actors_idle) > ENOUGH_IDLE and buffer_busy > 1.0 - ENOUGH_IDLE:
         return (
             f"buffer-bound: the learner idles {learner_idle:.0%} and the actors {actors_idle:.0%}: "
@@ -272,7 +272,8 @@ def _who_waits(learner_idle: float, actors_idle: float, buffer_busy: float) -> s
     if actors_idle > ENOUGH_IDLE:
         return (
             f"consumption-bound: the actors wait {actors_idle:.0%} of the time for the learner: "
-            "more learner cores or fewer actors would help"
+            + ("a lower replay_ratio, " if ratio > 1 else "")
+            + "more learner cores or fewer actors would help"
         )
     return f"balanced: the learner idles {learner_idle:.0%}, the actors {actors_idle:.0%}"
 

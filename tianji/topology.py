@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
@@ -103,6 +104,10 @@ def load_algorithm(config: Config) -> tuple[type[Algorithm], Any]:
         raise TianJiError(
             f"agent.type: {name!r} is no subclass of tianji.algorithms.base.Algorithm"
         )
+    if missing := sorted(algorithm.__abstractmethods__):
+        raise TianJiError(f"agent.type: {name!r} lacks {', '.join(missing)}")
+    if not dataclasses.is_dataclass(getattr(algorithm, "Hyp", None)):
+        raise TianJiError(f"agent.type: {name!r} needs a dataclass Hyp with its hyper-parameters")
     return algorithm, bind(algorithm.Hyp, config.hyp, "hyp")
 
 
@@ -276,9 +281,12 @@ def _build_learner(role: RoleSpec, job: Job, ports: Ports) -> Learner:
     trigger: type = EveryUpdates
     if learner_cfg.trigger:
         trigger = load_class(learner_cfg.trigger, job.config.folder)
+    algorithm = job.algorithm(job.task, job.seed(Kind.LEARNER), device_for(learner_cfg.device))
+    want = Schema((Field("weights", "float32", (job.algorithm.n_weights(job.task),)),))
+    want.check({"weights": algorithm.weights()}, f"{job.config.agent.type}.weights()")
     return Learner(
         role.name,
-        job.algorithm(job.task, job.seed(Kind.LEARNER), device_for(learner_cfg.device)),
+        algorithm,
         batches=ports.inbox("batches"),
         weights=ports.outbox("weights"),
         control=ports.inbox("control"),

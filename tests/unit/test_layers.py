@@ -21,7 +21,7 @@ LAYERS = (
     ("algorithms.base", "episodes"),
     ("roles", "transports", "algorithms", "models", "envs"),
     ("topology", "weights"),
-    ("serial", "watch"),
+    ("serial", "watch", "trial", "trained"),
     ("metrics", "view", "run"),
     ("engines", "worker"),
     ("launch",),

@@ -89,7 +89,7 @@ def learned(job: Job) -> Progress:
 
 def claimed(folder: Path | None, config: Config, engine: str) -> Path:
     made = claim(folder, config)
-    identify(made, config, engine)
+    identify(made, config, engine, {})
     return made
 
 

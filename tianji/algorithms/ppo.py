@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from tianji.algorithms.base import Algorithm, Policy, Task, Weights
+from tianji.algorithms.policies import LOG_2PI, CategoricalPolicy, GaussianPolicy
 from tianji.config.binding import key
 from tianji.errors import TianJiError
 from tianji.lazy import torch
-from tianji.models.layout import Floats, MLPLayout, NumpyMLP
+from tianji.models.layout import Floats, MLPLayout
 from tianji.rollouts import Rollouts
 from tianji.schema import Arrays, Field
-
-LOG_2PI = float(np.log(2 * np.pi))
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,9 @@ class PPOHyp:
     max_grad_norm: float | None = key(0.5, "largest norm of the gradient; None: no limit", above=0)
     adam_eps: float = key(1e-5, "epsilon of Adam", above=0)
     mode: Literal["sync", "async"] = key(
-        "sync", "sync: every sample is of the learner's version; async: of at most max_lag before"
+        "sync",
+        "sync: every sample is of the learner's version; async: of at most max_lag before; a pool "
+        "larger than a batch (buffer_size) makes both Lag-k",
     )
     max_lag: int | None = key(
         None,
@@ -63,63 +63,6 @@ class PPOHyp:
     correction: Literal["none", "clip", "vtrace"] = key(
         "none", "async: importance weight on old samples, clipped at 1, or V-trace targets"
     )
-
-
-class CategoricalPolicy:
-    """Draws one of n actions, in numpy."""
-
-    def __init__(self, task: Task, seed: int) -> None:
-        self._network = NumpyMLP(policy_layout(task))
-        self._random = np.random.default_rng(seed)
-
-    def load(self, weights: Weights, version: int) -> None:
-        """Copies the policy network's weights."""
-        self._network.load(weights)
-
-    def act(self, obs: npt.NDArray[Any], explore: bool = True) -> Arrays:
-        """Actions and the logarithms of their probabilities."""
-        logits = self._network(obs)
-        logits -= logits.max(1, keepdims=True)
-        weight = np.exp(logits)
-        total = weight.sum(1, keepdims=True)
-        if explore:
-            mark = self._random.random((len(obs), 1), np.float32) * total
-            action = (weight.cumsum(1) < mark).sum(1)
-            np.minimum(action, logits.shape[1] - 1, out=action)
-        else:
-            action = logits.argmax(1)
-        rows = np.arange(len(obs))
-        return {"action": action, "logp": logits[rows, action] - np.log(total[:, 0])}
-
-
-class GaussianPolicy:
-    """Draws vectors of numbers around the network's output, in numpy."""
-
-    def __init__(self, task: Task, seed: int) -> None:
-        self._network = NumpyMLP(policy_layout(task))
-        self._log_std = np.zeros(self._network.layout.n_outputs, np.float32)
-        self._random = np.random.default_rng(seed)
-        self._shape = task.env.action.shape
-        self._low = np.asarray(task.env.action_low, np.float32)
-        self._high = np.asarray(task.env.action_high, np.float32)
-
-    def load(self, weights: Weights, version: int) -> None:
-        """Copies the policy network's weights and the logarithm of the spread."""
-        self._network.load(weights[: -self._log_std.size])
-        self._log_std[...] = weights[-self._log_std.size :]
-
-    def act(self, obs: npt.NDArray[Any], explore: bool = True) -> Arrays:
-        """Actions within the space's bounds, what was drawn before the bounds, and its density."""
-        raw = self._network(obs)
-        logp = np.full(
-            len(obs), -0.5 * LOG_2PI * self._log_std.size - self._log_std.sum(), np.float32
-        )
-        if explore:
-            noise = self._random.standard_normal(raw.shape, np.float32)
-            raw = raw + noise * np.exp(self._log_std)
-            logp -= 0.5 * np.square(noise).sum(1)
-        action = np.clip(raw, self._low, self._high).reshape(len(obs), *self._shape)
-        return {"action": action, "raw": raw, "logp": logp}
 
 
 class PPO(Algorithm):
@@ -177,8 +120,8 @@ class PPO(Algorithm):
     def policy(cls, task: Task, actor: int, seed: int) -> Policy:
         """A numpy policy for either kind of action."""
         if task.env.n_actions is not None:
-            return CategoricalPolicy(task, seed)
-        return GaussianPolicy(task, seed)
+            return CategoricalPolicy(policy_layout(task), seed)
+        return GaussianPolicy(policy_layout(task), task.env, seed)
 
     @classmethod
     def sampling(cls, task: Task) -> Rollouts:
@@ -192,24 +135,16 @@ class PPO(Algorithm):
                 f"for {h.warmup_size}: lower it, or raise hyp.buffer_size"
             )
         rows = h.step_len * task.env.n_envs
+        if pool > batch:  # Lag-k: old samples are what is asked for
+            return Rollouts(batch, pool, rows)
         if h.mode == "async":
-            in_flight = math.ceil(task.n_actors / batch) + 1
-            if h.max_lag is not None and h.max_lag < in_flight:
-                raise TianJiError(
-                    f"hyp.max_lag: {task.n_actors} actors with {batch} rollouts per update are up "
-                    f"to {in_flight} updates behind, and {h.max_lag} would drop what they make: "
-                    "raise max_lag or batch_size"
-                )
-            lag = (h.max_lag or in_flight) + (pool - 1) // batch
-            return Rollouts(batch, pool, rows, max_lag=lag)
+            return Rollouts(batch, pool, rows, max_lag=_bound_of_lag(h, task.n_actors, batch))
         if batch % task.n_actors:
             raise TianJiError(
                 f"hyp.batch_size: {batch} rollouts per update cannot come in equal shares from "
                 f"{task.n_actors} actors: use a multiple of {task.n_actors}, or mode='async'"
             )
-        if pool == batch:
-            return Rollouts(batch, pool, rows, per_version=batch // task.n_actors)
-        return Rollouts(batch, pool, rows)  # Lag-k: old samples are what is asked for
+        return Rollouts(batch, pool, rows, per_version=batch // task.n_actors)
 
     @classmethod
     def n_weights(cls, task: Task) -> int:
@@ -256,9 +191,10 @@ class PPO(Algorithm):
         spread = gain.std(correction=min(1, len(gain) - 1)) + 1e-8
         if weight is None:
             return (gain - gain.mean()) / spread
+        clipped = torch.from_numpy(weight.clipped.ravel())[picked]
         if weight.vtrace:  # its weights are in the advantages already
-            return gain / spread
-        return (gain - gain.mean()) / spread * torch.from_numpy(weight.clipped.ravel())[picked]
+            return (gain - clipped * (gain.sum() / (clipped.sum() + 1e-8))) / spread
+        return (gain - gain.mean()) / spread * clipped
 
     def _importance(
         self,
@@ -401,6 +337,20 @@ def advantages(
         advantage[:, t] += through[:, t] * advantage[:, t + 1]
     target = advantage + value[:, :-1]
     return advantage.astype(np.float32), target.astype(np.float32)
+
+
+def _bound_of_lag(hyp: PPOHyp, n_actors: int, batch: int) -> int:
+    """Updates that a rollout may be behind: what can be in flight, at least."""
+    in_flight = math.ceil(n_actors / batch) + 1
+    if hyp.max_lag is None:
+        return in_flight
+    if hyp.max_lag < in_flight:
+        raise TianJiError(
+            f"hyp.max_lag: {n_actors} actors with {batch} rollouts per update are up to "
+            f"{in_flight} updates behind, and {hyp.max_lag} would drop what they make: "
+            "raise max_lag or batch_size"
+        )
+    return hyp.max_lag
 
 
 def policy_layout(task: Task) -> MLPLayout:

@@ -225,12 +225,12 @@ class LearnerConfig:
 class ActorConfig:
     """The actors."""
 
-    num: int = key(1, "actors in a group", at_least=1)
+    num: int = key(1, "actors in a group", at_least=1, at_most=4096)
     send_size: int = key(16, "steps per trajectory, unless the algorithm has its own", at_least=1)
     cores: int | None = key(
         None, "CPU cores of each actor; default: one, shared if need be", at_least=1
     )
-    envs: int = key(1, "environments per actor, stepped at once", at_least=1)
+    envs: int = key(1, "environments per actor, stepped at once", at_least=1, at_most=65536)
     trigger: str | None = key(
         None, "class that says when to push; default: when a trajectory is full", names=OWN_CLASS
     )

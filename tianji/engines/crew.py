@@ -26,10 +26,10 @@ class RoleFailed(Exception):
     """A role ended before the run did; the text holds its name and its own last words."""
 
     def __init__(self, home: str, status: int, words: str) -> None:
-        how = "failed" if status else "ended before the run did"
+        how = f"failed with exit status {status}" if status else "ended before the run did"
         if status < 0:
             how = f"was killed by {signal.Signals(-status).name}"
-        super().__init__(f"{home} {how}" + (f":\n{words}" if words else ""))
+        super().__init__(f"{home} {how}:\n{words or 'it left no word in its log'}")
         self.users_mistake = status == USER_MISTAKE
 
 
@@ -74,9 +74,13 @@ class Crew:
             if status or (status == 0 and not ended()):  # in this order: it ends before they go
                 raise RoleFailed(name, status, self._last_words(name))
 
-    def running(self) -> bool:
-        """Whether any child is still there."""
-        return any(process.poll() is None for process in self.processes.values())
+    def still_running(self) -> list[str]:
+        """The children that have not ended."""
+        return [name for name, process in self.processes.items() if process.poll() is None]
+
+    def gone(self, name: str) -> bool:
+        """Whether one child has ended."""
+        return self.processes[name].poll() is not None
 
     def _last_words(self, name: str) -> str:
         lines = (self._logs / f"{name}.log").read_text(errors="replace").splitlines()
@@ -88,7 +92,7 @@ class Crew:
         for process in self.processes.values():
             if process.stdin is not None and not process.stdin.closed:
                 process.stdin.close()
-        while self.running() and time.monotonic() < deadline:
+        while self.still_running() and time.monotonic() < deadline:
             time.sleep(LOOK_SECONDS)
         for process in self.processes.values():
             process.kill()

@@ -73,7 +73,11 @@ class LocalEngine:
             if role.done:
                 continue
             began = time.perf_counter()
-            did = role.step()
+            try:
+                did = role.step()
+            except Exception as error:
+                error.add_note(f"in {role.name}")
+                raise
             spent = time.perf_counter() - began
             role.counts[Count.BUSY_SECONDS if did else Count.IDLE_SECONDS] += spent
             moved |= did

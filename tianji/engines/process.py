@@ -7,6 +7,7 @@ training goes on while it sleeps.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 from tianji.engines.crew import LOOK_SECONDS, Crew
 from tianji.engines.loop import ProcessPorts, transport_class
 from tianji.resources import Share
-from tianji.roster import LAUNCHER, homes_of
+from tianji.roster import LAUNCHER, Kind, homes_of, role_name
 from tianji.topology import Job, channels_of, is_private
 from tianji.watch import Limits, Progress, Watch
 from tianji.weights import save_final
@@ -51,7 +52,7 @@ class ProcessEngine:
     def train(self, limits: Limits, tick: Callable[[Progress], None] = lambda _: None) -> str:
         """Watches until the stream ends or a limit is reached; returns the status of the run."""
         status = None
-        while self._crew.running():
+        while self._crew.still_running():
             self._crew.check(self._ended)
             progress = self.watch.poll()
             tick(progress)
@@ -66,11 +67,15 @@ class ProcessEngine:
     def stop(self) -> None:
         """Ends the stream, waits for the children to follow it, and keeps what was learned."""
         self._control.close()
+        if self._crew.gone(role_name(Kind.LEARNER)):  # it cannot close its ends any more
+            self.transport.outbox("weights").close()
         deadline = time.monotonic() + GRACE_SECONDS
-        while self._crew.running() and time.monotonic() < deadline:
+        while self._crew.still_running() and time.monotonic() < deadline:
             self.watch.poll()  # episodes keep coming; nobody must be held up by a full channel
             time.sleep(LOOK_SECONDS / 4)
         self.watch.poll()
+        for home in self._crew.still_running():
+            print(f"tianji: {home} did not end within {GRACE_SECONDS:.0f} s", file=sys.stderr)
         if (newest := self._weights.take()) is not None:
             weights = newest.arrays["weights"]
             save_final(self._folder, weights, newest.version, self._job.config.agent.type)
