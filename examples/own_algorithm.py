@@ -98,10 +98,8 @@ class A2C(Algorithm):
         entropy = -(log_p.exp() * log_p).sum(1).mean()
         policy_loss = -(chosen * error.detach()).mean()
         value_loss = error.square().mean()
-        self._flat.gradient.zero_()
         loss = policy_loss + self.hyp.vf_coef * value_loss - self.hyp.ent_coef * entropy
-        loss.backward()
-        self._flat.clip(0.5)
+        self._flat.backward(loss, max_norm=0.5)
         self._optimiser.step()
         return {
             "policy_loss": policy_loss.item(),
