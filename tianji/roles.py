@@ -4,10 +4,10 @@ A role has a `step` that does one bounded piece of work and returns at once: Tru
 something, False if there was nothing to do. It never waits. What it needs may come later; what it
 makes may be refused for now; then it says False and an engine decides what to do with the time.
 
-    Actor    acts in its environments, fills a trajectory, pushes it when its trigger fires   (3-5)
+    Actor    acts in its environments, fills a trajectory, pushes it when its trigger fires   ❸ ❹ ❺
     Buffer   takes trajectories while more may be produced, and hands out batches while
-             they may be consumed                                                             (6, 7)
-    Learner  learns from each batch and publishes its weights when its trigger fires          (1, 2)
+             they may be consumed                                                             ❻ ❼
+    Learner  learns from each batch and publishes its weights when its trigger fires          ❶ ❷
 
 The stream ends from the front: whoever sees its input closed closes its output and is done.
 """
@@ -81,7 +81,7 @@ class Actor(Role):
         self._obs = env.reset(seed)
         self._filling: Arrays | None = None
         self._t = 0
-        self._version_of_first = 0
+        self._begun_version = 0
         self._sent = 0
         self._log = EpisodeLog(env.spec.n_envs, episodes, clock)
 
@@ -89,16 +89,16 @@ class Actor(Role):
         """Takes newer weights if there are any, then acts once in every environment."""
         if self.weights.closed:
             return self._finish()
-        if (message := self.weights.take()) is not None:  # 4: a newer model, if one has come
+        if (message := self.weights.take()) is not None:  # ❹ a newer model, if one has come
             self.policy.load(message.arrays["weights"], message.version)
             self.version = message.version
             self.counts[Count.VERSION] = message.version
             self.counts[Count.WEIGHTS_TAKEN] += 1
         if self._filling is None and not self._begin():
             return False
-        ended = self._act()  # 5, and the first half of 3
+        ended = self._act()  # ❺ act, and ❸ keep what came of it
         if self._t == self._length or self.trigger.fires(self._t, ended):
-            self._push()  # 3: the trajectory is already where the buffer will read it
+            self._push()  # ❸ it is already where the buffer will read it
         return True
 
     def _begin(self) -> bool:
@@ -113,7 +113,7 @@ class Actor(Role):
             return False
         self._filling["obs"][0] = self._obs
         self._t = 0
-        self._version_of_first = self.version
+        self._begun_version = self.version
         return True
 
     def _act(self) -> bool:
@@ -134,7 +134,7 @@ class Actor(Role):
         assert rows is not None
         rows["length"][...] = self._t
         self.counts[Count.PRODUCED] += np.count_nonzero(rows["valid"][: self._t])
-        self.trajectories.commit(self._version_of_first)
+        self.trajectories.commit(self._begun_version)
         self._filling = None
         self._sent += 1
         self.counts[Count.PUSHED] = self._sent
@@ -178,8 +178,8 @@ class Buffer(Role):
         """Receives at most one trajectory of each actor and hands out at most one batch."""
         if self.batches.abandoned:  # the learner is done: what is left is for nobody
             return self._finish()
-        moved = self._receive()  # 6
-        if self._send():  # 7
+        moved = self._receive()  # ❻
+        if self._send():  # ❼
             return True
         if not moved and self._ended() and not self._owes():
             return self._finish()
@@ -277,14 +277,14 @@ class Learner(Role):
         """Learns from one batch, if one has come."""
         if self.control.closed or self.version == self._max_updates:
             return self._finish()
-        if (message := self.batches.take()) is None:  # 1: load what has come
+        if (message := self.batches.take()) is None:  # ❶ load what has come
             return self._finish() if self.batches.closed else False
-        scalars = self.algorithm.learn(message.arrays)  # 2: learn ...
+        scalars = self.algorithm.learn(message.arrays)  # ❷ learn
         self._consumption.add(message.arrays, self.version, scalars)
         self.counts[Count.QUEUE] = self.batches.waiting
         self.version += 1
         self.counts[Count.VERSION] = self.version
-        if self.trigger.fires(self.version):  # ... and send, if it is time
+        if self.trigger.fires(self.version):  # ❷ and send, if it is time
             self._publish()
         return True
 

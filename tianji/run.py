@@ -22,6 +22,13 @@ ROW_SECONDS = 1.0  # from one row of metrics to the next
 RATE_FRAMES = 8  # pictures that a shown rate is taken over
 LONGEST_HISTORY = 400  # mean returns kept for the picture; beyond it every second one goes
 
+COUNTS_OF_KIND = {
+    "actor": {"produced": Count.PRODUCED, "weights_taken": Count.WEIGHTS_TAKEN},
+    "buffer": {"received": Count.RECEIVED, "dropped": Count.DROPPED},
+    "learner": {"consumed": Count.CONSUMED},
+}
+COUNTS_OF_ALL = {"version": Count.VERSION, "pushed": Count.PUSHED, "refused": Count.REFUSED}
+
 
 class Run:
     """Shows a run and writes it down; an engine calls `tick` as often as it likes."""
@@ -162,7 +169,7 @@ class Run:
         )
         roles: dict[str, dict[str, Any]] = {}
         for name, counts in progress.counts.items():
-            said = SAID_OF_ROLES[metrics.kind_of(name)] | SAID_OF_ALL
+            said = COUNTS_OF_KIND[metrics.kind_of(name)] | COUNTS_OF_ALL
             counted = {key: int(counts[place]) for key, place in said.items()}
             roles[name] = spent[name]._asdict() | {"cores": self._cores[name]} | counted
         return roles
@@ -195,14 +202,6 @@ def _cores(job: Job, engine: str) -> dict[str, tuple[int, ...]]:
     return {role.name: given[role.home].cores for role in roles}
 
 
-SAID_OF_ROLES = {
-    "actor": {"produced": Count.PRODUCED, "weights_taken": Count.WEIGHTS_TAKEN},
-    "buffer": {"received": Count.RECEIVED, "dropped": Count.DROPPED},
-    "learner": {"consumed": Count.CONSUMED},
-}
-SAID_OF_ALL = {"version": Count.VERSION, "pushed": Count.PUSHED, "refused": Count.REFUSED}
-
-
 def _finite(value: Any) -> Any:
     """`value` as JSON can hold it, at any depth."""
     if isinstance(value, dict):
@@ -224,10 +223,10 @@ def describe(summary: dict[str, Any], folder: Path) -> str:
     lines = [_outcome(summary)]
     if summary["startup_seconds"] is not None:
         startup, whole = span(summary["startup_seconds"]), span(summary["wall_seconds"])
-        lines.append(_said_of("time", f"{whole} in all, {startup} of it to start"))
+        lines.append(_line("time", f"{whole} in all, {startup} of it to start"))
     if summary["updates"]:
         lines += _measured(summary)
-    return "\n".join([*lines, _said_of("run", str(folder))])
+    return "\n".join([*lines, _line("run", str(folder))])
 
 
 def _outcome(summary: dict[str, Any]) -> str:
@@ -255,15 +254,15 @@ def _measured(summary: dict[str, Any]) -> list[str]:
     steps, episodes, updates = (summary[n] for n in ("env_steps", "episodes", "updates"))
     old = f"samples were {stale['p50']:g} updates old (median), {stale['max']:g} at most"
     lines = [
-        _said_of("work", f"{steps:,} steps, {episodes:,} episodes, {updates:,} updates"),
-        _said_of("rates", f"{made:,.0f} steps/s made, {learned:,.0f} samples/s learned from"),
-        _said_of("replay", used),
-        _said_of("staleness", old),
+        _line("work", f"{steps:,} steps, {episodes:,} episodes, {updates:,} updates"),
+        _line("rates", f"{made:,.0f} steps/s made, {learned:,.0f} samples/s learned from"),
+        _line("replay", used),
+        _line("staleness", old),
     ]
     if summary["dropped"]:
-        lines.append(_said_of("dropped", f"{summary['dropped']:,} samples for their age"))
-    return [*lines, _said_of("limit", summary["bottleneck"])]
+        lines.append(_line("dropped", f"{summary['dropped']:,} samples for their age"))
+    return [*lines, _line("limit", summary["bottleneck"])]
 
 
-def _said_of(label: str, text: str) -> str:
+def _line(label: str, text: str) -> str:
     return f"  {label:<11}{text}"

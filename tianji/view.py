@@ -94,7 +94,7 @@ class LivePanel:
             self._live = Live(console=self._console, auto_refresh=False)
             self._live.start()
             atexit.register(self._live.stop)  # the cursor comes back, whatever happens
-        self._live.update(table(scene), refresh=True)
+        self._live.update(panel(scene), refresh=True)
 
     def close(self, scene: Scene) -> None:
         """Draws the panel for the last time."""
@@ -172,7 +172,7 @@ def line(scene: Scene) -> str:
     )
 
 
-def table(scene: Scene) -> RenderableType:
+def panel(scene: Scene) -> RenderableType:
     """The moment as a panel, for any width from 60 columns up."""
     from rich.console import Group
     from rich.panel import Panel

@@ -18,10 +18,10 @@ from tianji.view import (
     LivePanel,
     Scene,
     line,
+    panel,
     seconds_left,
     span,
     sparkline,
-    table,
     view_for,
 )
 from tianji.watch import Progress
@@ -79,7 +79,7 @@ def on_its_way(job: Job, status: str | None = None) -> Scene:
 
 def drawn(scene: Scene, width: int = 80) -> str:
     stream = io.StringIO()
-    Console(file=stream, width=width, legacy_windows=False).print(table(scene))
+    Console(file=stream, width=width, legacy_windows=False).print(panel(scene))
     return stream.getvalue()
 
 
@@ -174,7 +174,7 @@ def test_a_live_panel_shows_the_cursor_again(monkeypatch: pytest.MonkeyPatch) ->
 def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     stream = io.StringIO()
-    Console(file=stream, force_terminal=True, width=80).print(table(on_its_way(job_of())))
+    Console(file=stream, force_terminal=True, width=80).print(panel(on_its_way(job_of())))
     assert "\x1b[36m" not in stream.getvalue() and "━" in stream.getvalue()
 
 

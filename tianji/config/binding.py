@@ -25,9 +25,7 @@ class Names:
 
     have: tuple[str, ...] = ()
     later: tuple[str, ...] = ()
-    idle: Mapping[str, str] = dataclasses.field(
-        default_factory=dict
-    )  # word -> why it has no effect
+    idle: Mapping[str, str] = dataclasses.field(default_factory=dict)  # word -> why in vain
     own: bool = False  # 'module:Class' is accepted
 
     @property
@@ -49,9 +47,7 @@ class Key:
     aliases: tuple[str, ...] = ()
     names: Names | None = None
     no_effect: str = ""  # why the key is accepted but does nothing
-    rest: Literal["", "own", "always"] = (
-        ""  # collects unknown keys: never, for a class of one's own, always
-    )
+    rest: Literal["", "own", "always"] = ""  # collects unknown keys: never, of an own class, always
 
 
 def key(default: Any, meaning: str, **facts: Any) -> Any:

@@ -51,9 +51,8 @@ def resolve(source: Source, overrides: Sequence[str], name: str, folder: str) ->
     def bound(kind: type[Any], section: str) -> Any:
         return bind(kind, tree.get_section(section), section, notices)
 
-    agent = bound(
-        AgentConfig, "agent"
-    )  # first: of a whole job for later, this is the plainest news
+    # First: of a whole job that belongs to a later version, this is the plainest news.
+    agent = bound(AgentConfig, "agent")
     environment = bound(EnvironmentConfig, "environment")
     config = Config(
         name=name,
