@@ -26,6 +26,7 @@ class Consumption:
         self._scalars = np.zeros(len(scalars))
         self._staleness = Histogram()
         self._age = Histogram()
+        self._new = Histogram()  # per batch, in percent
         self._clock = clock
 
     def add(self, batch: Arrays, version: int, scalars: dict[str, float]) -> None:
@@ -34,7 +35,9 @@ class Consumption:
         if not self._counts[Count.CONSUMED]:
             self._counts[Count.FIRST_CONSUMED_AT] = self._clock()
         self._counts[Count.CONSUMED] += consumed
-        self._counts[Count.NEW] += consumed * batch["new"].mean()
+        new = batch["new"].mean()
+        self._counts[Count.NEW] += consumed * new
+        self._new.add(np.array([round(100 * new)]))
         self._staleness.add(version - batch["version"])
         self._age.add(batch["age"])
         if scalars.keys() != set(self._names):
@@ -54,5 +57,6 @@ class Consumption:
             "counts": self._counts,
             "staleness": self._staleness.bins,
             "age": self._age.bins,
+            "new": self._new.bins,
             "scalars": self._scalars,
         }

@@ -105,6 +105,7 @@ def learner_report_schema(scalars: tuple[str, ...]) -> Schema:
             *report_schema().fields,
             Field("staleness", "float64", (Histogram.N_BINS,)),
             Field("age", "float64", (Histogram.N_BINS,)),
+            Field("new", "float64", (Histogram.N_BINS,)),
             Field("scalars", "float64", (len(scalars),)),
         )
     )

@@ -154,9 +154,10 @@ class Run:
             "bottleneck": metrics.bottleneck(progress, job, self.engine),
             "roles": self._roles(progress),
             "memory_bytes": job.n_bytes,
-            "histograms": {
-                "staleness": progress.staleness.rows(),
-                "age": progress.age.rows(),
+            "histograms": {  # rows of [lower edge, count]
+                "staleness_updates": progress.staleness.rows(),
+                "age_steps": progress.age.rows(),
+                "new_percent_of_batch": progress.new_percent.rows(),
             },
             "versions": versions(),
         }

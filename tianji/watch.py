@@ -23,6 +23,7 @@ class Progress:
     counts: dict[str, Vector]  # by role
     staleness: Histogram = field(default_factory=Histogram)
     age: Histogram = field(default_factory=Histogram)
+    new_percent: Histogram = field(default_factory=Histogram)  # of each batch
     scalars: dict[str, float] = field(default_factory=dict)
     returns: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     lengths: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW))
@@ -110,6 +111,7 @@ class Watch:
         progress = self.progress
         progress.staleness = Histogram(arrays["staleness"].copy())
         progress.age = Histogram(arrays["age"].copy())
+        progress.new_percent = Histogram(arrays["new"].copy())
         values = arrays["scalars"].tolist()
         progress.scalars = dict(zip(self._scalar_names, values, strict=True))
 

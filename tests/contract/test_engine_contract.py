@@ -1,7 +1,7 @@
 """What every engine promises: the same job ends in the same way, with the same counts."""
 
 import pytest
-from runs import TASKS, rows, train
+from commands import TASKS, rows, train
 
 pytestmark = pytest.mark.process
 

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from runs import ROOT, TASKS, alive, children, end, eventually, rows, start, train, training
+from commands import ROOT, TASKS, alive, children, end, eventually, rows, start, train, training
 
 pytestmark = [pytest.mark.fault, pytest.mark.process]
 

@@ -1,7 +1,7 @@
 """Both algorithms learn, in both engines."""
 
 import pytest
-from runs import ROOT, TASKS, train
+from commands import ROOT, TASKS, train
 
 pytestmark = [pytest.mark.learning, pytest.mark.process]
 

@@ -6,7 +6,7 @@ import sys
 import gymnasium
 import numpy as np
 import pytest
-from runs import ROOT, TASKS
+from commands import ROOT, TASKS
 
 import tianji
 from tianji.errors import TianJiError

@@ -1,7 +1,7 @@
 """A mistake is answered with a word on what to do, status 2, and nothing left behind."""
 
 import pytest
-from runs import ROOT, TASKS, train
+from commands import ROOT, TASKS, train
 
 pytestmark = pytest.mark.process
 

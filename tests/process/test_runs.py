@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from runs import ROOT, TASKS, end, start, train, training
+from commands import ROOT, TASKS, end, start, train, training
 
 pytestmark = pytest.mark.process
 

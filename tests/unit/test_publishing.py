@@ -1,7 +1,7 @@
 """Settings under which training would stand still are refused before it starts."""
 
 import pytest
-from runs import ROOT
+from commands import ROOT
 
 from tianji.config import load
 from tianji.errors import TianJiError

@@ -217,7 +217,7 @@ def test_the_summary_measures_from_the_moment_all_were_ready(
         "error": None,
     }
     assert {key: summary[key] for key in expected} == expected
-    assert summary["histograms"]["staleness"] == [[0, 1], [2, 2]]
+    assert summary["histograms"]["staleness_updates"] == [[0, 1], [2, 2]]
 
 
 def test_the_time_that_stopping_takes_is_not_training_time(

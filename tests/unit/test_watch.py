@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from runs import ROOT
+from commands import ROOT
 
 from tianji.config import load
 from tianji.episodes import EPISODES_PER_MESSAGE
