@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tianji import __version__, launch
-from tianji.config import load
-from tianji.errors import USER_MISTAKE, TianJiError
+from tianji import __version__
 
 
 def parser() -> argparse.ArgumentParser:
@@ -44,13 +43,17 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until a run begins there is nothing to tidy up
+    from tianji.errors import USER_MISTAKE, TianJiError
+    from tianji.launch import Interrupted
+
     options = parser().parse_args(arguments)
     try:
         return _train(options)
     except TianJiError as error:
         print(f"tianji: {error}", file=sys.stderr)
         return USER_MISTAKE
-    except launch.Interrupted as stop:
+    except Interrupted as stop:
         return 128 + stop.number
     except BrokenPipeError:  # whoever read our output has gone; the run itself is on disk
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # for the interpreter's last flush
@@ -58,6 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _train(options: argparse.Namespace) -> int:
+    from tianji import launch
+    from tianji.config import load
+
     config = load(options.config, _overrides(options))
     for notice in config.notices:
         print(f"note: {notice}", file=sys.stderr)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -27,6 +28,7 @@ if TYPE_CHECKING:  # numpy is not loaded before the first child has been started
 
     Engine: TypeAlias = LocalEngine | ProcessEngine
 
+NUMBERS = (signal.SIGINT, signal.SIGTERM)
 EXIT_STATUS = {"solved": 0, "finished": 0, "stopped": 0, "failed": 1}
 
 
@@ -132,26 +134,29 @@ def _watched(job: Job, engine: Engine, folder: Path, quiet: bool) -> Report:
     return Report(folder, summary, exit_status)
 
 
-NUMBERS = (signal.SIGINT, signal.SIGTERM)
-
-
 def _ignore_signals() -> None:
-    """The run is over anyway: nothing may keep its end from being written down."""
+    """The run is over anyway: nothing may keep its end from being written down.
+
+    Unless one has come before: then a second one ends the process, as promised.
+    """
     for number in NUMBERS:
-        if callable(signal.getsignal(number)):  # none has come yet; a second one ends the process
+        if signal.getsignal(number) is _interrupt:
             signal.signal(number, signal.SIG_IGN)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    for other in NUMBERS:
+        signal.signal(other, signal.SIG_DFL)
+    raise Interrupted(number)
 
 
 @contextmanager
 def _signals() -> Iterator[None]:
     """Within it the first SIGINT or SIGTERM raises `Interrupted`; a second one ends the process."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        for other in NUMBERS:
-            signal.signal(other, signal.SIG_DFL)
-        raise Interrupted(number)
-
-    before = {number: signal.signal(number, interrupt) for number in NUMBERS}
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread of a program gets signals, and it may be somebody else's
+        return
+    before = {number: signal.signal(number, _interrupt) for number in NUMBERS}
     try:
         yield
     finally:

@@ -181,3 +181,15 @@ def _quiet(pid):
     before = _cpu_seconds(pid)
     time.sleep(0.2)
     return _cpu_seconds(pid) - before < 0.03
+
+
+@pytest.mark.parametrize("after_seconds", [0.02, 0.1, 0.3])
+def test_an_early_signal_ends_the_command_without_a_traceback(tmp_path, after_seconds):
+    process = start(ROOT / "configs" / "cartpole_ppo.py", tmp_path / "run")
+    time.sleep(after_seconds)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+    assert process.returncode in (130, -signal.SIGINT)
+    assert not (tmp_path / "run" / "summary.json").exists()
+    if after_seconds > 0.02:  # before that the interpreter itself may still be starting
+        assert "Traceback" not in err

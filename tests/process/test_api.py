@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 
 import gymnasium
 import numpy as np
@@ -64,3 +65,14 @@ def test_a_loss_that_is_no_number_ends_the_run(tmp_path):
     report = tianji.train(TASKS / "echo_ppo.py", *overrides, run_dir=folder)
     assert report.exit_status == 2
     assert "at update" in report.summary["error"]
+
+
+def test_training_works_beside_the_main_thread(tmp_path):
+    folder, done = tmp_path / "run", []
+    options = ("exp.max_seconds=0.5", "exp.stop_return=1e9")
+    thread = threading.Thread(
+        target=lambda: done.append(tianji.train(TASKS / "echo_ppo.py", *options, run_dir=folder))
+    )
+    thread.start()
+    thread.join()
+    assert done[0].summary["status"] == "stopped"
