@@ -16,11 +16,11 @@ __version__ = "0.1.0"
 def train(
     config: str | Path,
     *overrides: str,
-    engine: str = "process",
+    engine: str | None = None,
     run_dir: str | Path | None = None,
     quiet: bool = True,
 ) -> Report:
-    """Trains what a configuration file describes, as `tianji train` does; never prints a summary.
+    """Trains what a configuration file describes, as `tianji train` does; prints no summary.
 
     `overrides` are as after `--set`: `tianji.train("my_job.py", "hyp.lr=0.001", "exp.seed=2")`.
     """

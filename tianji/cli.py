@@ -63,13 +63,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _train(options: argparse.Namespace) -> int:
     from tianji import launch
     from tianji.config import load
+    from tianji.resources import process_started_at
 
     config = load(options.config, _overrides(options))
     for notice in config.notices:
         print(f"note: {notice}", file=sys.stderr)
-    parallel = config.parallel.global_cfg.use_comm_parallel
-    engine = options.engine or ("process" if parallel else "local")
-    report = launch.train(config, engine, options.run_dir, options.quiet)
+    began = process_started_at()
+    report = launch.train(config, options.engine, options.run_dir, options.quiet, began)
     if report.summary["error"]:
         print(f"tianji: {report.summary['error']}", file=sys.stderr)
     from tianji.run import describe

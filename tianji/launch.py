@@ -6,9 +6,9 @@ import os
 import shutil
 import signal
 import threading
+import time
 import traceback
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
@@ -24,11 +24,14 @@ from tianji.roster import Kind, role_name
 if TYPE_CHECKING:  # numpy is not loaded before the first child has been started
     from tianji.engines.local import LocalEngine
     from tianji.engines.process import ProcessEngine
+    from tianji.run import Run
     from tianji.topology import Job
+    from tianji.watch import Progress
 
     Engine: TypeAlias = LocalEngine | ProcessEngine
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM)
+ENGINES = ("process", "local")
 EXIT_STATUS = {"solved": 0, "finished": 0, "stopped": 0, "failed": 1}
 
 
@@ -49,22 +52,83 @@ class Report:
     exit_status: int
 
 
-def train(config: Config, engine: str, folder: Path | None = None, quiet: bool = False) -> Report:
-    """Trains one configuration in a run folder of its own."""
-    if engine == "process":
+class Signals:
+    """What SIGINT and SIGTERM mean to a run: the first ends it in order, a second one at once.
+
+    The first is only noted, and `check` raises it where that does no harm: an exception out of the
+    blue could end in the middle of an import or of a lock. While the process engine is set up it is
+    raised at once, because trying out a user's environment may take for ever.
+    """
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self.at_once = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Signals:
+        if threading.current_thread() is threading.main_thread():  # nobody else gets signals
+            self._before = {number: signal.signal(number, self._note) for number in NUMBERS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.number = number
+        for other in NUMBERS:
+            signal.signal(other, signal.SIG_DFL)
+        if self.at_once:
+            raise Interrupted(number)
+
+    def check(self) -> None:
+        """Raises what has come."""
+        if self.number is not None:
+            raise Interrupted(self.number)
+
+    def ignore(self) -> None:
+        """The run is over: nothing may keep its end from being written down."""
+        if self.number is None:
+            for number in self._before:
+                signal.signal(number, signal.SIG_IGN)
+
+
+def train(
+    config: Config,
+    engine: str | None = None,
+    folder: Path | None = None,
+    quiet: bool = False,
+    started_at: float | None = None,
+) -> Report:
+    """Trains one configuration in a run folder of its own.
+
+    Without an `engine` the config's `use_comm_parallel` chooses; `started_at` is the moment that
+    times are counted from, now unless given.
+    """
+    began = time.monotonic() if started_at is None else started_at
+    name = engine or ("process" if config.parallel.global_cfg.use_comm_parallel else "local")
+    if name not in ENGINES:
+        raise TianJiError(f"engine: want one of {ENGINES}, got {name!r}")
+    if name == "process":
         refuse_platform()
     was_there = folder is not None and folder.is_dir()
-    claimed = claim(folder, config)
-    with _signals(), ExitStack() as stack:
+    with Signals() as signals, ExitStack() as stack:
+        claimed = claim(folder, config)
         try:
-            make = _process_engine if engine == "process" else _local_engine
+            signals.at_once = name == "process"
+            make = _process_engine if name == "process" else _local_engine
             job, runner = make(config, claimed, stack)
+            signals.at_once = False
+            signals.check()
         except BaseException:  # nothing has begun: leave nothing behind
             shutil.rmtree(claimed, ignore_errors=True)
             if was_there:
                 claimed.mkdir()
             raise
-        return _watched(job, runner, claimed, quiet)
+        from tianji.run import Run
+
+        run = Run(job, runner.name, claimed, quiet, began)
+        return _watched(run, runner, signals)
 
 
 def _process_engine(config: Config, folder: Path, stack: ExitStack) -> tuple[Job, Engine]:
@@ -89,8 +153,11 @@ def _process_engine(config: Config, folder: Path, stack: ExitStack) -> tuple[Job
 
 
 def _local_engine(config: Config, folder: Path, stack: ExitStack) -> tuple[Job, Engine]:
-    """Everything in this process."""
-    for name in resources.THREAD_VARIABLES:  # before numpy and torch are loaded
+    """Everything in this process, with as many threads as the learner has cores."""
+    before = dict(os.environ)
+    stack.callback(os.environ.update, before)
+    stack.callback(os.environ.clear)  # first: what is pushed last is called first
+    for name in resources.THREAD_VARIABLES:  # before numpy and torch are loaded, where they are not
         os.environ.setdefault(name, str(config.parallel.learner_cfg.cores or 1))
     from tianji.engines.local import LocalEngine
 
@@ -107,21 +174,22 @@ def _tried(config: Config) -> Job:
     return job
 
 
-def _watched(job: Job, engine: Engine, folder: Path, quiet: bool) -> Report:
+def _watched(run: Run, engine: Engine, signals: Signals) -> Report:
     """Trains with a view on it, and writes down how it ended, however it ended."""
-    from tianji.run import Run
     from tianji.watch import Limits
 
-    run = Run(job, engine.name, folder, quiet, resources.process_started_at())
+    def tick(progress: Progress) -> None:
+        signals.check()
+        run.tick(progress)
+
     error: str | None = None
     try:
-        status = engine.train(Limits(job), run.tick)
+        status = engine.train(Limits(run.job), tick)
         exit_status = EXIT_STATUS[status]
     except Interrupted as stop:
         engine.stop()
         status, exit_status = "interrupted", 128 + stop.number
     except RoleFailed as failure:
-        _ignore_signals()
         engine.stop()
         status, error = "failed", str(failure)
         exit_status = USER_MISTAKE if failure.users_mistake else 1
@@ -129,36 +197,6 @@ def _watched(job: Job, engine: Engine, folder: Path, quiet: bool) -> Report:
         status, error, exit_status = "failed", str(mistake), USER_MISTAKE
     except Exception:  # the top of the process: what happened is written down and shown
         status, error, exit_status = "failed", traceback.format_exc(), 1
-    _ignore_signals()
+    signals.ignore()
     summary = run.finish(status, engine.watch.progress, error)
-    return Report(folder, summary, exit_status)
-
-
-def _ignore_signals() -> None:
-    """The run is over anyway: nothing may keep its end from being written down.
-
-    Unless one has come before: then a second one ends the process, as promised.
-    """
-    for number in NUMBERS:
-        if signal.getsignal(number) is _interrupt:
-            signal.signal(number, signal.SIG_IGN)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    for other in NUMBERS:
-        signal.signal(other, signal.SIG_DFL)
-    raise Interrupted(number)
-
-
-@contextmanager
-def _signals() -> Iterator[None]:
-    """Within it the first SIGINT or SIGTERM raises `Interrupted`; a second one ends the process."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread of a program gets signals, and it may be somebody else's
-        return
-    before = {number: signal.signal(number, _interrupt) for number in NUMBERS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    return Report(run.folder, summary, exit_status)

@@ -173,22 +173,23 @@ class Buffer(Role):
         self._received = 0
         self._handed = 0  # batches handed out, so also the learner's version when it takes the next
         self._next = 0  # whose turn it is
+        self._closed = False
 
     def step(self) -> bool:
         """Receives at most one trajectory of each actor and hands out at most one batch."""
         if self.batches.abandoned:  # the learner is done: what is left is for nobody
-            return self._finish()
+            self.batches.close()
+            self.done = True
+            return True
+        if self._closed:
+            return False  # the learner may still be busy with the last batch
         moved = self._receive()  # ❻
         if self._send():  # ❼
             return True
         if not moved and self._ended() and not self._owes():
-            return self._finish()
+            self.batches.close()
+            self._closed = moved = True
         return moved
-
-    def _finish(self) -> bool:
-        self.batches.close()
-        self.done = True
-        return True
 
     def _receive(self) -> bool:
         moved, last, n = False, 0, len(self.trajectories)

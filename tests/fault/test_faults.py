@@ -190,6 +190,7 @@ def test_an_early_signal_ends_the_command_without_a_traceback(tmp_path, after_se
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=10)
     assert process.returncode in (130, -signal.SIGINT)
-    assert not (tmp_path / "run" / "summary.json").exists()
+    folder = tmp_path / "run"
+    assert not folder.exists() or (folder / "summary.json").exists()  # nothing, or all of it
     if after_seconds > 0.02:  # before that the interpreter itself may still be starting
         assert "Traceback" not in err

@@ -67,6 +67,19 @@ def test_a_loss_that_is_no_number_ends_the_run(tmp_path):
     assert "at update" in report.summary["error"]
 
 
+def test_an_engine_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(TianJiError, match="'Local'"):
+        tianji.train(TASKS / "echo_ppo.py", engine="Local", run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_config_chooses_the_engine_as_on_the_command_line(tmp_path):
+    options = ("global_cfg.use_comm_parallel=False", "exp.train_steps=600", "exp.stop_return=1e9")
+    report = tianji.train(TASKS / "echo_ppo.py", *options, run_dir=tmp_path / "run")
+    assert report.summary["engine"] == "local"
+    assert report.summary["wall_seconds"] < 60
+
+
 def test_training_works_beside_the_main_thread(tmp_path):
     folder, done = tmp_path / "run", []
     options = ("exp.max_seconds=0.5", "exp.stop_return=1e9")

@@ -42,6 +42,13 @@ def test_a_buffer_with_a_core_of_its_own_keeps_the_same_balance(tmp_path):
     assert abs(s["updates"] - (s["received"] - 64) * 8 / 32) <= 1
 
 
+def test_a_buffer_that_has_handed_out_its_last_batch_is_no_failure(tmp_path):
+    for i in range(4):  # it used to leave while the learner was busy with that batch
+        options = (*steps(4000), "--set", "buffer_cfg.cores=1", "--seed", str(i))
+        done = train(ROOT / "configs" / "cartpole_ppo.py", tmp_path / f"run{i}", *options)
+        assert (done.status, done.summary["status"]) == (0, "finished"), done.err
+
+
 def test_synchronous_samples_are_of_the_learners_version(tmp_path):
     done = train(TASKS / "echo_ppo.py", tmp_path / "run", *steps(10_000))
     assert done.summary["updates"] >= 19

@@ -69,6 +69,8 @@ class ProcessEngine:
         self._control.close()
         if self._crew.gone(role_name(Kind.LEARNER)):  # it cannot close its ends any more
             self.transport.outbox("weights").close()
+            if role_name(Kind.BUFFER) in self._crew.processes:
+                self.transport.inbox("batches").close()
         deadline = time.monotonic() + GRACE_SECONDS
         while self._crew.still_running() and time.monotonic() < deadline:
             self.watch.poll()  # episodes keep coming; nobody must be held up by a full channel
