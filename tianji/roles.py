@@ -80,9 +80,7 @@ class Actor(Role):
         self._length = length
         self._obs = env.reset(seed)
         self._filling: Arrays | None = None
-        self._t = 0
-        self._begun_version = 0
-        self._sent = 0
+        self._t = self._begun_version = self._sent = 0
         self._log = EpisodeLog(env.spec.n_envs, episodes, clock)
 
     def step(self) -> bool:
@@ -103,9 +101,8 @@ class Actor(Role):
 
     def _begin(self) -> bool:
         """Opens the next trajectory, if it may be begun and the channel has room for it."""
-        if self.version < 0:
-            return False
-        if self.per_version is not None and self.version < self._sent // self.per_version:
+        due = 0 if self.per_version is None else self._sent // self.per_version
+        if self.version < due:
             return False
         self._filling = self.trajectories.slot()
         if self._filling is None:
@@ -178,7 +175,6 @@ class Buffer(Role):
     def step(self) -> bool:
         """Receives at most one trajectory of each actor and hands out at most one batch."""
         if self.batches.abandoned:  # the learner is done: what is left is for nobody
-            self.batches.close()
             self.done = True
             return True
         if self._closed:
@@ -194,7 +190,7 @@ class Buffer(Role):
     def _receive(self) -> bool:
         moved, last, n = False, 0, len(self.trajectories)
         for i in range(n):
-            if not self._may_receive():
+            if self._full() or not self._may_receive():
                 break  # the inboxes fill up, and so the actors are paced
             source = (self._next + i) % n
             if (message := self.trajectories[source].take()) is not None:
@@ -235,8 +231,6 @@ class Buffer(Role):
         return self.store.ready() and self.balance.may_consume()
 
     def _may_receive(self) -> bool:
-        if self._full():
-            return False
         in_flight = self.batches.in_flight
         if in_flight == 0 and not self.store.ready():
             return True  # whatever is owed, there is nothing to pay it with
