@@ -1,4 +1,4 @@
-"""The command line: `tianji train CONFIG` trains what one configuration file describes."""
+"""The command line: `tianji VERB ...`, with a module of `tianji.verbs` behind every verb."""
 
 from __future__ import annotations
 
@@ -7,38 +7,14 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from importlib import import_module
+from typing import Any
 
 from tianji import __version__
 
-
-def parser() -> argparse.ArgumentParser:
-    """Every verb and option."""
-    top = argparse.ArgumentParser(prog="tianji", description="Distributed reinforcement learning.")
-    top.add_argument("--version", action="version", version=f"tianji {__version__}")
-    verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
-    train = verbs.add_parser("train", help="train what a configuration file describes")
-    train.add_argument("config", help="configuration file, as in configs/cartpole_ppo.py")
-    train.add_argument(
-        "--engine",
-        choices=["local", "process"],
-        help="local: all roles in this process, the same every time; "
-        "process: each role in a process of its own (default)",
-    )
-    train.add_argument(
-        "--set",
-        dest="overrides",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override a key of the configuration, as in --set hyp.lr=0.001; may be repeated",
-    )
-    train.add_argument("--run-dir", type=Path, metavar="DIR", help="folder of this run")
-    train.add_argument("--max-seconds", type=float, metavar="S", help="train for S seconds at most")
-    train.add_argument("--stop-return", type=float, metavar="R", help="end at a mean return of R")
-    train.add_argument("--seed", type=int, metavar="N", help="seed of everything random")
-    train.add_argument("--quiet", action="store_true", help="show nothing while training")
-    return top
+VERBS = {
+    "train": "train what a configuration file describes",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,9 +23,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from tianji.errors import USER_MISTAKE, TianJiError
     from tianji.launch import Interrupted
 
-    options = parser().parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    options = parser(given).parse_args(given)
     try:
-        return _train(options)
+        return int(_module(options.verb).run(options))
     except TianJiError as error:
         print(f"tianji: {error}", file=sys.stderr)
         return USER_MISTAKE
@@ -60,32 +37,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _train(options: argparse.Namespace) -> int:
-    from tianji import launch
-    from tianji.config import load
-    from tianji.resources import process_started_at
-
-    config = load(options.config, _overrides(options))
-    for notice in config.notices:
-        print(f"note: {notice}", file=sys.stderr)
-    began = process_started_at()
-    report = launch.train(config, options.engine, options.run_dir, options.quiet, began)
-    if report.summary["error"]:
-        print(f"tianji: {report.summary['error']}", file=sys.stderr)
-    from tianji.run import describe
-
-    print(describe(report.summary, report.folder))
-    return report.exit_status
+def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Every verb, with the options of the one that is `given`."""
+    top = argparse.ArgumentParser(prog="tianji", description="Distributed reinforcement learning.")
+    top.add_argument("--version", action="version", version=f"tianji {__version__}")
+    verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for name, purpose in VERBS.items():
+        verb = verbs.add_parser(name, help=purpose, description=f"tianji {name}: {purpose}.")
+        if name in given:
+            _module(name).arguments(verb)
+    return top
 
 
-def _overrides(options: argparse.Namespace) -> list[str]:
-    named = {
-        "exp.stop_return": options.stop_return,
-        "exp.seed": options.seed,
-        "exp.max_seconds": options.max_seconds,
-    }
-    given = [f"{name}={value}" for name, value in named.items() if value is not None]
-    return [*options.overrides, *given]
+def _module(verb: str) -> Any:
+    return import_module(f"tianji.verbs.{verb}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = (
     ("errors", "lazy"),
     ("schema", "imports"),
-    ("channel", "store", "balance", "trigger", "counts", "config"),
+    ("state", "channel", "store", "balance", "trigger", "counts", "config"),
     ("replay", "rollouts", "consumption", "envs.base", "roster", "folder"),
     ("resources",),
     ("algorithms.base", "episodes"),
@@ -25,6 +25,7 @@ LAYERS = (
     ("metrics", "view", "run"),
     ("engines", "worker"),
     ("launch",),
+    ("verbs",),
     ("cli", "__main__"),
 )
 ALONGSIDE = {
