@@ -15,6 +15,7 @@ from tianji.lazy import torch
 from tianji.models.layout import MLPLayout, NumpyMLP
 from tianji.rollouts import Rollouts
 from tianji.schema import Arrays
+from tianji.state import State, random_state, restore_random
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,15 @@ class Softmax:
         if explore:  # the largest of logits plus Gumbel noise is a draw from their softmax
             logits += self._random.gumbel(size=logits.shape)
         return {"action": logits.argmax(1)}
+
+    def state(self) -> State:
+        """What a checkpoint keeps of an actor; optional."""
+        return {"weights": self._network.flat, "random": random_state(self._random)}
+
+    def restore(self, state: State) -> None:
+        """Draws on where the policy stopped."""
+        self._network.load(state["weights"])
+        restore_random(self._random, state["random"])
 
 
 class A2C(Algorithm):
@@ -123,6 +133,15 @@ class A2C(Algorithm):
     def load(self, weights: Weights) -> None:
         """The inverse of `weights`."""
         self._flat.vector[: self.n_weights(self.task)] = torch.from_numpy(weights)
+
+    def state(self) -> State:
+        """What a checkpoint keeps of the learner; without it, the published weights alone."""
+        return {"parameters": self._flat.vector.numpy(), "optimiser": self._optimiser.state()}
+
+    def restore(self, state: State) -> None:
+        """Copies into the tensor there is: the networks' parameters are views of it."""
+        self._flat.vector.copy_(torch.tensor(state["parameters"]))
+        self._optimiser.restore(state["optimiser"])
 
 
 def layout(task: Task, n_outputs: int | None) -> MLPLayout:

@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 
 from tianji.envs import BaseEnv
+from tianji.state import State, random_state, restore_random
 
 
 class Corridor(BaseEnv):
@@ -40,6 +41,15 @@ class Corridor(BaseEnv):
 
     def _observe(self) -> Any:
         return np.array([self.sign, self.place / self.middle], np.float32)
+
+    def state(self) -> State:
+        """Everything that the next steps depend on, for checkpoints; optional."""
+        return {"place": self.place, "sign": self.sign, "random": random_state(self.random)}
+
+    def restore(self, state: State) -> None:
+        """Goes on within the episode that was saved: a resumed run is the uninterrupted one."""
+        self.place, self.sign = state["place"], state["sign"]
+        restore_random(self.random, state["random"])
 
     def render(self) -> None:
         """Prints the corridor."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tianji.errors import TianJiError
+from tianji.state import State
 
 
 class Balance:
@@ -60,3 +61,11 @@ class Balance:
         """
         owed = self.earned - (self.consumed - unsettled)
         return owed < self.batch + self.slack * self.ratio
+
+    def state(self) -> State:
+        """Both counts; the rest follows from the configuration."""
+        return {"received": self.received, "consumed": self.consumed}
+
+    def restore(self, state: State) -> None:
+        """Owes what the other owed."""
+        self.received, self.consumed = state["received"], state["consumed"]

@@ -10,6 +10,7 @@ import numpy as np
 from tianji.counts import Count, Histogram, Vector
 from tianji.errors import TianJiError
 from tianji.schema import Arrays
+from tianji.state import State
 
 
 class Consumption:
@@ -60,3 +61,14 @@ class Consumption:
             "new": self._new.bins,
             "scalars": self._scalars,
         }
+
+    def state(self) -> State:
+        """Everything but the counters, which are the role's."""
+        report = self.report()
+        return {name: array for name, array in report.items() if name != "counts"}
+
+    def restore(self, state: State) -> None:
+        """Goes on counting where another stood; the counters are left to the role."""
+        for name, array in self.report().items():
+            if name != "counts":
+                array[...] = state[name]

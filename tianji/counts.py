@@ -32,6 +32,12 @@ class Count(enum.IntEnum):
     UNITS_RECEIVED = enum.auto()  # as the balance counts, without what was dropped (buffer)
     UNITS_CONSUMED = enum.auto()  # as the balance counts (buffer)
     WEIGHTS_TAKEN = enum.auto()  # times that newer weights were loaded (actor)
+    SAVED = enum.auto()  # number of the last checkpoint that the role has written its part of
+    SAVE_ERROR = enum.auto()  # why that failed, as an errno; 0: it did not
+
+
+OF_THIS_PROCESS = (Count.READY_AT, Count.QUEUE, Count.SAVED, Count.SAVE_ERROR)
+"""Counters that mean nothing to a process that goes on with another's work."""
 
 
 class Histogram:
@@ -91,6 +97,17 @@ class Histogram:
             "p95": self.percentile(0.95),
             "max": self.maximum,
         }
+
+
+def counts_state(counts: Vector) -> dict[str, float]:
+    """The counters by name, for a checkpoint."""
+    return {c.name.lower(): float(counts[c]) for c in Count if c not in OF_THIS_PROCESS}
+
+
+def restore_counts(counts: Vector, state: dict[str, float]) -> None:
+    """Goes on from counters that `counts_state` named; one that it did not know stays."""
+    for count in Count:
+        counts[count] = state.get(count.name.lower(), counts[count])
 
 
 def report_schema() -> Schema:

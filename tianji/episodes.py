@@ -9,6 +9,7 @@ import numpy as np
 from tianji.channel import Outbox
 from tianji.envs.base import Step
 from tianji.schema import Field, Schema
+from tianji.state import State
 
 Clock = Callable[[], float]
 
@@ -60,3 +61,19 @@ class EpisodeLog:
                 slot["length"][i] = length
                 slot["ended_at"][i] = ended_at
             self._outbox.commit(0)
+
+    def begin_anew(self) -> None:
+        """Forgets the episodes in progress, for environments that were reset in the middle."""
+        self._returned.fill(0.0)
+        self._steps.fill(0)
+
+    def state(self) -> State:
+        """The episodes in progress, and those that are not sent yet with the clock's values."""
+        pending = [list(episode) for episode in self._pending]
+        return {"returned": self._returned, "steps": self._steps, "pending": pending}
+
+    def restore(self, state: State) -> None:
+        """Goes on adding up where another log stood."""
+        self._returned[...] = state["returned"]
+        self._steps[...] = state["steps"]
+        self._pending = [(returned, n, ended_at) for returned, n, ended_at in state["pending"]]

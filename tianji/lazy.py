@@ -10,30 +10,27 @@ memory.
 
 from __future__ import annotations
 
-import importlib.util
-import sys
+import importlib
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 
-def _lazy(name: str) -> ModuleType:
-    """The standard library's lazy loader around module `name`."""
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.find_spec(name)
-    if spec is None or spec.loader is None:
-        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-    loader = importlib.util.LazyLoader(spec.loader)
-    spec.loader = loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    loader.exec_module(module)
-    return module
+class _Lazy(ModuleType):
+    """Stands for a module that is imported at the first look into it.
+
+    The standard library's LazyLoader is of no use here: with Python 3.12, torch looks at its own
+    entry in `sys.modules` while it loads, and finds the loader waiting for itself.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(importlib.import_module(self.__name__), name)
+        self.__dict__[name] = value  # from here on as fast as any module
+        return value
 
 
 if TYPE_CHECKING:
     import torch
 else:
-    torch = _lazy("torch")
+    torch = _Lazy("torch")
 
 __all__ = ["torch"]

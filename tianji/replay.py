@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tianji.errors import TianJiError
 from tianji.schema import Arrays, Field, Schema
+from tianji.state import State, random_state, restore_random
 from tianji.store import Amount, axes_of, step_fields
 
 Index = npt.NDArray[np.int64]
@@ -108,11 +110,10 @@ class ReplayStore:
         self._kept = sampling.steps_per_source(trajectory, n_sources)
         self._ring = self._kept + 1
         fields = step_fields(trajectory)
-        shape = (n_sources, self._ring, self._n_envs)
-        by_time = {f.name: np.zeros((*shape, *f.shape), f.dtype) for f in fields.values()}
-        by_time |= {f.name: np.zeros(shape, f.dtype) for f in ABOUT}
-        self._by_time: Arrays = by_time
-        self._rows = {name: a.reshape(-1, *a.shape[3:]) for name, a in by_time.items()}
+        self._layout = Schema((*fields.values(), *ABOUT))  # of one row
+        by_time = self._layout.stacked(n_sources, self._ring, self._n_envs)
+        self._by_time: Arrays = {f.name: np.zeros(f.shape, f.dtype) for f in by_time.fields}
+        self._rows = {name: a.reshape(-1, *a.shape[3:]) for name, a in self._by_time.items()}
         self._written = np.zeros(n_sources, np.int64)  # steps ever written
         self._rows_up_to = np.zeros(n_sources, np.int64)  # cumulative rows to draw from
         self._n_valid = 0
@@ -147,8 +148,11 @@ class ReplayStore:
         ring["valid"][head] = False
         ring["obs"][head] = trajectory["obs"][length]
         self._written[source] = written
-        self._rows_up_to = np.cumsum(np.minimum(self._written, self._kept) * self._n_envs)
+        self._count_rows()
         return Amount(steps, steps)
+
+    def _count_rows(self) -> None:
+        self._rows_up_to = np.cumsum(np.minimum(self._written, self._kept) * self._n_envs)
 
     def _cut_where_broken(self, ring: Arrays, written: int, first_obs: npt.NDArray[Any]) -> None:
         """Invalidates the last step where `first_obs` does not follow it: an actor began anew."""
@@ -170,6 +174,18 @@ class ReplayStore:
 
     def expire(self, learner_version: int) -> Amount:
         """Nothing: a sample stays until it is overwritten."""
+        return Amount(0, 0)
+
+    def clear(self) -> Amount:
+        """Drops every sample; ages go on being counted from when a sample came."""
+        dropped, self._n_valid = self._n_valid, 0
+        self._by_time["valid"].fill(False)
+        self._written.fill(0)
+        self._count_rows()
+        return Amount(dropped, dropped)
+
+    def rejoin(self, n_lost: int) -> Amount:
+        """Loses nothing: what a lost batch held is still here."""
         return Amount(0, 0)
 
     def draw(self, out: Arrays) -> None:
@@ -228,3 +244,36 @@ class ReplayStore:
         if self._same_step:
             cut = np.flatnonzero(rows["truncated"][last])
             out["next_obs"][cut] = rows["final_obs"][last[cut]]
+
+    def state(self) -> State:
+        """Views of the positions that were ever written, and where writing and drawing stand."""
+        used = min(int(self._written.max()) + 1, self._ring)
+        return {
+            "rows": {name: array[:, :used] for name, array in self._by_time.items()},
+            "kept": self._kept,
+            "written": self._written,
+            "n_valid": self._n_valid,
+            "received": self._received,
+            "random": random_state(self._random),
+        }
+
+    def restore(self, state: State) -> None:
+        """Copies the samples of a store of the same size."""
+        rows, used = state["rows"], state["rows"]["valid"].shape[1]
+        self._check_same(state, used)
+        for name, array in self._by_time.items():
+            array[:, :used] = rows[name]
+        self._by_time["valid"][:, used:] = False
+        self._written[...] = state["written"]
+        self._n_valid, self._received = state["n_valid"], state["received"]
+        restore_random(self._random, state["random"])
+        self._count_rows()
+
+    def _check_same(self, state: State, used: int) -> None:
+        if state["kept"] != self._kept:
+            raise TianJiError(
+                f"replay: {state['kept']} steps per actor were saved, and this store keeps "
+                f"{self._kept}: resume with the same hyp.buffer_size, actors and environments"
+            )
+        n_sources = len(self._written)
+        self._layout.stacked(n_sources, used, self._n_envs).check(state["rows"], "saved replay")

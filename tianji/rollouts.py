@@ -9,6 +9,7 @@ import numpy as np
 
 from tianji.errors import TianJiError
 from tianji.schema import Arrays, Field, Schema
+from tianji.state import State, random_state, restore_random
 from tianji.store import Amount
 
 
@@ -73,6 +74,7 @@ class RolloutStore:
                 f"batches of {sampling.batch}"
             )
         self._sampling = sampling
+        self._layout = trajectory
         self._entries = [trajectory.empty() for _ in range(sampling.n_entries(slack))]
         self._version = [0] * len(self._entries)
         self._born = [0] * len(self._entries)  # steps received by then
@@ -108,11 +110,28 @@ class RolloutStore:
         if self._sampling.max_lag is None:
             return Amount(0, 0)
         oldest = learner_version - self._sampling.max_lag
-        old = [entry for entry in self._waiting if self._version[entry] < oldest]
-        self._waiting = [entry for entry in self._waiting if self._version[entry] >= oldest]
-        self._free += old
-        steps = sum(int(np.count_nonzero(self._entries[entry]["valid"])) for entry in old)
-        return Amount(steps, len(old) * self._sampling.steps)
+        return self._drop([entry for entry in self._waiting if self._version[entry] < oldest])
+
+    def clear(self) -> Amount:
+        """Drops every trajectory; ages go on being counted from when one came."""
+        return self._drop(self._waiting)
+
+    def rejoin(self, n_lost: int) -> Amount:
+        """Loses what the batches held.
+
+        In step with the learner also what is waiting is lost; and if the learner was ahead
+        (`n_lost` < 0), for it has learned from some of that already.
+        """
+        units = n_lost * self._sampling.batch_units
+        keeps = self._sampling.per_version is None and n_lost >= 0
+        waiting = Amount(0, 0) if keeps else self.clear()
+        return Amount(max(0, units) + waiting.steps, units + waiting.units)
+
+    def _drop(self, entries: list[int]) -> Amount:
+        self._free += entries
+        self._waiting = [entry for entry in self._waiting if entry not in entries]
+        steps = sum(int(np.count_nonzero(self._entries[entry]["valid"])) for entry in entries)
+        return Amount(steps, len(entries) * self._sampling.steps)
 
     def draw(self, out: Arrays) -> None:
         """Takes `batch` trajectories out of the pool, without replacement."""
@@ -128,3 +147,34 @@ class RolloutStore:
             out["new"][i] = True
         self._free += chosen
         self._waiting = [entry for entry in self._waiting if entry not in chosen]
+
+    def state(self) -> State:
+        """The trajectories that wait, one array [n, ...] per field, and where drawing stands."""
+        waiting = self._layout.stacked(len(self._waiting)).empty()
+        for i, entry in enumerate(self._waiting):
+            for name, array in self._entries[entry].items():
+                waiting[name][i] = array
+        return {
+            "waiting": waiting,
+            "version": [self._version[entry] for entry in self._waiting],
+            "born": [self._born[entry] for entry in self._waiting],
+            "received": self._received,
+            "random": random_state(self._random),
+        }
+
+    def restore(self, state: State) -> None:
+        """Holds what waited in a pool of the same layout, in the same order."""
+        n, waiting = len(state["version"]), state["waiting"]
+        if n > len(self._entries):
+            raise TianJiError(
+                f"rollouts: {n} were saved, and this pool has room for {len(self._entries)}: "
+                "resume with the same hyp.buffer_size and buffer_cfg.slack"
+            )
+        self._layout.stacked(n).check(waiting, "saved rollouts")
+        for entry in range(n):
+            for name, array in self._entries[entry].items():
+                array[...] = waiting[name][entry]
+        self._version[:n], self._born[:n] = state["version"], state["born"]
+        self._waiting, self._free = list(range(n)), list(range(n, len(self._entries)))
+        self._received = state["received"]
+        restore_random(self._random, state["random"])

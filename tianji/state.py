@@ -10,7 +10,7 @@ A part that can be saved has two methods, which a checkpoint calls:
         restore_random(self._random, state["random"])
 
 For environments and policies of one's own both are optional: `state_of` and `restore_to` skip what
-has none.
+has none. A part that is made of others and cannot be saved without them answers None.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ ARRAY = "__array__"  # stands in the facts where an array was
 class Stateful(Protocol):
     """Whatever can say what it must remember."""
 
-    def state(self) -> State:
-        """What `restore` needs; arrays may be views that later steps change."""
+    def state(self) -> State | None:
+        """What `restore` needs; arrays may be views that later steps change. None: cannot say."""
 
     def restore(self, state: State) -> None:
         """Goes on as the part did whose `state` this was."""
@@ -90,13 +90,14 @@ def restore_random(generator: np.random.Generator, state: State) -> None:
 
 def _without_arrays(value: Any, path: str, arrays: Arrays) -> Any:
     if isinstance(value, np.ndarray):
+        if path in arrays:
+            raise TianJiError(f"state {path!r}: two arrays have this name")
         arrays[path] = value
         return {ARRAY: True}
     if isinstance(value, dict):
-        return {
-            str(key): _without_arrays(item, _under(path, key), arrays)
-            for key, item in value.items()
-        }
+        if odd := [key for key in value if not isinstance(key, str)]:
+            raise TianJiError(f"state {path!r}: key {odd[0]!r} is no string, and would become one")
+        return {k: _without_arrays(v, _under(path, k), arrays) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [_without_arrays(item, _under(path, i), arrays) for i, item in enumerate(value)]
     if isinstance(value, np.generic):

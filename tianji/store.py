@@ -19,7 +19,11 @@ class Amount(NamedTuple):
 
 
 class Store(Protocol):
-    """What a buffer needs of its storage."""
+    """What a buffer needs of its storage.
+
+    Optionally it has `state` and `restore` as well (see `tianji.state`): with them a checkpoint can
+    keep the samples, and without them a resumed run fills the store anew.
+    """
 
     def add(self, source: int, trajectory: Arrays, version: int) -> Amount:
         """Copies a trajectory of actor `source`; the arrays may be reused afterwards."""
@@ -32,6 +36,15 @@ class Store(Protocol):
 
     def expire(self, learner_version: int) -> Amount:
         """Drops what would be too old for a learner of this version."""
+
+    def clear(self) -> Amount:
+        """Drops everything, and says how much that was."""
+
+    def rejoin(self, n_lost: int) -> Amount:
+        """Goes on without the last `n_lost` batches, which nobody learned from; what is gone.
+
+        A negative number says that the learner had that many more than were handed out by then.
+        """
 
     def draw(self, out: Arrays) -> None:
         """Fills `out` with a batch; there must be enough to draw from."""

@@ -2,15 +2,18 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from carrying import carried
 
-from tianji.algorithms.base import Task
+from tianji.algorithms.base import Algorithm, Task
 from tianji.algorithms.dqn import DQN, DQNHyp
 from tianji.algorithms.ppo import PPO, PPOHyp
 from tianji.config.schema import ModelConfig
 from tianji.envs.base import EnvSpec
+from tianji.errors import TianJiError
 from tianji.schema import Field, Schema
 from tianji.store import trajectory_schema
 
@@ -155,10 +158,83 @@ def test_loading_is_the_inverse_of_sending(case):
     np.testing.assert_array_equal(two.weights(), one.weights())
 
 
+def test_a_restored_learner_learns_on_as_the_first_would_have(case):
+    algorithm, task = case
+    one, two = algorithm(task, 1), algorithm(task, 2)
+    for i in range(7):
+        one.learn(make_batch(algorithm, task, i))
+    two.learn(make_batch(algorithm, task, 50))
+    two.restore(carried(one.state()))
+    assert (two.weights() == one.weights()).all()
+    for i in range(7, 14):
+        batch = make_batch(algorithm, task, i)
+        assert one.learn(batch) == two.learn(batch)
+    assert (two.weights() == one.weights()).all()
+
+
+def test_a_restored_policy_acts_on_as_the_first_would_have(case):
+    algorithm, task = case
+    random = np.random.default_rng(0)
+    one, two = algorithm.policy(task, 0, 1), algorithm.policy(task, 0, 2)
+    one.load(algorithm(task, 0).weights() + np.float32(0.1), 0)
+    for _ in range(30):
+        one.act(random.standard_normal((2, 3)).astype(np.float32))
+    two.restore(carried(one.state()))
+    for _ in range(100):
+        obs = random.standard_normal((2, 3)).astype(np.float32)
+        decision, other = one.act(obs), two.act(obs)
+        assert all((decision[name] == other[name]).all() for name in decision)
+
+
+def test_a_learner_s_state_is_float32_and_no_other_model_takes_it(case):
+    algorithm, task = case
+    state = carried(algorithm(task, 1).state())
+    assert state["parameters"].dtype == state["optimiser"]["mean"].dtype == np.float32
+    other = replace(task, model=ModelConfig(hidden=(9, 8)))
+    with pytest.raises(TianJiError, match=r"saved parameters: want shape .*got.*another model"):
+        algorithm(other, 1).restore(state)
+
+
+def test_the_learning_rate_falls_in_a_line_and_goes_on_after_a_stop(case):
+    algorithm, task = case
+    task = replace(task, hyp=replace(task.hyp, lr=0.01, lr_decay=4, lr_final=0.002))
+    learner, rates = algorithm(task, 1), []
+    for i in range(7):
+        if i == 2:
+            saved, learner = carried(learner.state()), algorithm(task, 1)
+            learner.restore(saved)
+        learner.learn(make_batch(algorithm, task, i))
+        rates.append(learner._optimiser.lr)
+    assert rates == pytest.approx([0.01, 0.008, 0.006, 0.004, 0.002, 0.002, 0.002])
+
+
+def test_without_a_decay_the_learning_rate_stays(case):
+    algorithm, task = case
+    learner = algorithm(task, 1)
+    for i in range(3):
+        learner.learn(make_batch(algorithm, task, i))
+        assert learner._optimiser.lr == task.hyp.lr
+
+
+class Forgets(DQN):
+    """An algorithm that says nothing of its own about its state."""
+
+    state, restore = Algorithm.state, Algorithm.restore
+
+
+def test_an_algorithm_that_says_nothing_keeps_its_weights():
+    _, task = CASES["dqn"]
+    one, two = Forgets(task, 1), Forgets(task, 2)
+    state = one.state()
+    assert not np.shares_memory(state["weights"], one.weights())
+    two.restore(carried(state))
+    assert (two.weights() == one.weights()).all()
+
+
 WITHOUT_TORCH = """
 import sys
 import numpy as np
-sys.path.insert(0, "tests/contract")
+sys.path[:0] = ["tests", "tests/contract"]
 import test_algorithm_contract as contract
 for algorithm, task in contract.CASES.values():
     policy = algorithm.policy(task, 0, 0)

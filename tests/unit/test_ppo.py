@@ -8,8 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tianji.algorithms.advantages import Importance, advantages
 from tianji.algorithms.base import Task
-from tianji.algorithms.ppo import PPO, Importance, PPOHyp, advantages
+from tianji.algorithms.ppo import PPO, PPOHyp
 from tianji.config.schema import ModelConfig
 from tianji.envs.base import EnvSpec
 from tianji.errors import TianJiError

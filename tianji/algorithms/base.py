@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -11,7 +12,9 @@ import numpy.typing as npt
 
 from tianji.config.schema import ModelConfig
 from tianji.envs.base import EnvSpec
+from tianji.errors import TianJiError
 from tianji.schema import Arrays, Field
+from tianji.state import State
 from tianji.store import Sampling
 
 Weights = npt.NDArray[np.float32]
@@ -28,8 +31,21 @@ class Task:
     n_actors: int = 1
 
 
+@dataclass(frozen=True)
+class PolicyGraph:
+    """A policy without exploration, for other programs: what `tianji export` writes."""
+
+    model: bytes  # ONNX: `obs` float32 [batch, ...] in; `action` and one output more out
+    scores: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]  # the other, without ONNX
+
+
 class Policy(Protocol):
-    """The acting half: observations in, actions out."""
+    """The acting half: observations in, actions out.
+
+    Optionally it has `state` and `restore` as well (see `tianji.state`): its random stream, how far
+    its exploration has come, and its weights. Without them a resumed actor loads the newest weights
+    and begins its streams and schedules anew.
+    """
 
     def act(self, obs: npt.NDArray[Any], explore: bool = True) -> Arrays:
         """`action` [E, ...] and what `Algorithm.fields` names, for observations [E, ...]."""
@@ -84,6 +100,15 @@ class Algorithm(ABC):
     def n_weights(cls, task: Task) -> int:
         """Length of the vector that `weights` returns."""
 
+    @classmethod
+    def exported(cls, task: Task, weights: Weights) -> PolicyGraph:
+        """The policy with these weights as an ONNX graph; optional, see docs/export.md."""
+        raise TianJiError(
+            f"{cls.__name__} does not say how its policy is exported: define its class method "
+            "exported(task, weights) with the help of tianji.algorithms.exported: perceptron(...) "
+            "for an MLP, traced(...) for a torch module"
+        )
+
     @abstractmethod
     def learn(self, batch: Arrays) -> dict[str, float]:
         """One update from one batch; returns the `scalars` to log."""
@@ -95,3 +120,23 @@ class Algorithm(ABC):
     @abstractmethod
     def load(self, weights: Weights) -> None:
         """The inverse of `weights`."""
+
+    def state(self) -> State:
+        """What a checkpoint keeps; by default the weights alone.
+
+        Then a resumed run has lost the optimiser's moments, target networks, schedules, the random
+        streams, and whatever else `weights` leaves out. An algorithm that overrides this and
+        `restore` goes on as if it had never stopped.
+        """
+        return {"weights": self.weights().copy()}
+
+    def restore(self, state: State) -> None:
+        """The inverse of `state`, on an algorithm made for the same task."""
+        self.load(np.array(state["weights"]))  # a copy: what was saved may be read-only
+
+
+def learning_rate(first: float, final: float, decay: int | None, updates: int) -> float:
+    """Falls in a line from `first` to `final` over `decay` updates; constant without `decay`."""
+    if decay is None:
+        return first
+    return first + (final - first) * min(1.0, updates / decay)

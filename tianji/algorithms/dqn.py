@@ -8,13 +8,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tianji.algorithms.base import Algorithm, Task, Weights
+from tianji.algorithms.base import Algorithm, PolicyGraph, Task, Weights, learning_rate
 from tianji.config.binding import key
 from tianji.errors import TianJiError
 from tianji.lazy import torch
 from tianji.models.layout import MLPLayout, NumpyMLP
+from tianji.models.tensors import array_of, copy_into
 from tianji.replay import Replay
 from tianji.schema import Arrays
+from tianji.state import State, random_state, restore_random
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,10 @@ class DQNHyp:
     """Hyper-parameters of DQN, under the paper's names."""
 
     lr: float = key(5e-4, "learning rate of Adam", above=0)
+    lr_decay: int | None = key(
+        None, "updates over which lr falls in a line to lr_final; None: it stays", at_least=1
+    )
+    lr_final: float = key(0.0, "learning rate after lr_decay updates", at_least=0)
     gamma: float = key(0.99, "discount per step", at_least=0, at_most=1)
     epsilon: float = key(0.02, "final probability of a random action", at_least=0, at_most=1)
     max_decay_step: int = key(
@@ -86,6 +92,20 @@ class EpsilonGreedy:
             self._steps += len(obs)
         return {"action": action}
 
+    def state(self) -> State:
+        """The weights, the stream of draws, and the steps that epsilon depends on."""
+        return {
+            "weights": self._network.flat,
+            "random": random_state(self._random),
+            "steps": self._steps,
+        }
+
+    def restore(self, state: State) -> None:
+        """Explores on where another policy stopped."""
+        self._network.load(state["weights"])
+        restore_random(self._random, state["random"])
+        self._steps = state["steps"]
+
 
 class DQN(Algorithm):
     """Q-learning from replayed samples (Mnih et al. 2015; double and dueling as options)."""
@@ -129,6 +149,13 @@ class DQN(Algorithm):
         """Weights of the online network."""
         return layout(task).n_weights
 
+    @classmethod
+    def exported(cls, task: Task, weights: Weights) -> PolicyGraph:
+        """The greedy action, and the Q-values that it is the best of."""
+        from tianji.algorithms.exported import perceptron
+
+        return perceptron(layout(task), weights, task.env, "q")
+
     def learn(self, batch: Arrays) -> dict[str, float]:
         """One step of Adam on the TD error."""
         b = {name: torch.from_numpy(batch[name]).to(self._device) for name in _USED}
@@ -146,6 +173,8 @@ class DQN(Algorithm):
         measure = torch.nn.functional
         loss = (measure.smooth_l1_loss if self.hyp.loss == "huber" else measure.mse_loss)(q, goal)
         self._parameters.backward(loss, self.hyp.clip_grad_norm)
+        h = self.hyp
+        self._optimiser.lr = learning_rate(h.lr, h.lr_final, h.lr_decay, self._updates)
         self._optimiser.step()
         self._updates += 1
         if self._updates % self.hyp.target_replace_iter == 0:
@@ -164,6 +193,22 @@ class DQN(Algorithm):
         """Sets the online network, and the target network with it."""
         self._parameters.vector.copy_(torch.from_numpy(weights))
         self._copy_to_target()
+
+    def state(self) -> State:
+        """Both networks, the optimiser and the number of updates."""
+        return {
+            "parameters": array_of(self._parameters.vector),
+            "target": array_of(self._target_parameters.vector),
+            "optimiser": self._optimiser.state(),
+            "updates": self._updates,
+        }
+
+    def restore(self, state: State) -> None:
+        """Learns on where another stopped."""
+        copy_into(self._parameters.vector, state["parameters"], "parameters")
+        copy_into(self._target_parameters.vector, state["target"], "target parameters")
+        self._optimiser.restore(state["optimiser"])
+        self._updates = state["updates"]
 
 
 _USED = ("obs", "next_obs", "action", "reward", "discount")

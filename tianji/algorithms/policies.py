@@ -11,6 +11,7 @@ from tianji.algorithms.base import Weights
 from tianji.envs.base import EnvSpec
 from tianji.models.layout import MLPLayout, NumpyMLP
 from tianji.schema import Arrays
+from tianji.state import State, random_state, restore_random
 
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -41,6 +42,15 @@ class CategoricalPolicy:
         rows = np.arange(len(obs))
         return {"action": action, "logp": logits[rows, action] - np.log(total[:, 0])}
 
+    def state(self) -> State:
+        """The weights and the stream of draws."""
+        return {"weights": self._network.flat, "random": random_state(self._random)}
+
+    def restore(self, state: State) -> None:
+        """Draws on where another policy stopped."""
+        self._network.load(state["weights"])
+        restore_random(self._random, state["random"])
+
 
 class GaussianPolicy:
     """Draws vectors of numbers around the network's output, in numpy."""
@@ -70,3 +80,17 @@ class GaussianPolicy:
             logp -= 0.5 * np.square(noise).sum(1)
         action = np.clip(raw, self._low, self._high).reshape(len(obs), *self._shape)
         return {"action": action, "raw": raw, "logp": logp}
+
+    def state(self) -> State:
+        """The weights, the spread and the stream of draws."""
+        return {
+            "weights": self._network.flat,
+            "log_std": self._log_std,
+            "random": random_state(self._random),
+        }
+
+    def restore(self, state: State) -> None:
+        """Draws on where another policy stopped."""
+        self._network.load(state["weights"])
+        self._log_std[...] = state["log_std"]
+        restore_random(self._random, state["random"])

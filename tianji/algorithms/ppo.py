@@ -9,14 +9,17 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from tianji.algorithms.base import Algorithm, Policy, Task, Weights
+from tianji.algorithms.advantages import Importance, advantages
+from tianji.algorithms.base import Algorithm, Policy, PolicyGraph, Task, Weights, learning_rate
 from tianji.algorithms.policies import LOG_2PI, CategoricalPolicy, GaussianPolicy
 from tianji.config.binding import key
 from tianji.errors import TianJiError
 from tianji.lazy import torch
 from tianji.models.layout import Floats, MLPLayout
+from tianji.models.tensors import array_of, copy_into
 from tianji.rollouts import Rollouts
 from tianji.schema import Arrays, Field
+from tianji.state import State, random_state, restore_random
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,10 @@ class PPOHyp:
     """Hyper-parameters of PPO, under the paper's names."""
 
     lr: float = key(2.5e-3, "learning rate of Adam", above=0)
+    lr_decay: int | None = key(
+        None, "updates over which lr falls in a line to lr_final; None: it stays", at_least=1
+    )
+    lr_final: float = key(0.0, "learning rate after lr_decay updates", at_least=0)
     gamma: float = key(0.99, "discount per step", at_least=0, at_most=1)
     gae_lambda: float = key(
         0.95, "lambda of generalised advantage estimation", at_least=0, at_most=1
@@ -96,6 +103,7 @@ class PPO(Algorithm):
         )
         self._n_published = self.n_weights(task)
         self._random = np.random.default_rng(seed)
+        self._updates = 0
 
     @classmethod
     def fields(cls, task: Task) -> tuple[Field, ...]:
@@ -151,15 +159,26 @@ class PPO(Algorithm):
         """Weights of the policy alone: an actor needs no values."""
         return policy_layout(task).n_weights + n_spread(task)
 
+    @classmethod
+    def exported(cls, task: Task, weights: Weights) -> PolicyGraph:
+        """The likeliest action and its logits, or the mean action within its bounds."""
+        from tianji.algorithms.exported import perceptron
+
+        scores = "mean" if task.env.n_actions is None else "logits"
+        return perceptron(policy_layout(task), weights, task.env, scores)
+
     def learn(self, batch: Arrays) -> dict[str, float]:
         """Several epochs of minibatches over one batch of rollouts."""
+        h = self.hyp
+        self._optimiser.lr = learning_rate(h.lr, h.lr_final, h.lr_decay, self._updates)
+        self._updates += 1
         if not batch["valid"].any():
             return dict.fromkeys(self.scalars, 0.0)
         samples = self._prepare(batch)
-        for _ in range(self.hyp.update_step):
+        for _ in range(h.update_step):
             for part in self._minibatches(samples):
                 loss, measures = self._loss(*part)
-                self._parameters.backward(loss, self.hyp.max_grad_norm)
+                self._parameters.backward(loss, h.max_grad_norm)
                 self._optimiser.step()
         return _measured(*measures)
 
@@ -169,9 +188,8 @@ class PPO(Algorithm):
         with torch.no_grad():
             value = self.critic(obs.flatten(0, 2)).view(obs.shape[:3]).cpu().numpy()
         picked = torch.from_numpy(np.flatnonzero(batch["valid"]))
-        action = torch.from_numpy(batch["action" if self._discrete else "raw"]).flatten(0, 2)[
-            picked
-        ]
+        chosen = batch["action" if self._discrete else "raw"]
+        action = torch.from_numpy(chosen).flatten(0, 2)[picked]
         flat_obs = obs[:, :-1].flatten(0, 2)[picked.to(self._device)]
         old = torch.from_numpy(batch["logp"]).flatten()[picked]
         weight = self._importance(batch, flat_obs, action, old, picked)
@@ -273,6 +291,22 @@ class PPO(Algorithm):
         """Sets the policy network; values are left as they are."""
         self._parameters.vector[: self._n_published] = torch.from_numpy(weights)
 
+    def state(self) -> State:
+        """Policy and values, the optimiser, the order of minibatches and the number of updates."""
+        return {
+            "parameters": array_of(self._parameters.vector),
+            "optimiser": self._optimiser.state(),
+            "random": random_state(self._random),
+            "updates": self._updates,
+        }
+
+    def restore(self, state: State) -> None:
+        """Learns on where another stopped."""
+        copy_into(self._parameters.vector, state["parameters"], "parameters")
+        self._optimiser.restore(state["optimiser"])
+        restore_random(self._random, state["random"])
+        self._updates = state["updates"]
+
 
 def _measured(
     policy_loss: torch.Tensor,
@@ -291,52 +325,6 @@ def _measured(
             "approx_kl": (ratio - 1 - change).mean().item(),
             "clip_fraction": (ratio != clipped).float().mean().item(),
         }
-
-
-@dataclass(frozen=True)
-class Importance:
-    """Probability under the learner's policy over probability under the actor's, per sample."""
-
-    ratio: Floats  # of every step, 1 where it is not valid
-    logp: torch.Tensor  # log-probability under the learner's policy, of the valid steps
-    vtrace: bool  # weigh the steps of the return as well, not only the sample itself
-
-    @property
-    def clipped(self) -> Floats:
-        """At most 1: an old sample may count less, never more."""
-        return np.minimum(self.ratio, 1.0)
-
-
-def advantages(
-    batch: Arrays,
-    value: Floats,
-    final_value: Floats | None,
-    gamma: float,
-    gae_lambda: float,
-    weight: Importance | None = None,
-) -> tuple[Floats, Floats]:
-    """Advantage and value target of every step; arrays are [n, T, E] and `value` is [n, T+1, E].
-
-    A terminated step has no future. A truncated one has the value of its last observation, but no
-    advantage flows back over the boundary. Steps that are not valid only reset: nothing flows
-    through. With V-trace the targets are those of the IMPALA paper, lambda being part of its c; the
-    advantage is target minus value, which is the paper's own for lambda = 1 and GAE's for weight 1.
-    """
-    ended = batch["terminated"] | batch["truncated"]
-    following = value[:, 1:]
-    if final_value is not None:
-        following = np.where(batch["truncated"], final_value, following)
-    delta = batch["reward"] + gamma * following * ~batch["terminated"] - value[:, :-1]
-    through = gamma * gae_lambda * (~ended).astype(np.float32)
-    through[:, :-1] *= batch["valid"][:, 1:]
-    if weight is not None and weight.vtrace:
-        delta = delta * weight.clipped
-        through = through * weight.clipped
-    advantage = delta * batch["valid"]
-    for t in range(advantage.shape[1] - 2, -1, -1):
-        advantage[:, t] += through[:, t] * advantage[:, t + 1]
-    target = advantage + value[:, :-1]
-    return advantage.astype(np.float32), target.astype(np.float32)
 
 
 def _bound_of_lag(hyp: PPOHyp, n_actors: int, batch: int) -> int:

@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from tianji.envs.base import BaseEnv, Env, EnvSpec, Step
+from tianji.envs.base import BaseEnv, Env, EnvSpec, Rendering, Step
+from tianji.envs.shown import ShownEnv, check_display, quietly
 from tianji.errors import TianJiError
 from tianji.imports import lead_path
 
-__all__ = ["BaseEnv", "Env", "EnvSpec", "EnvironmentLike", "Step", "make"]
+__all__ = [
+    "BaseEnv",
+    "Env",
+    "EnvSpec",
+    "EnvironmentLike",
+    "Rendering",
+    "ShownEnv",
+    "Step",
+    "make",
+    "make_shown",
+]
 
 VECTORIZATIONS = ("auto", "single", "sync", "vector")
 
@@ -49,7 +60,39 @@ def make(
         folder: The config file's folder, where the modules of own classes are looked for first.
         max_step: Steps after which an episode is truncated, if it lasts that long.
     """
-    mode = environment.vectorization
+    rendering = Rendering.WINDOW if environment.render else Rendering.NONE
+    return _make(environment, environment.vectorization, n_envs, folder, max_step, rendering)
+
+
+def make_shown(
+    environment: EnvironmentLike, folder: str, max_step: int | None, rendering: Rendering
+) -> ShownEnv:
+    """One environment to look at, whatever the config says about windows; or why it cannot be."""
+    from tianji.envs.loop import LoopEnv
+
+    if rendering is Rendering.WINDOW:
+        check_display()
+    with quietly(screen=rendering is Rendering.WINDOW):
+        try:
+            env = _make(environment, "single", 1, folder, max_step, rendering)
+        except RuntimeError as error:  # pygame's
+            name = environment.gym_name or environment.type
+            raise TianJiError(f"{name} cannot be shown: {error}") from error
+        assert isinstance(env, LoopEnv)
+        if rendering is Rendering.PICTURES:
+            env.reset()
+            env.picture()
+    return env
+
+
+def _make(
+    environment: EnvironmentLike,
+    mode: str,
+    n_envs: int,
+    folder: str,
+    max_step: int | None,
+    rendering: Rendering,
+) -> Env:
     if n_envs < 1:
         raise TianJiError(f"environment: want at least one environment, got {n_envs}")
     if mode not in VECTORIZATIONS:
@@ -58,7 +101,7 @@ def make(
         )
     lead_path(folder)
     if ":" in environment.type:
-        return _make_own(environment, n_envs, folder, max_step)
+        return _make_own(environment, mode, n_envs, folder, max_step, rendering)
     if environment.type != "GymEnv":
         raise TianJiError(
             f"environment: type {environment.type!r} is neither GymEnv nor 'module:Class'"
@@ -68,19 +111,25 @@ def make(
 
     from tianji.envs.gym import make_gym  # here, so that this package loads without gymnasium
 
-    kwargs, render = environment.kwargs, bool(environment.render)
-    return make_gym(environment.gym_name, folder, n_envs, mode, kwargs, max_step, render)
+    name, kwargs = environment.gym_name, environment.kwargs
+    return make_gym(name, folder, n_envs, mode, kwargs, max_step, rendering)
 
 
-def _make_own(environment: EnvironmentLike, n_envs: int, folder: str, max_step: int | None) -> Env:
-    if environment.vectorization == "vector":
+def _make_own(
+    environment: EnvironmentLike,
+    mode: str,
+    n_envs: int,
+    folder: str,
+    max_step: int | None,
+    rendering: Rendering,
+) -> Env:
+    if mode == "vector":
         raise TianJiError(f"{environment.type} has no vector environment: use vectorization 'sync'")
-    if environment.vectorization == "single" and n_envs != 1:
+    if mode == "single" and n_envs != 1:
         raise TianJiError(
             f"{environment.type}: vectorization 'single' is one environment, not {n_envs}"
         )
 
     from tianji.envs.template import make_own
 
-    kwargs, render = environment.kwargs, bool(environment.render)
-    return make_own(environment.type, folder, n_envs, kwargs, max_step, render)
+    return make_own(environment.type, folder, n_envs, environment.kwargs, max_step, rendering)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from abc import ABCMeta, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,6 +13,14 @@ import numpy.typing as npt
 from tianji.schema import Arrays, Field
 
 BoolArray = npt.NDArray[np.bool_]
+
+
+class Rendering(enum.Enum):
+    """How the first environment is shown; the values are gymnasium's render modes."""
+
+    NONE = None
+    WINDOW = "human"
+    PICTURES = "rgb_array"
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,12 @@ class Step:
 
 
 class Env(Protocol):
-    """E environments behind one interface."""
+    """E environments behind one interface.
+
+    Optionally it has `state` and `restore` as well (see `tianji.state`): with them a resumed run
+    goes on in the middle of its episodes, bit for bit in the local engine. Without them, or where
+    `state` answers None, the episodes in progress begin anew.
+    """
 
     spec: EnvSpec
 
@@ -80,6 +94,10 @@ class BaseEnv(metaclass=ABCMeta):
     Set `observation_space` and `action_space` (gymnasium spaces) in `init`, which receives the keys
     of the config's `environment` section. Name the class in the config:
     `environment = dict(type="my_env:MyEnv")`.
+
+    Optional are `state() -> State`, everything that the next steps depend on as arrays, numbers,
+    strings, lists and dicts, the random stream included, and `restore(state)`, its inverse, which
+    must not call `reset`. With both, a run that is resumed goes on within the same episode.
     """
 
     observation_space: Any

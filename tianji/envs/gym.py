@@ -10,6 +10,7 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec as Registered
 from gymnasium.vector import VectorEnv
 
+from tianji.envs.base import Rendering
 from tianji.envs.check import describe
 from tianji.envs.loop import LoopEnv
 from tianji.envs.vector import VectorAdapter
@@ -28,7 +29,7 @@ def make_gym(
     vectorization: str,
     kwargs: Mapping[str, Any],
     max_step: int | None,
-    render: bool,
+    rendering: Rendering,
 ) -> LoopEnv | VectorAdapter:
     """`n_envs` of the registered environment `gym_name`, "Name-v0" or "module:Name-v0".
 
@@ -40,9 +41,10 @@ def make_gym(
     registered = find(gym_name, folder)
     limits = [limit for limit in (max_step, registered.max_episode_steps) if limit is not None]
     limit = min(limits) if limits else None
-    if _wants_vector(registered, n_envs, vectorization, render):
+    if _wants_vector(registered, n_envs, vectorization, rendering is not Rendering.NONE):
         return _make_vector(registered, n_envs, kwargs, limit)
-    envs = [_make_single(registered, kwargs, limit, render and e == 0) for e in range(n_envs)]
+    shown = [rendering] + [Rendering.NONE] * (n_envs - 1)
+    envs = [_make_single(registered, kwargs, limit, how) for how in shown]
     spec = describe(
         registered.id,
         envs[0].observation_space,
@@ -85,14 +87,15 @@ def _wants_vector(registered: Registered, n_envs: int, vectorization: str, rende
 
 
 def _make_single(
-    registered: Registered, kwargs: Mapping[str, Any], limit: int | None, render: bool
+    registered: Registered, kwargs: Mapping[str, Any], limit: int | None, rendering: Rendering
 ) -> gymnasium.Env[Any, Any]:
-    kwargs = {**kwargs, "render_mode": "human"} if render else dict(kwargs)
+    shown = rendering is not Rendering.NONE
+    kwargs = {**kwargs, "render_mode": rendering.value} if shown else dict(kwargs)
     try:
         env: gymnasium.Env[Any, Any] = gymnasium.make(
             registered, max_episode_steps=limit, disable_env_checker=True, **kwargs
         )
-        if render:
+        if shown:
             env.reset()  # opens the window, or says what it lacks
     except (gymnasium.error.Error, ImportError, TypeError) as error:
         raise _explained(registered.id, error, "") from error

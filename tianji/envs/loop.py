@@ -10,7 +10,11 @@ import numpy.typing as npt
 
 from tianji.envs.base import EnvSpec, Step
 from tianji.envs.check import FLOAT32_MAX, Actions, not_finite, number, rows_for
+from tianji.envs.shown import Picture, fps_of, picture_of
+from tianji.envs.single import restore_single, single_state
 from tianji.errors import TianJiError
+from tianji.schema import Arrays, Field, Schema
+from tianji.state import State
 
 STEP_FORM = "(observation, reward, terminated, truncated, info)"
 
@@ -27,6 +31,9 @@ class Single(Protocol):
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Applies one action."""
 
+    def render(self) -> Any:
+        """A picture, where it was made with a render mode that gives one."""
+
     def close(self) -> None:
         """Gives back windows, files and memory."""
 
@@ -36,7 +43,7 @@ class LoopEnv:
 
     `reset` and `step` return the same arrays each time, with new content: copy what must last
     longer than until the next call. Environment e is seeded with `seed + e` once; later resets go
-    on from there.
+    on from there. It has a state if every one of its environments has.
     """
 
     def __init__(self, name: str, envs: Sequence[Single], spec: EnvSpec) -> None:
@@ -53,6 +60,13 @@ class LoopEnv:
         )
         self._length = [0] * spec.n_envs  # steps in the current episode
         self._ended: list[int] = []  # whose episode the last step ended
+        self._arrays: Arrays = {
+            "obs": self._rows.array,
+            "reward": self._reward,
+            "terminated": self._terminated,
+            "truncated": self._truncated,
+            "valid": self._valid,
+        }
         self._marked = False  # whether the last step left marks in valid, terminated or truncated
 
     def reset(self, seed: int | None = None) -> npt.NDArray[Any]:
@@ -79,10 +93,43 @@ class LoopEnv:
         self._check_observations()
         return self._step
 
+    @property
+    def fps(self) -> float:
+        """Pictures per second at which the first environment runs as it should."""
+        return fps_of(self._envs[0])
+
+    def picture(self) -> Picture:
+        """The first environment as it is now, if it was made with `Rendering.PICTURES`."""
+        return picture_of(self._name, self._envs[0])
+
     def close(self) -> None:
         """Closes every environment."""
         for env in self._envs:
             env.close()
+
+    def state(self) -> State | None:
+        """What every environment remembers, and the last step; None if one of them cannot say."""
+        singles = [single_state(env) for env in self._envs]
+        if any(single is None for single in singles):
+            return None
+        return {
+            "envs": singles,
+            "step": self._arrays,
+            "length": self._length,
+            "ended": self._ended,
+            "marked": self._marked,
+        }
+
+    def restore(self, state: State) -> None:
+        """Goes on within the same episodes; nothing is reset."""
+        described = [Field(n, a.dtype.name, a.shape) for n, a in self._arrays.items()]
+        Schema(tuple(described)).check(state["step"], f"saved state of {self._name}")
+        for env, single in zip(self._envs, state["envs"], strict=True):
+            restore_single(self._name, env, single)
+        for name, array in self._arrays.items():
+            array[...] = state["step"][name]
+        self._length, self._ended = list(state["length"]), list(state["ended"])
+        self._marked = state["marked"]
 
     def _record(self, e: int, result: Any) -> None:
         if result.__class__ is not tuple or len(result) != 5:

@@ -11,20 +11,21 @@ import gymnasium
 import numpy as np
 from gymnasium.wrappers import TimeLimit
 
-from tianji.envs.base import BaseEnv
+from tianji.envs.base import BaseEnv, Rendering
 from tianji.envs.check import describe
 from tianji.envs.loop import STEP_FORM, LoopEnv, Single, wrong_form
 from tianji.errors import TianJiError
 from tianji.imports import load_class
+from tianji.state import State, restore_to, state_of
 
 
 class TemplateEnv:
     """A `BaseEnv` that looks like a gymnasium environment, with seeds and a step limit."""
 
-    def __init__(self, name: str, env: BaseEnv, max_step: int | None, render: bool) -> None:
+    def __init__(self, name: str, env: BaseEnv, max_step: int | None, rendering: Rendering) -> None:
         self.observation_space = _space(name, env, "observation_space")
         self.action_space = _space(name, env, "action_space")
-        self._name, self._env, self._render = name, env, render
+        self._name, self._env, self._window = name, env, rendering is Rendering.WINDOW
         self._limit = max_step or 0  # 0: none
         self._n_steps = 0
 
@@ -39,7 +40,7 @@ class TemplateEnv:
             raise wrong_form(
                 self._name, "reset()", result, "an observation, or (observation, info)"
             )
-        if self._render:
+        if self._window:
             self._env.render()
         pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)
         return (result[0], result[1]) if pair else (result, {})
@@ -49,7 +50,7 @@ class TemplateEnv:
         result: Any = self._env.step(action)
         if not isinstance(result, tuple | list) or len(result) not in (4, 5):
             raise wrong_form(self._name, "step()", result, STEP_FORM)
-        if self._render:
+        if self._window:
             self._env.render()
         terminated, truncated, info = _ending(result)
         if not (isinstance(terminated, _FLAGS) and isinstance(truncated, _FLAGS)):
@@ -60,9 +61,26 @@ class TemplateEnv:
         truncated = bool(truncated) or self._n_steps == self._limit
         return result[0], result[1], bool(terminated), truncated, info
 
+    def render(self) -> Any:
+        """A picture, if the class draws any."""
+        return self._env.render()
+
     def close(self) -> None:
         """Closes the environment."""
         self._env.close()
+
+    def state(self) -> State | None:
+        """What the class says it must remember, and the steps of the episode; None if it cannot."""
+        state = state_of(self._env)
+        return None if state is None else {"env": state, "steps": self._n_steps}
+
+    def restore(self, state: State) -> None:
+        """Goes on within the same episode."""
+        if not restore_to(self._env, state["env"]):
+            raise TianJiError(
+                f"{self._name} has no restore(), and its state was saved: define it again"
+            )
+        self._n_steps = state["steps"]
 
 
 _FLAGS = (bool, int, np.bool_, np.integer)
@@ -74,7 +92,7 @@ def make_own(
     n_envs: int,
     kwargs: Mapping[str, Any],
     max_step: int | None,
-    render: bool,
+    rendering: Rendering,
 ) -> LoopEnv:
     """`n_envs` instances of the class `type_name`, "module:Class".
 
@@ -91,7 +109,8 @@ def make_own(
             f"{type_name} is no environment: want a tianji.envs.BaseEnv or a gymnasium.Env"
         )
     _check_complete(type_name, cls)
-    envs = [make_one(type_name, cls, kwargs, max_step, render and e == 0) for e in range(n_envs)]
+    shown = [rendering] + [Rendering.NONE] * (n_envs - 1)
+    envs = [make_one(type_name, cls, kwargs, max_step, how) for how in shown]
     spec = describe(
         type_name,
         envs[0].observation_space,
@@ -103,7 +122,11 @@ def make_own(
 
 
 def _make_template(
-    name: str, cls: type[BaseEnv], kwargs: Mapping[str, Any], max_step: int | None, render: bool
+    name: str,
+    cls: type[BaseEnv],
+    kwargs: Mapping[str, Any],
+    max_step: int | None,
+    rendering: Rendering,
 ) -> Single:
     _check_arguments(name, cls, {}, "the class is made without arguments; put them into init()")
     env = cls()
@@ -111,7 +134,7 @@ def _make_template(
         f"{name}.init", env.init, kwargs, "they come from the config's environment section"
     )
     env.init(**kwargs)
-    return TemplateEnv(name, env, max_step, render)
+    return TemplateEnv(name, env, max_step, rendering)
 
 
 def _make_gymnasium(
@@ -119,10 +142,13 @@ def _make_gymnasium(
     cls: type[gymnasium.Env[Any, Any]],
     kwargs: Mapping[str, Any],
     max_step: int | None,
-    render: bool,
+    rendering: Rendering,
 ) -> Single:
-    kwargs = {**kwargs, "render_mode": "human"} if render else kwargs
-    _check_arguments(name, cls, kwargs, "they come from the config's environment section")
+    hint = "they come from the config's environment section"
+    if rendering is not Rendering.NONE:
+        kwargs = {**kwargs, "render_mode": rendering.value}
+        hint = "to be shown it must take render_mode"
+    _check_arguments(name, cls, kwargs, hint)
     env = cls(**kwargs)
     _space(name, env, "observation_space")
     _space(name, env, "action_space")

@@ -11,6 +11,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from tianji.envs.base import EnvSpec, Step
 from tianji.envs.check import Actions, describe, first_broken, not_finite, rows_for
 from tianji.errors import TianJiError
+from tianji.schema import Arrays
+from tianji.state import State, copied, restore_to, state_of
 
 
 class VectorAdapter:
@@ -23,7 +25,9 @@ class VectorAdapter:
     SAME_STEP from outside: every step that was made is valid and none is made for nothing.
 
     `reset` and `step` return the same arrays each time, with new content: copy what must last
-    longer than until the next call. How one seed makes E is the library's choice.
+    longer than until the next call. How one seed makes E is the library's choice. Gymnasium's own
+    vector environments cannot say what they must remember, and so this one has no state, unless a
+    vector environment defines `state` and `restore` itself.
     """
 
     def __init__(
@@ -94,6 +98,36 @@ class VectorAdapter:
     def close(self) -> None:
         """Closes the vector environment."""
         self._env.close()
+
+    def state(self) -> State | None:
+        """What the vector environment remembers, and the last step; None if it cannot say."""
+        state = state_of(self._env)
+        if state is None:
+            return None
+        counters = {"ended": self._ended, "n_steps": self._n_steps, "begun": self._begun}
+        return {"env": state, "step": self._arrays(), **counters}
+
+    def restore(self, state: State) -> None:
+        """Goes on within the same episodes; nothing is reset."""
+        if not restore_to(self._env, copied(state["env"])):
+            raise TianJiError(
+                f"{self._name}: the state of a vector environment with state() and restore() was "
+                "saved, and this one has not both: resume with the class of that time"
+            )
+        for name, array in self._arrays().items():
+            self._copy(name, state["step"][name], array)
+        self._begun[...] = state["begun"]
+        self._ended, self._n_steps = np.array(state["ended"], np.intp), state["n_steps"]
+
+    def _arrays(self) -> Arrays:
+        return {
+            "obs": self._rows.array,
+            "final_obs": self._final.array,
+            "reward": self._reward,
+            "terminated": self._terminated,
+            "truncated": self._truncated,
+            "valid": self._valid,
+        }
 
     def _mark_resets(self, infos: dict[str, Any]) -> None:
         """For those that ended in the step before, this one was only a reset."""

@@ -10,6 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from tianji.models.tensors import array_of, copy_into
+from tianji.state import State
+
 
 class Adam:
     """Kingma and Ba's optimiser for one vector and its gradient."""
@@ -48,3 +51,17 @@ class Adam:
             amsgrad=False,
             maximize=False,
         )
+
+    def state(self) -> State:
+        """Both moments and the number of steps; the learning rate is the algorithm's to say."""
+        return {
+            "mean": array_of(self.mean),
+            "square": array_of(self.square),
+            "count": float(self.count),
+        }
+
+    def restore(self, state: State) -> None:
+        """Goes on from the moments of another run."""
+        copy_into(self.mean, state["mean"], "optimiser mean")
+        copy_into(self.square, state["square"], "optimiser square")
+        self.count.fill_(state["count"])
