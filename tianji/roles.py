@@ -9,7 +9,8 @@ makes may be refused for now; then it says False and an engine decides what to d
              they may be consumed                                                             ❻ ❼
     Learner  learns from each batch and publishes its weights when its trigger fires          ❶ ❷
 
-The stream ends from the front: whoever sees its input closed closes its output and is done.
+The stream ends from the front: whoever sees its input closed closes its output and is done. What a
+role must remember to go on another day stands in `memory.py`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tianji.envs.base import Env
 from tianji.episodes import Clock, EpisodeLog
 from tianji.schema import Arrays
 from tianji.store import Store
+from tianji.trajectory import TrajectoryWriter
 from tianji.trigger import PublishTrigger, PushTrigger
 
 
@@ -73,15 +75,14 @@ class Actor(Role):
         self.env = env
         self.policy = policy
         self.weights = weights
-        self.trajectories = trajectories
         self.trigger = trigger
         self.version = -1  # nothing received yet
         self.per_version = per_version  # synchronous: this many trajectories per version, no more
         self._length = length
-        self._obs = env.reset(seed)
-        self._filling: Arrays | None = None
-        self._t = self._begun_version = self._sent = 0
-        self._log = EpisodeLog(env.spec.n_envs, episodes, clock)
+        self.seed = seed
+        self.obs = env.reset(seed)
+        self.trajectory = TrajectoryWriter(trajectories)
+        self.log = EpisodeLog(env.spec.n_envs, episodes, clock)
 
     def step(self) -> bool:
         """Takes newer weights if there are any, then acts once in every environment."""
@@ -92,55 +93,34 @@ class Actor(Role):
             self.version = message.version
             self.counts[Count.VERSION] = message.version
             self.counts[Count.WEIGHTS_TAKEN] += 1
-        if self._filling is None and not self._begin():
+        if not self.trajectory.is_open and not self._begin():
             return False
-        ended = self._act()  # ❺ act, and ❸ keep what came of it
-        if self._t == self._length or self.trigger.fires(self._t, ended):
+        decision = self.policy.act(self.obs)  # ❺ act, and ❸ keep what came of it
+        step = self.env.step(decision["action"])
+        self.obs = self.trajectory.add(decision, step)
+        ended, length = self.log.add(step), self.trajectory.length
+        if length == self._length or self.trigger.fires(length, ended):
             self._push()  # ❸ it is already where the buffer will read it
         return True
 
     def _begin(self) -> bool:
         """Opens the next trajectory, if it may be begun and the channel has room for it."""
-        due = 0 if self.per_version is None else self._sent // self.per_version
+        due = 0 if self.per_version is None else self.trajectory.sent // self.per_version
         if self.version < due:
             return False
-        self._filling = self.trajectories.slot()
-        if self._filling is None:
-            self.counts[Count.REFUSED] = self.trajectories.refused
-            return False
-        self._filling["obs"][0] = self._obs
-        self._t = 0
-        self._begun_version = self.version
-        return True
-
-    def _act(self) -> bool:
-        """One step of every environment; True if an episode ended in one of them."""
-        rows, t = self._filling, self._t
-        assert rows is not None
-        decision = self.policy.act(self._obs)
-        step = self.env.step(decision["action"])
-        for name, array in decision.items():
-            rows[name][t] = array
-        step.write(rows, t)
-        self._obs = rows["obs"][t + 1]
-        self._t = t + 1
-        return self._log.add(step)
+        begun = self.trajectory.begin(self.obs, self.version)
+        self.counts[Count.REFUSED] = self.trajectory.refused
+        return begun
 
     def _push(self) -> None:
-        rows = self._filling
-        assert rows is not None
-        rows["length"][...] = self._t
-        self.counts[Count.PRODUCED] += np.count_nonzero(rows["valid"][: self._t])
-        self.trajectories.commit(self._begun_version)
-        self._filling = None
-        self._sent += 1
-        self.counts[Count.PUSHED] = self._sent
-        self._log.push()
+        self.counts[Count.PRODUCED] += self.trajectory.push()
+        self.counts[Count.PUSHED] = self.trajectory.sent
+        self.log.push()
 
     def _finish(self) -> bool:
-        """What was begun is given up; nothing half-filled is ever sent."""
-        self._log.push()
-        self.trajectories.close()
+        """What was begun is given up."""
+        self.log.push()
+        self.trajectory.close()
         self.done = True
         return True
 
@@ -167,9 +147,9 @@ class Buffer(Role):
         self.store = store
         self.balance = balance
         self._max_steps = max_steps
-        self._received = 0
-        self._handed = 0  # batches handed out, so also the learner's version when it takes the next
-        self._next = 0  # whose turn it is
+        self.received = 0
+        self.handed = 0  # batches handed out, so also the learner's version when it takes the next
+        self.next = 0  # whose turn it is
         self._closed = False
 
     def step(self) -> bool:
@@ -192,24 +172,24 @@ class Buffer(Role):
         for i in range(n):
             if self._full() or not self._may_receive():
                 break  # the inboxes fill up, and so the actors are paced
-            source = (self._next + i) % n
+            source = (self.next + i) % n
             if (message := self.trajectories[source].take()) is not None:
                 self._store(source, message)
                 last, moved = source, True
         if moved:
-            self._next = (last + 1) % n  # after the last one served, so that nobody is starved
+            self.next = (last + 1) % n  # after the last one served, so that nobody is starved
         return moved
 
     def _store(self, source: int, message: Message) -> None:
         added = self.store.add(source, message.arrays, message.version)
         self.balance.receive(added.units)
-        self._received += added.steps
-        self.counts[Count.RECEIVED] = self._received
+        self.received += added.steps
+        self.counts[Count.RECEIVED] = self.received
         self.counts[Count.UNITS_RECEIVED] = self.balance.received
         self.counts[Count.QUEUE] = sum(inbox.waiting for inbox in self.trajectories)
 
     def _send(self) -> bool:
-        expired = self.store.expire(self._handed)
+        expired = self.store.expire(self.handed)
         self.balance.forget(expired.units)  # what is too old counts as never received
         self.counts[Count.DROPPED] += expired.steps
         if not self._owes():
@@ -219,10 +199,10 @@ class Buffer(Role):
             return False
         self.counts[Count.FRESHNESS] += min(1.0, self.balance.batch / self.store.size())
         self.store.draw(batch)
-        self.batches.commit(self._handed)
+        self.batches.commit(self.handed)
         self.balance.consume()
-        self._handed += 1
-        self.counts[Count.PUSHED] = self._handed
+        self.handed += 1
+        self.counts[Count.PUSHED] = self.handed
         self.counts[Count.UNITS_CONSUMED] = self.balance.consumed
         return True
 
@@ -237,7 +217,7 @@ class Buffer(Role):
         return self.balance.may_produce(in_flight * self.balance.batch)
 
     def _full(self) -> bool:
-        return self._max_steps is not None and self._received >= self._max_steps
+        return self._max_steps is not None and self.received >= self._max_steps
 
     def _ended(self) -> bool:
         return self._full() or all(inbox.closed for inbox in self.trajectories)
@@ -265,30 +245,34 @@ class Learner(Role):
         self.trigger = trigger
         self.version = 0
         self._max_updates = max_updates
-        self._consumption = Consumption(self.counts, algorithm.scalars, clock)
-        self._publish()
+        self.consumption = Consumption(self.counts, algorithm.scalars, clock)
+        self.published = False  # anything yet
 
     def step(self) -> bool:
         """Learns from one batch, if one has come."""
         if self.control.closed or self.version == self._max_updates:
             return self._finish()
+        if not self.published:  # not when it is made: it may be about to be restored
+            self.publish()
         if (message := self.batches.take()) is None:  # ❶ load what has come
             return self._finish() if self.batches.closed else False
         scalars = self.algorithm.learn(message.arrays)  # ❷ learn
-        self._consumption.add(message.arrays, self.version, scalars)
+        self.consumption.add(message.arrays, self.version, scalars)
         self.counts[Count.QUEUE] = self.batches.waiting
         self.version += 1
         self.counts[Count.VERSION] = self.version
         if self.trigger.fires(self.version):  # ❷ and send, if it is time
-            self._publish()
+            self.publish()
         return True
 
-    def _publish(self) -> None:
+    def publish(self) -> None:
+        """Sends the weights to whoever reads them."""
         self.weights.push({"weights": self.algorithm.weights()}, self.version)
         self.counts[Count.PUSHED] += 1
+        self.published = True
 
     def _finish(self) -> bool:
-        self._publish()
+        self.publish()
         self.weights.close()
         self.batches.close()
         self.done = True
@@ -296,4 +280,4 @@ class Learner(Role):
 
     def report(self) -> Arrays:
         """Counters, and what was measured of the samples consumed."""
-        return self._consumption.report()
+        return self.consumption.report()

@@ -520,8 +520,12 @@ class LearnerStage:
 
 def test_a_learner_publishes_before_it_has_learned_anything():
     stage = LearnerStage()
+    assert stage.weights.take() is None  # not when it is made: it may be about to be restored
+    assert stage.learner.step() is False
     message = stage.weights.take()
     assert (message.version, message.arrays["weights"].tolist()) == (0, [0, 0, 0])
+    assert stage.learner.step() is False
+    assert stage.weights.take() is None  # once
 
 
 def test_a_learner_without_a_batch_says_so():
@@ -539,6 +543,7 @@ def test_each_batch_is_one_version_and_is_published():
 
 def test_weights_are_published_when_the_trigger_fires():
     stage = LearnerStage(interval=3)
+    stage.learner.step()
     stage.weights.take()
     found = []
     for _ in range(6):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tianji.channel import ChannelSpec, Descriptors, Inbox, Outbox
 from tianji.schema import ALIGNMENT
+from tianji.state import State, Stateful
 from tianji.transports import ring
+
+_End = TypeVar("_End", Inbox, Outbox)
 
 
 class LocalTransport:
@@ -18,6 +21,7 @@ class LocalTransport:
         self._specs = {spec.name: spec for spec in specs}
         self._blocks = {spec.name: _aligned(ring.n_bytes(spec)) for spec in specs}
         self._silence = ring.Silence()
+        self._ends: dict[str, Stateful] = {}  # in the order in which they were asked for
 
     @classmethod
     def create(
@@ -28,11 +32,12 @@ class LocalTransport:
 
     def outbox(self, name: str) -> Outbox:
         """The sending end of the channel called `name`."""
-        return ring.sender(self._specs[name], self._blocks[name], ())
+        return self._known(f"{name} out", ring.sender(self._specs[name], self._blocks[name], ()))
 
     def inbox(self, name: str) -> Inbox:
         """A receiving end of the channel called `name`."""
-        return ring.receiver(self._specs[name], self._blocks[name], self._silence)
+        end = ring.receiver(self._specs[name], self._blocks[name], self._silence)
+        return self._known(f"{name} in", end)
 
     @classmethod
     def attach(cls, description: dict[str, Any], home: str) -> LocalTransport:
@@ -51,6 +56,23 @@ class LocalTransport:
 
     def wait(self, timeout_seconds: float) -> None:
         """Returns at once: nothing can come while this process waits."""
+
+    def state(self) -> State:
+        """Everything that is in flight, and where both ends of every channel stand."""
+        ends = {name: end.state() for name, end in self._ends.items()}
+        return {"blocks": dict(self._blocks), "ends": ends}
+
+    def restore(self, state: State) -> None:
+        """Goes on with the same messages, for whoever asked for the same ends in the same order."""
+        for name, block in self._blocks.items():
+            np.copyto(block, state["blocks"][name])
+        for name, end in self._ends.items():
+            end.restore(state["ends"][name])
+
+    def _known(self, name: str, end: _End) -> _End:
+        assert isinstance(end, Stateful)
+        self._ends[f"{name} {len(self._ends)}"] = end
+        return end
 
     def close(self) -> None:
         """The memory goes with the last end."""

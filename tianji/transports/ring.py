@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from tianji.channel import ChannelSpec, Delivery, Inbox, Message, Outbox
 from tianji.schema import ALIGNMENT, Arrays, align
+from tianji.state import State
 
 Block = npt.NDArray[np.uint8]
 
@@ -91,6 +92,15 @@ class _Sender(_End):
         for bell in self._bells:
             bell.ring()
 
+    def state(self) -> State:
+        """What this end knows besides the block."""
+        return {"refused": self.refused}
+
+    def restore(self, state: State) -> None:
+        """Goes on with a block that was restored before."""
+        self.refused = state["refused"]
+        self._written = self._control[WRITTEN]
+
 
 class RingOutbox(_Sender):
     """Sends every message once and in order; refuses while `depth` of them are in flight."""
@@ -162,6 +172,15 @@ class RingInbox(_End):
         self._held = 1
         i = read % self._n_slots
         return Message(self._arrays[i], self._versions[i], read)
+
+    def state(self) -> State:
+        """What this end knows besides the block."""
+        return {"held": self._held}
+
+    def restore(self, state: State) -> None:
+        """Goes on with a block that was restored before."""
+        self._held = state["held"]
+        self._read = self._control[READ]
 
 
 class CellOutbox(_Sender):
@@ -237,6 +256,14 @@ class CellInbox(_End):
                 self._seen = k
                 return Message(self._view, version, k - 1)
         return None
+
+    def state(self) -> State:
+        """What this end knows besides the block."""
+        return {"seen": self._seen}
+
+    def restore(self, state: State) -> None:
+        """Goes on with a block that was restored before; a copy that was taken is not needed."""
+        self._seen = state["seen"]
 
 
 def sender(spec: ChannelSpec, block: Block, bells: Sequence[Bell]) -> Outbox:
