@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import json
+import warnings
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from tianji.algorithms.base import Policy
+from tianji import checkpoint
+from tianji.algorithms.base import Algorithm, Policy, Task, Weights
 from tianji.config import Config, from_json
-from tianji.envs.base import Env
+from tianji.envs import Env, Rendering, ShownEnv
 from tianji.errors import TianJiError
-from tianji.topology import Job, make_env, prepare
-from tianji.weights import load_final
+from tianji.folder import read_json
+from tianji.report.run import refuse_other
+from tianji.roster import Kind, role_name
+from tianji.topology import Job, make_env, make_games_env, make_shown_env, prepare
+from tianji.weights import BEST, FINAL, Saved, read
 
 
 class Trained:
@@ -24,11 +29,41 @@ class Trained:
     action = policy.act(observation)             # of one environment, or of several at once
     """
 
-    def __init__(self, config: Config, job: Job, policy: Policy, version: int) -> None:
+    def __init__(
+        self,
+        config: Config,
+        job: Job,
+        policy: Policy,
+        weights: Weights,
+        version: int,
+        env_steps: int | None = None,
+    ) -> None:
         self.config = config
+        self.weights = weights  # what the policy was loaded with, flat
         self.version = version  # updates behind the weights
+        self.env_steps = env_steps  # that had been made by then; None if nobody wrote it down
         self._job = job
         self._policy = policy
+
+    def __repr__(self) -> str:
+        env = self.config.environment
+        where = env.gym_name or env.type
+        return f"Trained({self.config.agent.type} on {where}, {self.version:,} updates)"
+
+    @property
+    def algorithm(self) -> type[Algorithm]:
+        """The class that the policy was trained with."""
+        return self._job.algorithm
+
+    @property
+    def policy(self) -> Policy:
+        """The acting half, as actors use it."""
+        return self._policy
+
+    @property
+    def task(self) -> Task:
+        """What the algorithm was told about its job: spaces, network and hyper-parameters."""
+        return self._job.task
 
     def act(self, obs: npt.ArrayLike) -> npt.NDArray[Any]:
         """The action for one observation, or the actions for a stack of them."""
@@ -44,21 +79,120 @@ class Trained:
         """Fresh environments of the kind that the policy was trained in."""
         return make_env(self.config)
 
+    def games_environment(self, n_episodes: int) -> Env:
+        """Fresh environments to evaluate `n_episodes` in."""
+        return make_games_env(self.config, n_episodes)
 
-def load(folder: str | Path) -> Trained:
-    """The policy that the run in `folder` ended with."""
-    folder = Path(folder)
-    try:
-        about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        weights, version = load_final(folder)
-    except FileNotFoundError as error:
-        raise TianJiError(
-            f"{folder} holds no trained policy, {error.filename} is missing: name a run's folder"
-        ) from error
-    config = from_json(about["config"], str(folder / "config.json"))
+    def shown_environment(self, rendering: Rendering) -> ShownEnv:
+        """One fresh environment to look at."""
+        return make_shown_env(self.config, rendering)
+
+
+def load(path: str | Path, which: Literal["final", "best"] = "final") -> Trained:
+    """The policy of a run's folder, of one of its checkpoints, or of a file of weights.
+
+    Of a run it is the one that it ended with, or that its newest checkpoint has if it has not ended
+    yet; `which="best"` takes the one that played best. If what it ended with is damaged, the newest
+    intact checkpoint is taken instead, with a warning.
+    """
+    path = Path(path)
+    saved, about = _find(path, which)
+    config = from_json(about["config"], str(path / "config.json"))
     env = make_env(config)
     env.close()
     job = prepare(config, env.spec)
+    n_weights = job.algorithm.n_weights(job.task)
+    if saved.weights.shape != (n_weights,):
+        raise TianJiError(
+            f"{path}: its {saved.weights.size:,} weights are not the {n_weights:,} of its "
+            "configuration's network: has the environment or the algorithm changed?"
+        )
     policy = job.algorithm.policy(job.task, 0, 0)
-    policy.load(weights, version)
-    return Trained(config, job, policy, version)
+    policy.load(saved.weights, saved.version)
+    return Trained(config, job, policy, saved.weights, saved.version, saved.env_steps)
+
+
+def _find(path: Path, which: str) -> tuple[Saved, dict[str, Any]]:
+    """Weights, and the `config.json` that belongs to them."""
+    if which not in ("final", "best"):
+        raise TianJiError(f"load: want 'final' or 'best', got {which!r}")
+    if not path.exists():
+        raise TianJiError(f"{path} does not exist: name a run's folder or one of its checkpoints")
+    if any((path / name).exists() for name in ("manifest.json", "manifest.sha256")):
+        return _of_checkpoint(path), _config_of(path)
+    if path.is_file():
+        return _of_file(path), _config_of(path.resolve().parent.parent)
+    refuse_part(path)
+    if not (path / "config.json").exists():
+        refuse_other(path)
+    about = _config_of(path)
+    return (_best_of(path) if which == "best" else _last_of(path)), about
+
+
+def refuse_part(path: Path) -> None:
+    """Raises if `path` is the folder that holds the checkpoints of a run."""
+    if path.resolve().name == "checkpoints" and (path.resolve().parent / "config.json").exists():
+        raise TianJiError(
+            f"{path} holds the checkpoints of a run: name the run, {path.resolve().parent}, or one "
+            "of its checkpoints"
+        )
+
+
+def _last_of(run: Path) -> Saved:
+    damage = None
+    if (file := run / "checkpoints" / FINAL).exists():
+        try:
+            return _of_file(file)
+        except TianJiError as error:
+            damage = error
+    newest, _ = checkpoint.newest(run)
+    if newest is None and damage is not None:
+        raise damage
+    if newest is None:
+        best = ", but its best so far: which='best', or --best"
+        more = best if (run / "checkpoints" / BEST).exists() else ""
+        raise TianJiError(f"{run} has no trained policy yet: its run has saved nothing{more}")
+    if damage is not None:
+        warnings.warn(f"{damage}; {newest.folder.name} is used instead", stacklevel=4)
+    return _of_checkpoint(newest.folder)
+
+
+def _best_of(run: Path) -> Saved:
+    file = run / "checkpoints" / BEST
+    if file.exists():
+        return read(file)
+    folder = checkpoint.best(run)
+    if folder is None:
+        raise TianJiError(
+            f"{run} has no best policy: it has no evaluation (exp.eval_step) and no checkpoint"
+        )
+    return _of_checkpoint(folder)
+
+
+def _of_file(file: Path) -> Saved:
+    saved = read(file)
+    if saved.env_steps is None and file.name == FINAL:  # version 0.1 wrote them elsewhere
+        return replace(saved, env_steps=_env_steps(file.resolve().parent.parent))
+    return saved
+
+
+def _of_checkpoint(folder: Path) -> Saved:
+    found = checkpoint.load(folder)
+    part = found.part(role_name(Kind.LEARNER))
+    assert part is not None, "no checkpoint is sealed without its learner"
+    return Saved(np.array(part["weights"]), found.version, found.env_steps, found.score)
+
+
+def _config_of(folder: Path) -> dict[str, Any]:
+    about = read_json(folder / "config.json")
+    if not isinstance(about.get("config"), dict):
+        raise TianJiError(
+            f"{folder} holds no run, config.json is missing or not ours: name a run's folder"
+        )
+    return about
+
+
+def _env_steps(folder: Path) -> int | None:
+    """Environment steps that a run had made in the end, where it lived to say so."""
+    found = read_json(folder / "summary.json").get("env_steps")
+    return found if isinstance(found, int) else None
