@@ -1,0 +1,78 @@
+"""The report in a few lines of text, for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tianji.report.files import Object
+
+LONGEST_LABEL = 40  # characters of a run's or a configuration's name
+HEAD = ("run", "seed", "status", "final time", "mean return", "steps", "consumed/s", "staleness")
+GROUP_HEAD = ("configuration", "runs", "final time", "IQM of the return", "95 % interval")
+
+
+def describe(data: Object) -> str:
+    """A line for every run, and for several one for every configuration as well."""
+    lines = _table(HEAD, [_run(run) for run in data["runs"]])
+    if len(data["runs"]) > 1:
+        lines += ["", *_table(GROUP_HEAD, [_group(group) for group in data["groups"]])]
+    for run in data["runs"]:
+        notes = list(run["notices"])
+        if run["error"]:
+            notes.append(run["error"].strip().splitlines()[-1])
+        lines += [f"{_cut(run['name'])}: {_plain(note)}" for note in notes]
+    return "\n".join(lines)
+
+
+def _run(run: Object) -> tuple[str, ...]:
+    numbers = run["numbers"]
+    return (
+        _cut(run["name"]),
+        _said(run["seed"], "g"),
+        run["status"],
+        _said(numbers["final_time_seconds"], ",.1f", " s"),
+        _said(numbers["mean_return_100"], ",.1f"),
+        _said(numbers["env_steps"], ",.0f"),
+        _said(numbers["consumption_per_second"], ",.0f"),
+        _said(numbers["staleness_p50"], ",.0f"),
+    )
+
+
+def _group(group: Object) -> tuple[str, ...]:
+    time, returns = group["final_time"] or {}, group["return"] or {}
+    low, high = returns.get("low"), returns.get("high")
+    between = "-" if low is None or high is None else f"{low:,.1f} to {high:,.1f}"
+    return (
+        _cut(group["label"]),
+        str(len(group["runs"])),
+        _said(time.get("median"), ",.1f", " s"),
+        _said(returns.get("iqm"), ",.1f"),
+        between,
+    )
+
+
+def _said(value: float | None, form: str, unit: str = "") -> str:
+    return "-" if value is None else f"{value:{form}}{unit}"
+
+
+def _plain(words: str) -> str:
+    """Without what a terminal would take for a command."""
+    return "".join(letter if letter.isprintable() else " " for letter in words)
+
+
+def _cut(words: str) -> str:
+    plain = _plain(words)
+    return plain if len(plain) <= LONGEST_LABEL else f"{plain[: LONGEST_LABEL - 3]}..."
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns side by side: the first one to the left, figures to the right."""
+    cells = [head, *rows]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    return [
+        "  ".join(
+            cell.rjust(width) if i else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in cells
+    ]
