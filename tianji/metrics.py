@@ -1,21 +1,15 @@
-"""Every metric of a run, named once with its unit and meaning, and how each is computed."""
+"""Every metric of a run, named once with its unit and meaning, and the row that holds them."""
 
 from __future__ import annotations
 
 import math
-import platform
-import struct
-import time
-from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
-
-from tianji.counts import Count, Vector
-from tianji.roster import Kind, roles_of
+from tianji.counts import Count
+from tianji.evaluation import Evaluation
+from tianji.rates import Rates
+from tianji.roster import Kind
 from tianji.topology import Job
 from tianji.watch import Progress
 
@@ -45,6 +39,7 @@ METRICS = (
     Metric("time/fps", "steps/s", "environment steps pushed per second"),
     Metric("time/total_timesteps", "steps", "the same as `env_steps`"),
     Metric("time/time_elapsed", "seconds", "since all roles were ready: training time"),
+    Metric("time/resumes", "times", "that the run was taken up again from a checkpoint"),
     Metric("train/n_updates", "updates", "the same as `updates`"),
     Metric("train/<scalar>", "", "what `learn` returned last, such as `train/loss`"),
     Metric("balance/production", "steps/s", "environment steps that actors push"),
@@ -62,6 +57,7 @@ METRICS = (
     Metric("staleness/new", "share", "consumed samples that had never been consumed before"),
     Metric("comm/refused", "times", "a full channel said no so far: pacing, not an error"),
     Metric("comm/in_queue", "messages", "trajectories and batches that wait to be taken"),
+    Metric("comm/bytes_s", "bytes/s", "trajectories, batches and weights that roles push"),
     Metric("roles/<role>/busy", "share", "of its process's time that the role worked"),
     Metric(
         "roles/<role>/idle", "share", "of its process's time that nobody there had anything to do"
@@ -69,108 +65,24 @@ METRICS = (
     Metric(
         "roles/<role>/rate", "1/s", "steps pushed (actor), steps taken (buffer), updates (learner)"
     ),
+    Metric("eval/mean_reward", "reward", "mean return of the last evaluation's games"),
+    Metric("eval/std_reward", "reward", "standard deviation of their returns"),
+    Metric("eval/iqm", "reward", "mean return of the middle half of them"),
+    Metric("eval/mean_ep_length", "steps", "their mean length"),
+    Metric("eval/n", "episodes", "how many were played"),
+    Metric("checkpoint/n", "checkpoints", "written so far, since the last start or resume"),
+    Metric("checkpoint/seconds", "seconds", "from asking for the last one to having it whole"),
 )
 
-WORK = {"actor": Count.PRODUCED, "buffer": Count.RECEIVED, "learner": Count.VERSION}
-"""The counter by which the rate of each kind of role is measured."""
 
-Counts = Mapping[str, Vector]  # by role
+@dataclass
+class Upkeep:
+    """What a run does beside training."""
 
-
-def kind_of(role: str) -> str:
-    """`actor` of `actor-0.3`."""
-    return role.partition("-")[0]
-
-
-class TimeShare(NamedTuple):
-    """Where the time of a role went; the rest is that of roles in the same process."""
-
-    busy: float  # in steps that did something
-    idle: float  # its process had nothing to do
-
-
-NOTHING = TimeShare(0.0, 0.0)
-
-
-@dataclass(frozen=True)
-class Rates:
-    """How fast things went over an interval."""
-
-    production: float = 0.0  # steps per second
-    receiving: float = 0.0  # steps per second
-    consumption: float = 0.0  # samples per second
-    roles: dict[str, float] = field(default_factory=dict)  # work per second, as in `WORK`
-    shares: dict[str, TimeShare] = field(default_factory=dict)
-
-
-class Meter:
-    """Turns counters into rates over the last `window` readings.
-
-    A reading that comes right after another replaces it: a rate over next to no time says nothing.
-    """
-
-    def __init__(
-        self, homes: Mapping[str, str], window: int = 1, soonest_seconds: float = 0.0
-    ) -> None:
-        self._homes = homes
-        self._soonest = soonest_seconds
-        self._readings: deque[tuple[float, Counts]] = deque(maxlen=window + 1)
-
-    def read(self, progress: Progress, now: float) -> Rates:
-        """The rates from the oldest reading in the window, at first from the start, until now."""
-        if progress.started_at is None:
-            return Rates()
-        if not self._readings:
-            self._readings.append((progress.started_at, at_start(progress)))
-        if len(self._readings) > 1 and now - self._readings[-1][0] < self._soonest:
-            self._readings.pop()
-        self._readings.append((now, dict(progress.counts)))
-        (began, before), after = self._readings[0], progress.counts
-        return _rates(before, after, max(now - began, 1e-3), self._homes)
-
-
-def _rates(before: Counts, after: Counts, seconds: float, homes: Mapping[str, str]) -> Rates:
-    per_role = {
-        name: float(counts[WORK[kind_of(name)]] - before[name][WORK[kind_of(name)]]) / seconds
-        for name, counts in after.items()
-    }
-    totals = dict.fromkeys(WORK, 0.0)
-    for name, rate in per_role.items():
-        totals[kind_of(name)] += rate
-    learned = sum(float(c[Count.CONSUMED] - before[n][Count.CONSUMED]) for n, c in after.items())
-    spent = shares(before, after, homes)
-    return Rates(totals["actor"], totals["buffer"], learned / seconds, per_role, spent)
-
-
-def at_start(progress: Progress) -> Counts:
-    """The counters when all roles were ready: nothing but waiting for the last of them."""
-    counts = {}
-    for name, now in progress.counts.items():
-        ready, counts[name] = now[Count.READY_AT], np.zeros(len(Count))
-        if progress.started_at is not None and ready:
-            waited = min(progress.started_at - ready, now[Count.IDLE_SECONDS])
-            counts[name][Count.IDLE_SECONDS] = waited
-    return counts
-
-
-def homes_in(job: Job, engine: str) -> dict[str, str]:
-    """Which process each role lives in; the local engine has only one."""
-    return {role.name: "here" if engine == "local" else role.home for role in roles_of(job.config)}
-
-
-def shares(before: Counts, after: Counts, homes: Mapping[str, str]) -> dict[str, TimeShare]:
-    """Where the time of every role went; roles that live together share one time."""
-    spent = {n: (c - before[n])[[Count.BUSY_SECONDS, Count.IDLE_SECONDS]] for n, c in after.items()}
-    together: dict[str, list[Vector]] = {}
-    for name, times in spent.items():
-        together.setdefault(homes[name], []).append(times)
-    whole = {h: sum(t[0] for t in all_) + max(t[1] for t in all_) for h, all_ in together.items()}
-    return {
-        name: TimeShare(*(times / whole[homes[name]]).tolist())
-        if whole[homes[name]] > 0
-        else NOTHING
-        for name, times in spent.items()
-    }
+    resumes: int = 0
+    checkpoints: int = 0  # written since it was started or resumed
+    checkpoint_seconds: float | None = None  # that the last one took
+    evaluation: Evaluation | None = None  # that has come since the last row
 
 
 def ratio_of(progress: Progress, job: Job) -> float | None:
@@ -179,14 +91,21 @@ def ratio_of(progress: Progress, job: Job) -> float | None:
     return progress.total(Count.UNITS_CONSUMED, Kind.BUFFER) / beyond if beyond > 0 else None
 
 
-def row(progress: Progress, job: Job, rates: Rates, wall: float, elapsed: float) -> dict[str, Any]:
+def row(
+    progress: Progress,
+    job: Job,
+    rates: Rates,
+    wall: float,
+    elapsed: float,
+    upkeep: Upkeep | None = None,
+) -> dict[str, Any]:
     """One line of `metrics.jsonl`: plain numbers, None where there is none.
 
     `wall` counts seconds from the start of the command, `elapsed` from the moment all were ready.
     """
     steps, updates, lengths = progress.produced, progress.updates, progress.lengths
     counts = progress.counts.values()
-    stale = progress.staleness.summary()
+    stale, upkeep = progress.staleness.summary(), upkeep or Upkeep()
     values: dict[str, Any] = {
         "wall_s": wall,
         "env_steps": steps,
@@ -197,6 +116,7 @@ def row(progress: Progress, job: Job, rates: Rates, wall: float, elapsed: float)
         "time/fps": rates.production,
         "time/total_timesteps": steps,
         "time/time_elapsed": elapsed,
+        "time/resumes": upkeep.resumes,
         "train/n_updates": updates,
         **{f"train/{name}": value for name, value in progress.scalars.items()},
         "balance/production": rates.production,
@@ -211,11 +131,28 @@ def row(progress: Progress, job: Job, rates: Rates, wall: float, elapsed: float)
         "staleness/new": progress.new if progress.consumed else None,
         "comm/refused": sum(int(c[Count.REFUSED]) for c in counts),
         "comm/in_queue": sum(int(c[Count.QUEUE]) for c in counts),
+        "comm/bytes_s": rates.n_bytes,
+        "checkpoint/n": upkeep.checkpoints,
+        "checkpoint/seconds": upkeep.checkpoint_seconds,
     }
     for name, share in rates.shares.items():
         values |= {f"roles/{name}/busy": share.busy, f"roles/{name}/idle": share.idle}
-        values[f"roles/{name}/rate"] = rates.roles[name]
+        if name in rates.roles:
+            values[f"roles/{name}/rate"] = rates.roles[name]
+    if upkeep.evaluation is not None:
+        values |= evaluation_row(upkeep.evaluation)
     return {name: finite(value) for name, value in values.items()}
+
+
+def evaluation_row(evaluation: Evaluation) -> dict[str, Any]:
+    """What the row after an evaluation has besides; all of it stands in `evaluations.jsonl`."""
+    return {
+        "eval/mean_reward": evaluation.mean,
+        "eval/std_reward": evaluation.std,
+        "eval/iqm": evaluation.iqm,
+        "eval/mean_ep_length": sum(evaluation.lengths) / len(evaluation.lengths),
+        "eval/n": len(evaluation.returns),
+    }
 
 
 def finite(value: Any) -> Any:
@@ -225,141 +162,43 @@ def finite(value: Any) -> Any:
     return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
-def takes_turns(job: Job, engine: str) -> bool:
-    """Whether acting and learning alternate by design, so that idle time is no fault of either."""
-    return engine == "local" or getattr(job.sampling, "per_version", None) is not None
+@dataclass(frozen=True)
+class Other:
+    """A name of Stable-Baselines3 for which there is something here."""
+
+    theirs: str
+    ours: str
+    difference: str = "none"
 
 
-ENOUGH_IDLE = 0.15  # share of idle time from which a role counts as waiting for another
-
-
-def bottleneck(progress: Progress, job: Job, engine: str = "process") -> str:
-    """One sentence on what limits the run, from the shares of time that the roles were idle."""
-    if not progress.updates:
-        return _before_learning(progress, job)
-    spent = shares(at_start(progress), progress.counts, homes_in(job, engine))
-    learner, buffer, actors = (_mean(spent, kind) for kind in ("learner", "buffer", "actor"))
-    if takes_turns(job, engine):
-        acting = actors.busy * (job.task.n_actors if engine == "local" else 1)
-        whole = learner.busy + acting or 1.0  # each counts the moments in which it wakes the other
-        words = f"in turns: {learner.busy / whole:.0%} learning, {acting / whole:.0%} acting"
-    else:
-        words = _who_waits(learner.idle, actors.idle, buffer.busy, job.ratio)
-    return words.replace("%", " %")
-
-
-def _before_learning(progress: Progress, job: Job) -> str:
-    if progress.started_at is None:
-        ready = sum(1 for counts in progress.counts.values() if counts[Count.READY_AT])
-        return f"starting: {ready} of {len(progress.counts)} roles are ready"
-    warmup = job.sampling.warmup
-    if progress.received < warmup:
-        return f"warming up: {progress.received:,} of {warmup:,} samples"
-    return "waiting: no update yet"
-
-
-def _who_waits(learner_idle: float, actors_idle: float, buffer_busy: float, ratio: float) -> str:
-    if min(learner_idle, actors_idle) > ENOUGH_IDLE and buffer_busy > 1.0 - ENOUGH_IDLE:
-        return (
-            f"buffer-bound: the learner idles {learner_idle:.0%} and the actors {actors_idle:.0%}: "
-            "larger batches or trajectories would help"
-        )
-    if learner_idle > max(ENOUGH_IDLE, actors_idle):
-        return (
-            f"production-bound: the learner idles {learner_idle:.0%}: "
-            "more actors or environments would help"
-        )
-    if actors_idle > ENOUGH_IDLE:
-        return (
-            f"consumption-bound: the actors wait {actors_idle:.0%} of the time for the learner: "
-            + ("a lower replay_ratio, " if ratio > 1 else "")
-            + "more learner cores or fewer actors would help"
-        )
-    return f"balanced: the learner idles {learner_idle:.0%}, the actors {actors_idle:.0%}"
-
-
-def _mean(spent: Mapping[str, TimeShare], kind: str) -> TimeShare:
-    chosen = [share for name, share in spent.items() if kind_of(name) == kind]
-    if not chosen:
-        return NOTHING
-    return TimeShare(*(sum(times) / len(chosen) for times in zip(*chosen, strict=True)))
-
-
-LARGEST = 3e38  # that a TensorBoard scalar, of 32 bits, can hold
-
-
-class Events:
-    """A TensorBoard event file of scalars.
-
-    The libraries that write such files load torch: a second and 200 MB that a launcher has no use
-    for. The format is small: records of a length, a serialised `Event` and a checksum of either.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        name = f"events.out.tfevents.{int(time.time()):010d}.{platform.node() or 'localhost'}"
-        self._file = (folder / name).open("xb")
-        self._record(_field(3, b"brain.Event:2"))
-
-    def add(self, scalars: Mapping[str, float | int | None], step: int) -> None:
-        """Writes every scalar that such a file can hold, at one point of the x axis."""
-        values = b"".join(
-            _field(1, _field(1, name.encode()) + b"\x15" + struct.pack("<f", value))
-            for name, value in scalars.items()
-            if value is not None and abs(value) < LARGEST
-        )
-        self._record(b"\x10" + _varint(step) + _field(5, values))
-
-    def _record(self, event: bytes) -> None:
-        event = b"\x09" + struct.pack("<d", time.time()) + event
-        length = struct.pack("<Q", len(event))
-        self._file.write(length + _checksum(length) + event + _checksum(event))
-        self._file.flush()
-
-    def close(self) -> None:
-        """Closes the file."""
-        self._file.close()
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*out, number])
-
-
-def _field(number: int, content: bytes) -> bytes:
-    """A length-delimited field of a protocol buffer."""
-    return bytes([number << 3 | 2]) + _varint(len(content)) + content
-
-
-def _crc_table() -> list[int]:
-    table = list(range(256))
-    for _ in range(8):
-        table = [crc >> 1 ^ 0x82F63B78 * (crc & 1) for crc in table]
-    return table
-
-
-_CRC_TABLE = _crc_table()
-
-
-def _checksum(data: bytes) -> bytes:
-    """CRC-32C, rotated and shifted as the record format wants it."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = _CRC_TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
-    crc ^= 0xFFFFFFFF
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
+OTHERS = (
+    Other("rollout/ep_rew_mean", "rollout/ep_rew_mean"),
+    Other("rollout/ep_len_mean", "rollout/ep_len_mean"),
+    Other("time/episodes", "rollout/episodes", "the name"),
+    Other("time/fps", "time/fps", "over the last interval, theirs since the start"),
+    Other("time/time_elapsed", "time/time_elapsed", "from the moment all roles were ready"),
+    Other("time/total_timesteps", "time/total_timesteps"),
+    Other("time/iterations", "updates", "the name; one for each batch of rollouts (PPO)"),
+    Other("train/n_updates", "train/n_updates", "PPO: theirs counts every epoch"),
+    Other("train/loss", "train/loss", "DQN alone"),
+    Other("train/policy_gradient_loss", "train/policy_gradient_loss"),
+    Other("train/value_loss", "train/value_loss"),
+    Other("train/entropy_loss", "train/entropy_loss"),
+    Other("train/approx_kl", "train/approx_kl"),
+    Other("train/clip_fraction", "train/clip_fraction"),
+    Other("eval/mean_reward", "eval/mean_reward"),
+    Other("eval/mean_ep_length", "eval/mean_ep_length"),
+)
 
 PAGE = """# Metrics
 
 While a run goes on, one row of metrics a second is added to `metrics.jsonl` in its folder, and the
-same numbers to a TensorBoard event file beside it (`tensorboard --logdir runs`). Names follow
-Stable-Baselines3 where it has one. Rates and the shares of busy and idle time are over the last
-interval, from one row to the next; everything else is so far. A number that does not exist yet, or
-is not finite, is `null`. Produced, received and consumed are counted in valid environment steps,
-for every algorithm.
+same numbers to a TensorBoard event file beside it (`tensorboard --logdir runs`). Rates and the
+shares of busy and idle time are over the last interval, from one row to the next; everything else
+is so far. A number that does not exist yet, or is not finite, is `null`. Produced, received and
+consumed are counted in valid environment steps, for every algorithm. `eval/*` stands only in the
+row after an evaluation has come; `evaluations.jsonl` has every game of every evaluation, and the
+steps and updates behind the weights that played.
 
 `<role>` is the name of a role, as in `actor-0.3`: group 0, actor 3. `<scalar>` is whatever the
 algorithm's `learn` returns.
@@ -368,12 +207,38 @@ This page is generated: `python -m tianji.metrics > docs/metrics.md`.
 
 | metric | unit | meaning |
 |---|---|---|
-"""
+{metrics}
+There is no time that a role waits to send or to receive: no role does. A full channel says no
+(`comm/refused`), and the role does something else; if nobody in its process has anything to do,
+that is `roles/<role>/idle`.
+
+## Weights & Biases, trackio
+
+`tianji train ... --track wandb` (or `trackio`, or both; `track=["wandb"]` in `exp`) sends every row
+there too. Install them with `pip install 'tianji[wandb]'`. A process of its own does the sending,
+begins with the first row and writes what it has to say to `logs/wandb.log`: a slow network delays
+nothing, and a tracker that fails is a warning. The project is `tianji` unless `WANDB_PROJECT` or
+`TRACKIO_PROJECT` names another; the run is named after its folder, and `tracking.json` keeps its id
+so that a resumed run goes on as the same one. In Weights & Biases the x axis is `env_steps`.
+
+## A run that was resumed
+
+A resumed run goes on from its last checkpoint and forgets what it did after it. The rows of that
+lost work go to `metrics.lost.jsonl`, and TensorBoard is told to leave them out.
+
+## Names of Stable-Baselines3
+
+| Stable-Baselines3 | here | difference |
+|---|---|---|
+{others}"""
 
 
 def page() -> str:
     """The text of docs/metrics.md."""
-    return PAGE + "".join(f"| `{m.name}` | {m.unit} | {m.meaning} |\n" for m in METRICS)
+    return PAGE.format(
+        metrics="".join(f"| `{m.name}` | {m.unit} | {m.meaning} |\n" for m in METRICS),
+        others="".join(f"| `{o.theirs}` | `{o.ours}` | {o.difference} |\n" for o in OTHERS),
+    )
 
 
 if __name__ == "__main__":

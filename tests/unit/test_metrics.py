@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tianji import metrics
+from tianji.bottleneck import bottleneck
 from tianji.config import load
 from tianji.counts import Count
 from tianji.engines.local import LocalEngine
-from tianji.metrics import METRICS, Events, Meter, bottleneck, homes_in, row
+from tianji.evaluation import Evaluation
+from tianji.metrics import METRICS, row
+from tianji.rates import Meter, Rates, at_start, homes_in, kind_of, message_bytes, shares
 from tianji.run import Run
 from tianji.topology import Job, make_env, prepare, roles_of
 from tianji.watch import Limits, Progress
@@ -36,7 +37,7 @@ def progress_of(job: Job, **counts: dict[Count, float]) -> Progress:
     progress = Progress({role.name: np.zeros(len(Count)) for role in roles_of(job.config)})
     for name, vector in progress.counts.items():
         vector[Count.READY_AT] = 100.0
-        for count, value in counts.get(metrics.kind_of(name), {}).items():
+        for count, value in counts.get(kind_of(name), {}).items():
             vector[count] = value
     progress.started_at = 100.0
     return progress
@@ -72,25 +73,66 @@ def test_a_pattern_covers_names_of_its_length_only() -> None:
     assert not pattern.covers("roles/busy")
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
-    """The rows of a real, short run in one process."""
-    folder = tmp_path_factory.mktemp("run")
-    job = job_of(SYNCHRONOUS, "exp.train_steps=6000")
-    run, engine = Run(job, "local", folder, quiet=True), LocalEngine(job)
-    status = engine.train(Limits(job), run.tick)
-    run.finish(status, engine.watch.progress)
+EVALUATION = Evaluation(returns=(1.0, 2.0, 6.0), lengths=(4, 5, 9), version=3, seed=0)
+
+
+def rows_of_a_run(job: Job, folder: Path) -> list[dict[str, object]]:
+    """The rows of a real, short run in one process, with an evaluation and a checkpoint."""
+    run, engine = Run(job, "local", folder, quiet=True, row_seconds=0.2), LocalEngine(job)
+    told = False
+
+    def tick(progress: Progress) -> None:
+        nonlocal told
+        run.tick(progress)
+        if progress.updates and not told:
+            told = True
+            run.evaluated(EVALUATION, progress.produced)
+            run.saved(0.5)
+
+    run.finish(engine.train(Limits(job), tick), engine.watch.progress)
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_every_key_of_a_real_row_is_declared(written: list[dict[str, object]]) -> None:
-    for key in {key for line in written for key in line}:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
+    job = job_of(SYNCHRONOUS, "exp.train_steps=6000")
+    return rows_of_a_run(job, tmp_path_factory.mktemp("ppo"))
+
+
+@pytest.fixture(scope="module")
+def keys(written: list[dict[str, object]], tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """Every key of every row, of a run of either algorithm."""
+    job = job_of(ASYNCHRONOUS, "exp.train_steps=700")
+    rows = [*written, *rows_of_a_run(job, tmp_path_factory.mktemp("dqn"))]
+    return {key for line in rows for key in line}
+
+
+def test_every_key_of_a_real_row_is_declared(keys: set[str]) -> None:
+    for key in keys:
         assert any(metric.covers(key) for metric in METRICS), key
 
 
-def test_every_declared_metric_is_in_a_real_row(written: list[dict[str, object]]) -> None:
+def test_every_declared_metric_is_in_a_real_row(keys: set[str]) -> None:
     for metric in METRICS:
-        assert any(metric.covers(key) for key in written[-1]), metric.name
+        assert any(metric.covers(key) for key in keys), metric.name
+
+
+def test_a_name_of_stable_baselines_leads_to_a_metric(keys: set[str]) -> None:
+    assert not [other for other in metrics.OTHERS if other.ours not in keys]
+
+
+def test_an_evaluation_stands_in_the_next_row_and_in_no_other(
+    written: list[dict[str, object]],
+) -> None:
+    told = [line for line in written if "eval/mean_reward" in line]
+    assert len(told) == 1
+    assert (told[0]["eval/mean_reward"], told[0]["eval/mean_ep_length"]) == (3.0, 6.0)
+    assert told[0]["eval/n"] == 3
+
+
+def test_checkpoints_are_counted_from_the_first_on(written: list[dict[str, object]]) -> None:
+    assert (written[0]["checkpoint/n"], written[0]["checkpoint/seconds"]) == (0, None)
+    assert (written[-1]["checkpoint/n"], written[-1]["checkpoint/seconds"]) == (1, 0.5)
 
 
 def test_a_row_begins_with_time_steps_and_updates(written: list[dict[str, object]]) -> None:
@@ -103,7 +145,7 @@ def test_what_is_not_finite_is_written_as_null() -> None:
     job = job_of(ASYNCHRONOUS)
     progress = progress_of(job)
     progress.scalars = {"loss": math.nan, "q": math.inf}
-    values = row(progress, job, metrics.Rates(), 1.0, 1.0)
+    values = row(progress, job, Rates(), 1.0, 1.0)
     assert values["train/loss"] is None and values["train/q"] is None
     json.dumps(values, allow_nan=False)
 
@@ -115,6 +157,35 @@ def test_rates_are_over_the_last_interval() -> None:
     second = meter.read(progress_of(job, actor={Count.PRODUCED: 700}), 106.0)
     assert (first.production, second.production) == (100.0, 200.0)
     assert second.roles["actor-0.0"] == 200.0
+
+
+def test_bytes_are_messages_times_their_size() -> None:
+    job = job_of(ASYNCHRONOUS)
+    sizes = message_bytes(job)
+    assert set(sizes) == {role.name for role in roles_of(job.config)}
+    meter = Meter(homes_in(job, "process"), message_bytes=sizes)
+    pushed = {kind: {Count.PUSHED: 20} for kind in ("learner", "buffer", "actor")}
+    assert meter.read(progress_of(job, **pushed), 110.0).n_bytes == 2 * sum(sizes.values())
+
+
+def test_a_resumed_run_is_not_credited_with_what_it_did_before() -> None:
+    job = job_of(ASYNCHRONOUS)
+    progress = progress_of(job, actor=times(7, 13) | {Count.PRODUCED: 1_500})
+    base = np.zeros(len(Count))
+    base[[Count.BUSY_SECONDS, Count.IDLE_SECONDS, Count.PRODUCED]] = (5, 5, 1_000)
+    progress.base = {name: base for name in progress.counts if name.startswith("actor")}
+    rates = Meter(homes_in(job, "process")).read(progress, 110.0)
+    assert rates.production == 50.0
+    assert rates.shares["actor-0.0"] == pytest.approx((0.2, 0.8))
+
+
+def test_a_role_that_makes_no_samples_has_shares_of_time_and_no_rate() -> None:
+    job = job_of(ASYNCHRONOUS)
+    progress = progress_of(job)
+    progress.counts["evaluator-0.0"] = np.ones(len(Count))
+    homes = homes_in(job, "process") | {"evaluator-0.0": "evaluator-0.0"}
+    values = row(progress, job, Meter(homes).read(progress, 105.0), 1.0, 1.0)
+    assert "roles/evaluator-0.0/busy" in values and "roles/evaluator-0.0/rate" not in values
 
 
 def test_a_reading_right_after_another_replaces_it() -> None:
@@ -129,13 +200,13 @@ def test_there_are_no_rates_before_all_roles_are_ready() -> None:
     job = job_of(ASYNCHRONOUS)
     progress = progress_of(job)
     progress.started_at = None
-    assert Meter(homes_in(job, "process")).read(progress, 5.0) == metrics.Rates()
+    assert Meter(homes_in(job, "process")).read(progress, 5.0) == Rates()
 
 
 def test_roles_of_one_process_share_its_time() -> None:
     job = job_of(ASYNCHRONOUS)  # the buffer rides with the learner
     progress = progress_of(job, learner=times(6, 3), buffer=times(1, 3), actor=times(2, 8))
-    spent = metrics.shares(metrics.at_start(progress), progress.counts, homes_in(job, "process"))
+    spent = shares(at_start(progress), progress.counts, homes_in(job, "process"))
     assert spent["learner-0.0"] == pytest.approx((0.6, 0.3))
     assert spent["buffer-0.0"] == pytest.approx((0.1, 0.3))
     assert spent["actor-0.0"] == pytest.approx((0.2, 0.8))
@@ -144,7 +215,7 @@ def test_roles_of_one_process_share_its_time() -> None:
 def test_waiting_for_the_last_role_to_be_ready_is_not_idle_time() -> None:
     job = job_of(ASYNCHRONOUS)
     progress = progress_of(job, actor=times(4, 10) | {Count.READY_AT: 91.0})
-    spent = metrics.shares(metrics.at_start(progress), progress.counts, homes_in(job, "process"))
+    spent = shares(at_start(progress), progress.counts, homes_in(job, "process"))
     assert spent["actor-0.0"] == pytest.approx((0.8, 0.2))
 
 
@@ -197,30 +268,3 @@ def test_before_the_first_update_it_says_what_is_awaited() -> None:
     assert bottleneck(progress, job) == "warming up: 300 of 500 samples"
     progress.started_at = None
     assert bottleneck(progress, job) == "starting: 3 of 3 roles are ready"
-
-
-def records(data: bytes) -> Iterator[bytes]:
-    """The records of an event file; the checksum of a length vouches for it."""
-    while data:
-        length = struct.unpack("<Q", data[:8])[0]
-        assert data[8:12] == metrics._checksum(data[:8])
-        event, data = data[12 : 12 + length], data[12 + length :]
-        assert data[:4] == metrics._checksum(event)
-        yield event
-        data = data[4:]
-
-
-def test_an_event_file_holds_its_scalars(tmp_path: Path) -> None:
-    events = Events(tmp_path)
-    events.add({"train/loss": 0.5, "missing": None, "huge": 1e300}, step=300)
-    events.close()
-    version, scalars = records(next(tmp_path.iterdir()).read_bytes())
-    assert version[9:] == b"\x1a\x0dbrain.Event:2"
-    value = b"\x0a\x0atrain/loss\x15" + struct.pack("<f", 0.5)
-    assert scalars[9:] == b"\x10\xac\x02" + b"\x2a\x13" + b"\x0a\x11" + value
-
-
-def test_the_checksum_is_the_one_of_the_record_format() -> None:
-    crc = 0xE3069283  # of the nine digits, by the definition of CRC-32C
-    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-    assert metrics._checksum(b"123456789") == struct.pack("<I", masked)
