@@ -26,8 +26,8 @@ class Finished:
         return json.loads((self.folder / "summary.json").read_text())
 
 
-def start(config, folder, *options, text=True):
-    """Starts `tianji train` in the background."""
+def start(config, folder, *options, text=True, **more):
+    """Starts `tianji train` in the background; `more` is for the process."""
     command = [sys.executable, "-m", "tianji.cli", "train", str(config), "--run-dir", str(folder)]
     return subprocess.Popen(
         [*command, *options],
@@ -36,6 +36,7 @@ def start(config, folder, *options, text=True):
         text=text,
         cwd=next(parent for parent in folder.parents if parent.is_dir()),
         env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        **more,
     )
 
 

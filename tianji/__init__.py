@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tianji.launch import Report
+    from tianji.outcome import Report
     from tianji.trained import Trained
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def train(
@@ -19,25 +19,72 @@ def train(
     engine: str | None = None,
     run_dir: str | Path | None = None,
     quiet: bool = True,
+    dashboard: int | None = None,
+    started_at: float | None = None,
+    **settings: Any,
 ) -> Report:
     """Trains what a configuration file describes, as `tianji train` does; prints no summary.
 
-    `overrides` are as after `--set`: `tianji.train("my_job.py", "hyp.lr=0.001", "exp.seed=2")`.
+    What the file says can be overridden in the words of the command line, of the file or of
+    `--set`, and all of them are checked alike:
+
+        tianji.train("my_job.py", seed=2, max_seconds=60)
+        tianji.train("my_job.py", hyp=dict(lr=0.001), exp=dict(train_steps=10_000))
+        tianji.train("my_job.py", "hyp.lr=0.001", **{"actor_cfg.num": 2})
+
+    A `run_dir` that holds an unfinished run of the same configuration is gone on with. `dashboard`
+    is the port of a live page on this machine. `started_at` is the moment of `time.monotonic` that
+    times are counted from, now unless given.
     """
+    import sys
     from pathlib import Path
 
     from tianji import launch
     from tianji.config import load as load_config
+    from tianji.config.keywords import as_overrides
 
+    loaded = load_config(config, [*overrides, *as_overrides(settings)])
+    for notice in loaded.notices:
+        print(f"note: {notice}", file=sys.stderr)
     folder = None if run_dir is None else Path(run_dir)
-    return launch.train(load_config(config, overrides), engine, folder, quiet)
+    return launch.train(loaded, engine, folder, quiet, started_at, dashboard=dashboard)
 
 
-def load(run: str | Path) -> Trained:
-    """The policy that a run ended with: `tianji.load("runs/...").act(observation)`."""
+def resume(
+    run: str | Path,
+    *overrides: str,
+    engine: str | None = None,
+    quiet: bool = True,
+    dashboard: int | None = None,
+    started_at: float | None = None,
+    **settings: Any,
+) -> Report:
+    """Goes on with a run where its newest checkpoint was taken, as `tianji resume` does.
+
+    It may be told anew when it ends: `tianji.resume("runs/...", max_seconds=600)`. Its `engine` is
+    the one it was trained with, unless given.
+    """
+    from pathlib import Path
+
+    from tianji import launch, resuming
+    from tianji.config.keywords import as_overrides
+
+    folder = Path(run)
+    changes = [*overrides, *as_overrides(settings, "resume")]
+    config, before = resuming.reopen(folder, changes)
+    name = engine or before
+    return launch.train(config, name, folder, quiet, started_at, dashboard=dashboard, extend=True)
+
+
+def load(run: str | Path, which: Literal["final", "best"] = "final") -> Trained:
+    """The policy that a run ended with: `tianji.load("runs/...").act(observation)`.
+
+    `run` is a run's folder, one of its checkpoints or a file of weights; `which="best"` takes the
+    policy that played best.
+    """
     from tianji import trained
 
-    return trained.load(run)
+    return trained.load(run, which)
 
 
-__all__ = ["__version__", "load", "train"]
+__all__ = ["__version__", "load", "resume", "train"]

@@ -14,6 +14,11 @@ from tianji import __version__
 
 VERBS = {
     "train": "train what a configuration file describes",
+    "resume": "go on with a run where it was interrupted, or give it more to do",
+    "eval": "play whole games with a trained policy and say how good it is",
+    "report": "draw one page about a run, or about several side by side",
+    "export": "write a trained policy as a file that other programs run",
+    "doctor": "say what this machine offers, and what to do about what it lacks",
 }
 
 
@@ -21,17 +26,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until a run begins there is nothing to tidy up
     from tianji.errors import USER_MISTAKE, TianJiError
-    from tianji.launch import Interrupted
+    from tianji.signals import Interrupted
 
     given = list(sys.argv[1:] if arguments is None else arguments)
-    options = parser(given).parse_args(given)
+    if not given:
+        parser().print_help(sys.stderr)
+        return USER_MISTAKE
+    options, unknown = parser(given).parse_known_args(given)
+    if unknown:  # the usage of the verb helps, that of `tianji` does not
+        _alone(options.verb).error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         return int(_module(options.verb).run(options))
     except TianJiError as error:
         print(f"tianji: {error}", file=sys.stderr)
         return USER_MISTAKE
     except Interrupted as stop:
-        return 128 + stop.number
+        return stop.exit_status
     except BrokenPipeError:  # whoever read our output has gone; the run itself is on disk
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # for the interpreter's last flush
         return 0
@@ -44,9 +54,16 @@ def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, purpose in VERBS.items():
         verb = verbs.add_parser(name, help=purpose, description=f"tianji {name}: {purpose}.")
-        if name in given:
+        if given[:1] == [name]:
             _module(name).arguments(verb)
     return top
+
+
+def _alone(verb: str) -> argparse.ArgumentParser:
+    """The parser of one verb."""
+    made = argparse.ArgumentParser(prog=f"tianji {verb}")
+    _module(verb).arguments(made)
+    return made
 
 
 def _module(verb: str) -> Any:

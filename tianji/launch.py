@@ -3,94 +3,37 @@
 from __future__ import annotations
 
 import os
-import shutil
-import signal
-import threading
+import sys
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tianji import resources
 from tianji.config import Config
 from tianji.engines.crew import Crew, RoleFailed, refuse_platform
 from tianji.errors import USER_MISTAKE, TianJiError
-from tianji.folder import claim, identify
+from tianji.folder import Claim, claim, identify
+from tianji.outcome import Report
 from tianji.roster import Kind, role_name
+from tianji.signals import Interrupted, Signals
+from tianji.status import ENDED, Status
 
 if TYPE_CHECKING:  # numpy is not loaded before the first child has been started
     from tianji.engines.local import LocalEngine
     from tianji.engines.process import ProcessEngine
+    from tianji.resuming import Resumed
     from tianji.run import Run
     from tianji.topology import Job
-    from tianji.watch import Progress
+    from tianji.watch import Limits, Progress
+    from tianji.weights import Saved
 
     Engine: TypeAlias = LocalEngine | ProcessEngine
 
-NUMBERS = (signal.SIGINT, signal.SIGTERM)
 ENGINES = ("process", "local")
-EXIT_STATUS = {"solved": 0, "finished": 0, "stopped": 0, "failed": 1}
-
-
-class Interrupted(BaseException):
-    """SIGINT or SIGTERM asked the run to end; no user's `except Exception` may swallow it."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
-        self.number = number
-
-
-@dataclass(frozen=True)
-class Report:
-    """What a run did."""
-
-    folder: Path
-    summary: dict[str, Any]
-    exit_status: int
-
-
-class Signals:
-    """What SIGINT and SIGTERM mean to a run: the first ends it in order, a second one at once.
-
-    The first is only noted, and `check` raises it where that does no harm: an exception out of the
-    blue could end in the middle of an import or of a lock. While the process engine is set up it is
-    raised at once, because trying out a user's environment may take for ever.
-    """
-
-    def __init__(self) -> None:
-        self.number: int | None = None
-        self.at_once = False
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Signals:
-        if threading.current_thread() is threading.main_thread():  # nobody else gets signals
-            self._before = {number: signal.signal(number, self._note) for number in NUMBERS}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self.number = number
-        for other in NUMBERS:
-            signal.signal(other, signal.SIG_DFL)
-        if self.at_once:
-            raise Interrupted(number)
-
-    def check(self) -> None:
-        """Raises what has come."""
-        if self.number is not None:
-            raise Interrupted(self.number)
-
-    def ignore(self) -> None:
-        """The run is over: nothing may keep its end from being written down."""
-        if self.number is None:
-            for number in self._before:
-                signal.signal(number, signal.SIG_IGN)
 
 
 def train(
@@ -99,11 +42,16 @@ def train(
     folder: Path | None = None,
     quiet: bool = False,
     started_at: float | None = None,
+    row_seconds: float | None = None,
+    dashboard: int | None = None,
+    extend: bool = False,
 ) -> Report:
-    """Trains one configuration in a run folder of its own.
+    """Trains one configuration in a run folder of its own, or goes on where it was interrupted.
 
     Without an `engine` the config's `use_comm_parallel` chooses; `started_at` is the moment that
-    times are counted from, now unless given.
+    times are counted from, now unless given; `row_seconds` is the time from one row of metrics to
+    the next, infinity for none but the last; `dashboard` is the port of a live page. With `extend`
+    a run that has ended goes on, and the configuration may say anew when it ends.
     """
     began = time.monotonic() if started_at is None else started_at
     name = engine or ("process" if config.parallel.global_cfg.use_comm_parallel else "local")
@@ -111,27 +59,58 @@ def train(
         raise TianJiError(f"engine: want one of {ENGINES}, got {name!r}")
     if name == "process":
         refuse_platform()
-    was_there = folder is not None and folder.is_dir()
+    if config.exp.track:
+        from tianji.sinks import refuse_missing
+
+        refuse_missing(config.exp.track)
     with Signals() as signals, ExitStack() as stack:
-        claimed = claim(folder, config)
+        claimed = claim(folder, config, extend)
+        stack.callback(claimed.release)
         try:
-            signals.at_once = name == "process"
+            resumed = _resumed(claimed, config)
+            if dashboard is not None:
+                _open_dashboard(claimed.folder, dashboard, stack)
+            signals.at_once = True
+            signals.check()
             make = _process_engine if name == "process" else _local_engine
-            job, runner = make(config, claimed, stack)
+            job, runner = make(config, claimed.folder, resumed, stack)
+            if resumed is not None:
+                resumed.take_up(claimed.folder)
             signals.at_once = False
             signals.check()
         except BaseException:  # nothing has begun: leave nothing behind
-            shutil.rmtree(claimed, ignore_errors=True)
-            if was_there:
-                claimed.mkdir()
+            claimed.leave()
             raise
-        from tianji.run import Run
+        from tianji.run import ROW_SECONDS, Run
 
-        run = Run(job, runner.name, claimed, quiet, began)
+        seconds = row_seconds or ROW_SECONDS
+        run = Run(job, runner.name, claimed.folder, quiet, began, seconds, resumed)
         return _watched(run, runner, signals)
 
 
-def _process_engine(config: Config, folder: Path, stack: ExitStack) -> tuple[Job, Engine]:
+def _resumed(claimed: Claim, config: Config) -> Resumed | None:
+    """Where the run goes on, if it does; said before anything is started."""
+    if not claimed.resumes:
+        return None
+    from tianji import resuming
+
+    resumed = resuming.find(claimed.folder, config)
+    for notice in resumed.notices:
+        print(f"note: {notice}", file=sys.stderr, flush=True)
+    return resumed
+
+
+def _open_dashboard(folder: Path, port: int, stack: ExitStack) -> None:
+    from tianji.dashboard import Dashboard
+
+    dashboard = Dashboard(folder, port)
+    stack.callback(dashboard.close)
+    print(f"dashboard: {dashboard.start()}", file=sys.stderr, flush=True)
+
+
+def _process_engine(
+    config: Config, folder: Path, resumed: Resumed | None, stack: ExitStack
+) -> tuple[Job, Engine]:
     """Starts the children first: they load their libraries while sizes are worked out here."""
     cores = resources.available_cores()
     lenient = resources.assign(config, cores, alternates=True)
@@ -143,16 +122,19 @@ def _process_engine(config: Config, folder: Path, stack: ExitStack) -> tuple[Job
     from tianji.topology import load_algorithm
 
     algorithm, hyp = load_algorithm(config)
-    identify(folder, config, "process", asdict(hyp))
     alternates = algorithm.alternates(hyp, config.parallel.actor_cfg.num)
     shares = resources.assign(config, cores, alternates)
     for home in crew.homes[1:]:
         crew.start(home, shares[home])
     job = _tried(config)
-    return job, ProcessEngine(job, crew, folder, shares)
+    identify(folder, config, "process", asdict(hyp))
+    saved = None if resumed is None else resumed.saved
+    return job, ProcessEngine(job, crew, folder, shares, saved)
 
 
-def _local_engine(config: Config, folder: Path, stack: ExitStack) -> tuple[Job, Engine]:
+def _local_engine(
+    config: Config, folder: Path, resumed: Resumed | None, stack: ExitStack
+) -> tuple[Job, Engine]:
     """Everything in this process, with as many threads as the learner has cores."""
     before = dict(os.environ)
     stack.callback(os.environ.update, before)
@@ -163,7 +145,7 @@ def _local_engine(config: Config, folder: Path, stack: ExitStack) -> tuple[Job, 
 
     job = _tried(config)
     identify(folder, config, "local", asdict(job.task.hyp))
-    return job, LocalEngine(job, folder)
+    return job, LocalEngine(job, folder, None if resumed is None else resumed.saved)
 
 
 def _tried(config: Config) -> Job:
@@ -176,27 +158,72 @@ def _tried(config: Config) -> Job:
 
 def _watched(run: Run, engine: Engine, signals: Signals) -> Report:
     """Trains with a view on it, and writes down how it ended, however it ended."""
+    from tianji.examiner import Examiner
+    from tianji.keeper import Keeper
     from tianji.watch import Limits
 
-    def tick(progress: Progress) -> None:
-        signals.check()
-        run.tick(progress)
+    config, watch = run.job.config, engine.watch
+    if run.resumed is not None and run.resumed.facts:
+        watch.restore(run.resumed.facts["watch"])
 
-    error: str | None = None
+    def facts() -> dict[str, Any]:
+        return {"watch": watch.state(), **run.state(watch.progress)}
+
+    version = 0 if run.resumed is None else run.resumed.version
+    keeper = Keeper(config, run.folder, engine, facts, run.saved, run.warn, version)
+    examiner = Examiner(run.job, run.folder, engine, run.evaluated, run.warn)
+
+    def tick(progress: Progress) -> None:
+        run.tick(progress)
+        while engine.troubles:
+            run.warn(engine.troubles.pop(0))
+        keeper.tick(progress)
+        examiner.tick(progress)
+
+    status, exit_status, error = _trained(engine, Limits(run.job), tick, signals.check)
+    signals.ignore()
+    learned = engine.learned()
+    _keep(run, learned)
+    saved = keeper.close(watch.progress)
+    if saved is None and watch.progress.started_at is not None and status is not Status.FAILED:
+        run.warn("what the run has learned last is in no checkpoint: see its logs")
+    examiner.close(learned if status in ENDED else None)
+    summary = run.finish(status, watch.progress, error, signals.give_back)
+    return Report(run.folder, summary, exit_status)
+
+
+def _keep(run: Run, learned: Saved | None) -> None:
+    """Writes `checkpoints/final.safetensors`."""
+    if learned is None:
+        return
+    from tianji.weights import save_final
+
+    name = run.job.config.agent.type
     try:
-        status = engine.train(Limits(run.job), tick)
-        exit_status = EXIT_STATUS[status]
+        save_final(run.folder, learned.weights, learned.version, name, learned.env_steps)
+    except OSError as error:
+        run.warn(f"the final policy could not be written: {error.strerror or error}")
+
+
+def _trained(
+    engine: Engine,
+    limits: Limits,
+    tick: Callable[[Progress], None],
+    check: Callable[[], None],
+) -> tuple[Status, int, str | None]:
+    """Trains to the end; returns the status, the exit status and what went wrong."""
+    try:
+        status = engine.train(limits, tick, check)
     except Interrupted as stop:
         engine.stop()
-        status, exit_status = "interrupted", 128 + stop.number
+        return Status.INTERRUPTED, stop.exit_status, None
     except RoleFailed as failure:
         engine.stop()
-        status, error = "failed", str(failure)
-        exit_status = USER_MISTAKE if failure.users_mistake else 1
+        return Status.FAILED, USER_MISTAKE if failure.users_mistake else 1, str(failure)
     except TianJiError as mistake:
-        status, error, exit_status = "failed", str(mistake), USER_MISTAKE
+        engine.abandon()
+        return Status.FAILED, USER_MISTAKE, str(mistake)
     except Exception:  # the top of the process: what happened is written down and shown
-        status, error, exit_status = "failed", traceback.format_exc(), 1
-    signals.ignore()
-    summary = run.finish(status, engine.watch.progress, error)
-    return Report(run.folder, summary, exit_status)
+        engine.abandon()
+        return Status.FAILED, 1, traceback.format_exc()
+    return status, 0, None

@@ -16,6 +16,7 @@ class Kind(enum.IntEnum):
     ACTOR = 0
     BUFFER = 1
     LEARNER = 2
+    EVALUATOR = 3
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def role_name(kind: Kind, index: int = 0) -> str:
 
 
 def roles_of(config: Config) -> tuple[RoleSpec, ...]:
-    """All roles. The buffer rides in the learner's process unless it was given cores of its own."""
+    """The roles that train. The buffer rides with the learner unless it was given its own cores."""
     parallel = config.parallel
     learner = role_name(Kind.LEARNER)
     buffer = learner if parallel.buffer_cfg.cores is None else role_name(Kind.BUFFER)
@@ -48,6 +49,16 @@ def roles_of(config: Config) -> tuple[RoleSpec, ...]:
     return (RoleSpec(Kind.LEARNER, 0, learner), RoleSpec(Kind.BUFFER, 0, buffer), *actors)
 
 
+def evaluator_of(config: Config) -> RoleSpec | None:
+    """The role that plays whole games beside the training, if the configuration wants one."""
+    if config.exp.eval_step is None:
+        return None
+    return RoleSpec(Kind.EVALUATOR, 0, role_name(Kind.EVALUATOR))
+
+
 def homes_of(config: Config) -> dict[str, str]:
     """Which process each role lives in; the launcher is one of them."""
-    return {role.name: role.home for role in roles_of(config)} | {LAUNCHER: LAUNCHER}
+    homes = {role.name: role.home for role in roles_of(config)} | {LAUNCHER: LAUNCHER}
+    if (evaluator := evaluator_of(config)) is not None:
+        homes[evaluator.name] = evaluator.home
+    return homes

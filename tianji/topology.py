@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,11 +18,15 @@ from tianji.counts import learner_report_schema, report_schema
 from tianji.envs.base import EnvSpec
 from tianji.episodes import EPISODE_SCHEMA
 from tianji.errors import TianJiError
+from tianji.evaluation import MOST_ENVS, env_seed
+from tianji.evaluator import ORDER_SCHEMA as EVALUATION_ORDER
+from tianji.evaluator import Evaluator, evaluation_schema
 from tianji.imports import load_class
 from tianji.replay import Replay
 from tianji.roles import Actor, Buffer, Learner, Role
 from tianji.rollouts import Rollouts
-from tianji.roster import LAUNCHER, Kind, RoleSpec, role_name, roles_of
+from tianji.roster import LAUNCHER, Kind, RoleSpec, evaluator_of, role_name, roles_of
+from tianji.saving import ORDER_SCHEMA
 from tianji.schema import Field, Schema
 from tianji.store import Sampling, trajectory_schema
 from tianji.transports import ring
@@ -194,7 +198,8 @@ def channels_of(job: Job) -> list[ChannelSpec]:
     """Every channel of the run."""
     learner, buffer = role_name(Kind.LEARNER), role_name(Kind.BUFFER)
     actors = [role_name(Kind.ACTOR, i) for i in range(job.task.n_actors)]
-    weights = Schema((Field("weights", "float32", (job.algorithm.n_weights(job.task),)),))
+    roles = roles_of(job.config)
+    weights = _weights_schema(job)
     batch = job.sampling.batch_schema(job.trajectory)
     latest = Delivery.LATEST
     control = Schema((Field("nothing", "uint8"),))
@@ -202,18 +207,40 @@ def channels_of(job: Job) -> list[ChannelSpec]:
         ChannelSpec("weights", learner, tuple(actors), weights, latest),
         ChannelSpec("batches", buffer, (learner,), batch, depth=job.batches_ahead),
         ChannelSpec("control", LAUNCHER, (learner,), control, latest),
+        ChannelSpec("orders", LAUNCHER, tuple(r.name for r in roles), ORDER_SCHEMA, latest),
     ]
     for actor in actors:
         specs.append(
             ChannelSpec(f"trajectories {actor}", actor, (buffer,), job.trajectory, depth=job.depth)
         )
         specs.append(ChannelSpec(f"episodes {actor}", actor, (LAUNCHER,), EPISODE_SCHEMA, depth=64))
-    for role in roles_of(job.config):
+    for role in roles:
         layout = report_schema()
         if role.kind is Kind.LEARNER:
             layout = learner_report_schema(job.algorithm.scalars)
         specs.append(ChannelSpec(f"report {role.name}", role.name, (LAUNCHER,), layout, latest))
-    return specs
+    return specs + _evaluation_channels(job)
+
+
+def _evaluation_channels(job: Job) -> list[ChannelSpec]:
+    """What an evaluator has beside the weights, which it reads without being a target of theirs.
+
+    A learner that rang its bell at every update would wake it for nothing.
+    """
+    evaluator = evaluator_of(job.config)
+    if evaluator is None:
+        return []
+    name, latest = evaluator.name, Delivery.LATEST
+    result = evaluation_schema(job.config.exp.eval_times, job.algorithm.n_weights(job.task))
+    return [
+        ChannelSpec("evaluate", LAUNCHER, (name,), EVALUATION_ORDER, latest),
+        ChannelSpec("evaluations", name, (LAUNCHER,), result),
+        ChannelSpec(f"report {name}", name, (LAUNCHER,), report_schema(), latest),
+    ]
+
+
+def _weights_schema(job: Job) -> Schema:
+    return Schema((Field("weights", "float32", (job.algorithm.n_weights(job.task),)),))
 
 
 def is_private(spec: ChannelSpec, homes: Mapping[str, str], home: str) -> bool:
@@ -233,7 +260,12 @@ class Ports(Protocol):
 
 def build(role: RoleSpec, job: Job, ports: Ports) -> Role:
     """Makes one role, for any engine."""
-    makers = {Kind.ACTOR: _build_actor, Kind.BUFFER: _build_buffer, Kind.LEARNER: _build_learner}
+    makers = {
+        Kind.ACTOR: _build_actor,
+        Kind.BUFFER: _build_buffer,
+        Kind.LEARNER: _build_learner,
+        Kind.EVALUATOR: _build_evaluator,
+    }
     return makers[role.kind](role, job, ports)
 
 
@@ -282,8 +314,8 @@ def _build_learner(role: RoleSpec, job: Job, ports: Ports) -> Learner:
     if learner_cfg.trigger:
         trigger = load_class(learner_cfg.trigger, job.config.folder)
     algorithm = job.algorithm(job.task, job.seed(Kind.LEARNER), device_for(learner_cfg.device))
-    want = Schema((Field("weights", "float32", (job.algorithm.n_weights(job.task),)),))
-    want.check({"weights": algorithm.weights()}, f"{job.config.agent.type}.weights()")
+    where = f"{job.config.agent.type}.weights()"
+    _weights_schema(job).check({"weights": algorithm.weights()}, where)
     return Learner(
         role.name,
         algorithm,
@@ -295,7 +327,39 @@ def _build_learner(role: RoleSpec, job: Job, ports: Ports) -> Learner:
     )
 
 
+def _build_evaluator(role: RoleSpec, job: Job, ports: Ports) -> Evaluator:
+    n_episodes, seed = job.config.exp.eval_times, job.config.exp.seed
+    return Evaluator(
+        role.name,
+        make_games_env(job.config, n_episodes),
+        job.algorithm.policy(job.task, 0, seed),
+        weights=ports.inbox("weights"),
+        orders=ports.inbox("evaluate"),
+        results=ports.outbox("evaluations"),
+        n_episodes=n_episodes,
+        seed=env_seed(seed),  # `tianji eval` with the run's seed plays the same games
+    )
+
+
 def make_env(config: Config) -> envs.Env:
     """The environments of one actor."""
     n_envs = config.parallel.actor_cfg.envs
     return envs.make(config.environment, n_envs, config.folder, config.exp.max_step)
+
+
+def make_games_env(config: Config, n_episodes: int) -> envs.Env:
+    """Environments to evaluate in: some side by side, of the kind an actor has, without a window.
+
+    A library's own vector environment is used only where an actor uses it too, so that what is
+    evaluated is what was trained in.
+    """
+    section = replace(config.environment, render=False)
+    if section.vectorization == "auto" and config.parallel.actor_cfg.envs == 1:
+        section = replace(section, vectorization="sync")
+    n_envs = 1 if section.vectorization == "single" else min(n_episodes, MOST_ENVS)
+    return envs.make(section, n_envs, config.folder, config.exp.max_step)
+
+
+def make_shown_env(config: Config, rendering: envs.Rendering) -> envs.ShownEnv:
+    """One environment to look at."""
+    return envs.make_shown(config.environment, config.folder, config.exp.max_step, rendering)

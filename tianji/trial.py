@@ -12,6 +12,8 @@ from tianji.config import Config
 from tianji.envs.base import EnvSpec
 from tianji.errors import TianJiError
 from tianji.schema import Field, Schema
+from tianji.state import state_of
+from tianji.tensorfile import chunks
 from tianji.topology import Job, make_env, prepare
 
 
@@ -21,6 +23,9 @@ def try_out(config: Config) -> Job:
         env = make_env(config)
         obs = np.array(env.reset(config.exp.seed))
         env.step(_some_action(env.spec))
+        if (state := state_of(env)) is not None:
+            for _ in chunks(state):
+                pass  # raises on what no checkpoint could hold
         env.close()
     except TianJiError:
         raise

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TextIO
+from typing import IO, TYPE_CHECKING, NamedTuple, Protocol, TextIO
 
+from tianji.bottleneck import bottleneck
 from tianji.counts import Count
-from tianji.metrics import NOTHING, Rates, bottleneck, kind_of, ratio_of
+from tianji.metrics import ratio_of
+from tianji.rates import NOTHING, Rates, kind_of, updates_since
+from tianji.status import Status
 from tianji.topology import Job
 from tianji.watch import Progress
 
@@ -38,7 +43,8 @@ class Scene:
     rates: Rates = field(default_factory=Rates)
     elapsed: float = 0.0  # seconds since all roles were ready
     history: Sequence[float] = ()  # mean returns over time
-    status: str | None = None  # how the run ended
+    status: Status | None = None  # how the run ended
+    evaluated: tuple[float, int] | None = None  # mean return of the last evaluation, and its steps
 
 
 class View(Protocol):
@@ -54,7 +60,11 @@ class View(Protocol):
 def view_for(stream: TextIO | None = None) -> View:
     """A panel if `stream` is a terminal that can draw one, lines otherwise."""
     stream = sys.stdout if stream is None else stream
-    if not stream.isatty() or not (stream.encoding or "").lower().startswith("utf"):
+    try:
+        draws = stream.isatty() and (stream.encoding or "").lower().startswith("utf")
+    except (AttributeError, ValueError):  # a notebook's, or closed
+        draws = False
+    if not draws:
         return Lines(stream)
     from rich.console import Console
 
@@ -71,7 +81,7 @@ class Lines:
 
     def show(self, scene: Scene) -> None:
         """Prints a line if it is time for one."""
-        if scene.progress.updates and scene.elapsed >= self._due:
+        if updates_since(scene.progress) and scene.elapsed >= self._due:
             self._due = scene.elapsed + LINE_SECONDS
             print(line(scene), file=self._stream, flush=True)
 
@@ -85,6 +95,7 @@ class LivePanel:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._live: Live | None = None
+        self._calm: Callable[[], None] = lambda: None
 
     def show(self, scene: Scene) -> None:
         """Draws the panel."""
@@ -94,6 +105,8 @@ class LivePanel:
             self._live = Live(console=self._console, auto_refresh=False)
             self._live.start()
             atexit.register(self._live.stop)  # the cursor comes back, whatever happens
+            self._calm = _without_echo_of_control(self._console.file)
+            atexit.register(self._calm)
         self._live.update(panel(scene), refresh=True)
 
     def close(self, scene: Scene) -> None:
@@ -102,6 +115,30 @@ class LivePanel:
         if self._live is not None:
             self._live.stop()
             atexit.unregister(self._live.stop)
+            self._calm()
+            atexit.unregister(self._calm)
+
+
+def _without_echo_of_control(stream: IO[str]) -> Callable[[], None]:
+    """Ctrl-C writes no `^C` into the panel until what is returned is called."""
+    import termios
+
+    try:
+        terminal = stream.fileno()
+        if os.tcgetpgrp(terminal) != os.getpgrp():  # in the background it is not ours to change
+            return lambda: None
+        before = termios.tcgetattr(terminal)
+        changed = [*before[:3], before[3] & ~termios.ECHOCTL, *before[4:]]
+        termios.tcsetattr(terminal, termios.TCSANOW, changed)
+    except (OSError, ValueError, termios.error):  # no terminal, or one that is not here
+        return lambda: None
+
+    def give_back() -> None:
+        with suppress(OSError, ValueError, termios.error):
+            if os.tcgetpgrp(terminal) == os.getpgrp():
+                termios.tcsetattr(terminal, termios.TCSANOW, before)
+
+    return give_back
 
 
 def span(seconds: float) -> str:
@@ -157,7 +194,9 @@ def sparkline(values: Sequence[float], width: int) -> str:
     cuts = [round(i * len(values) / n) for i in range(n + 1)]
     means = [sum(values[a:b]) / (b - a) for a, b in pairwise(cuts)]
     low, high = min(means), max(means)
-    scale = (len(BLOCKS) - 1) / (high - low) if high > low else 0.0
+    if low == high:  # a constant is neither low nor high
+        return BLOCKS[len(BLOCKS) // 2] * n
+    scale = (len(BLOCKS) - 1) / (high - low)
     return "".join(BLOCKS[round((mean - low) * scale)] for mean in means)
 
 
@@ -165,9 +204,10 @@ def line(scene: Scene) -> str:
     """The moment as one line of plain text."""
     progress, stale = scene.progress, scene.progress.staleness.percentile(0.5)
     sentence = ": ".join(bottleneck(progress, scene.job, scene.engine).split(": ")[:2])
+    played = "" if scene.evaluated is None else f"evaluation {scene.evaluated[0]:,.1f}   "
     return (
         f"{span(scene.elapsed):>7}  {progress.produced:>9,} steps  "
-        f"{scene.rates.production:>7,.0f}/s   return {_return(scene)}   "
+        f"{scene.rates.production:>7,.0f}/s   return {_return(scene)}   {played}"
         f"updates {progress.updates:,}   staleness {stale:g}   {sentence}"
     )
 
@@ -187,10 +227,10 @@ def panel(scene: Scene) -> RenderableType:
     return Panel(body, title=title, title_align="left", border_style="bright_black", padding=(0, 1))
 
 
-def _status_style(status: str | None) -> str:
-    if status == "solved":
+def _status_style(status: Status | None) -> str:
+    if status is Status.SOLVED:
         return "bold green"
-    return "bold red" if status == "failed" else "bold"
+    return "bold red" if status is Status.FAILED else "bold"
 
 
 class _Wide:
@@ -231,6 +271,9 @@ def _head(scene: Scene) -> Table:
     spark = _Wide(lambda width: Text(sparkline(scene.history, width), style="yellow"))
     episodes = f"{progress.n_episodes:,} episodes"
     grid.add_row("return", Text(_return(scene), style="bold"), spark, episodes)
+    if scene.evaluated is not None:
+        mean, at = scene.evaluated
+        grid.add_row("evaluation", f"{mean:,.1f}", Text(f"at {at:,} steps", style="dim"), "")
     return grid
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -11,6 +12,8 @@ import numpy as np
 from tianji.channel import Inbox
 from tianji.counts import Count, Histogram, Vector
 from tianji.roster import Kind, role_name, roles_of
+from tianji.state import State
+from tianji.status import Status
 from tianji.topology import Job, Ports
 
 WINDOW = 100  # episodes that a mean return is taken over
@@ -29,8 +32,15 @@ class Progress:
     lengths: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW))
     ended_at: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     n_episodes: int = 0
+    base: dict[str, Vector] = field(default_factory=dict)  # of a resumed run: where counts began
     solved_at: float | None = None  # clock of the last of the 100 episodes that reached the target
     started_at: float | None = None  # clock at which all roles were ready
+    earlier_seconds: float = 0.0  # of training, before the run was resumed
+
+    def elapsed(self, now: float) -> float:
+        """Seconds of training until the moment `now` of the clock."""
+        here = 0.0 if self.started_at is None else max(0.0, now - self.started_at)
+        return self.earlier_seconds + here
 
     def total(self, count: Count, kind: Kind) -> float:
         """The sum of one counter over all roles of a kind."""
@@ -98,7 +108,9 @@ class Watch:
         """Takes whatever has come."""
         for name, inbox in self._reports.items():
             if (message := inbox.take()) is not None:
-                self.progress.counts[name] = message.arrays["counts"].copy()
+                counts = self.progress.counts[name] = message.arrays["counts"].copy()
+                if self.progress.earlier_seconds:  # its first word: before any waiting for others
+                    self.progress.base.setdefault(name, counts.copy())
                 if name == role_name(Kind.LEARNER):
                     self._read_learner(message.arrays)
         self._read_episodes()
@@ -106,6 +118,25 @@ class Watch:
         if self.progress.started_at is None and all(ready):
             self.progress.started_at = max(ready)
         return self.progress
+
+    def state(self) -> State:
+        """What the roles do not know: the last episodes, and how long training has lasted."""
+        progress = self.progress
+        return {
+            "returns": list(progress.returns),
+            "lengths": list(progress.lengths),
+            "episodes": progress.n_episodes,
+            "elapsed_seconds": progress.elapsed(time.monotonic()),
+        }
+
+    def restore(self, state: State) -> None:
+        """Goes on with the same window of episodes; when they ended is a thing of the past."""
+        progress = self.progress
+        progress.returns.extend(state["returns"])
+        progress.lengths.extend(state["lengths"])
+        progress.ended_at.extend(-math.inf for _ in state["returns"])
+        progress.n_episodes = state["episodes"]
+        progress.earlier_seconds = state["elapsed_seconds"]
 
     def _read_learner(self, arrays: dict[str, Vector]) -> None:
         progress = self.progress
@@ -146,12 +177,12 @@ class Limits:
         self._episodes = job.config.exp.episodes
         self._seconds = job.config.exp.max_seconds
 
-    def reached(self, progress: Progress) -> str | None:
+    def reached(self, progress: Progress) -> Status | None:
         """The status with which the run should end now, if it should."""
         if progress.solved_at is not None:
-            return "solved"
+            return Status.SOLVED
         if self._episodes is not None and progress.n_episodes >= self._episodes:
-            return "finished"
+            return Status.FINISHED
         if self._seconds is None or progress.started_at is None:
             return None
-        return "stopped" if time.monotonic() - progress.started_at >= self._seconds else None
+        return Status.STOPPED if progress.elapsed(time.monotonic()) >= self._seconds else None

@@ -12,7 +12,11 @@ import os
 import signal
 import sys
 import traceback
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tianji.roles import Role
 
 
 def main() -> int:
@@ -33,11 +37,10 @@ def _settle() -> None:
     cores = os.environ.get("TIANJI_CORES", "")
     if cores:
         os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
-    for number in (
-        signal.SIGINT,
-        signal.SIGTERM,
-    ):  # sent to all: the launcher decides what it means
-        signal.signal(number, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # sent to all: the launcher decides what it means
+    if sys.argv[2] == "evaluator":
+        os.nice(19)  # it takes what the others leave
     launcher = int(os.environ["TIANJI_LAUNCHER"])
     import ctypes
 
@@ -50,7 +53,7 @@ def _preload(kind: str) -> None:
     """Loads what this kind of role will need, while the launcher is still measuring sizes."""
     if kind == "learner":
         import torch  # noqa: F401
-    elif kind == "actor":
+    elif kind in ("actor", "evaluator"):
         import gymnasium  # noqa: F401
     import tianji.topology  # noqa: F401
 
@@ -73,7 +76,8 @@ def _train(home: str, description: dict[str, Any]) -> None:
     from tianji import topology
     from tianji.config import from_json
     from tianji.engines.loop import Loop, attach
-    from tianji.roster import roles_of
+    from tianji.roster import evaluator_of, roles_of
+    from tianji.saving import Saver
 
     if home.startswith("learner"):
         import torch
@@ -82,8 +86,28 @@ def _train(home: str, description: dict[str, Any]) -> None:
     config = from_json(description["config"])
     job = topology.from_json(description, config)
     ports = attach(job, description["transport"], home)
+    evaluator = evaluator_of(config)
+    if evaluator is not None and home == evaluator.home:
+        Loop([topology.build(evaluator, job, ports)], ports).run()
+        return
     roles = [topology.build(role, job, ports) for role in roles_of(job.config) if role.home == home]
-    Loop(roles, ports).run()
+    if description["resumed"] is not None:
+        _resume(roles, description["resumed"])
+    saver = Saver(roles, ports.inbox("orders"), Path(description["checkpoints"]))
+    Loop(roles, ports, saver).run()
+
+
+def _resume(roles: list[Role], folder: str) -> None:
+    """Every role goes on from its part; what was in flight between them is lost."""
+    from tianji import memory
+    from tianji.checkpoint import open_checkpoint
+    from tianji.saving import part_of
+
+    saved = open_checkpoint(Path(folder))
+    for role in roles:
+        if (part := part_of(saved, role.name)) is not None:
+            memory.restore(role, part)
+        memory.rejoin(role, saved.version)
 
 
 if __name__ == "__main__":

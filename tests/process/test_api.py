@@ -1,13 +1,18 @@
 """Training and using a policy from Python, as a notebook would."""
 
+import json
+import os
+import re
+import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
-from commands import ROOT, TASKS
+from commands import ROOT, TASKS, alive, eventually, rows
 
 import tianji
 from tianji.errors import TianJiError
@@ -18,17 +23,25 @@ pytestmark = pytest.mark.process
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
     folder = tmp_path_factory.mktemp("api") / "run"
-    return tianji.train(ROOT / "configs" / "cartpole_ppo.py", "exp.seed=2", run_dir=folder)
+    return tianji.train(ROOT / "configs" / "cartpole_ppo.py", seed=2, run_dir=folder)
 
 
 def test_training_returns_what_the_run_did(report):
     assert report.exit_status == 0
-    assert report.summary["status"] == "solved"
-    assert (report.folder / "summary.json").exists()
+    assert report.solved and report.status == "solved" and report.error is None
+    assert report.summary == json.loads((report.folder / "summary.json").read_text())
+    assert report.mean_return >= 475 and report.final_time_seconds > 0
+    assert [row["env_steps"] for row in report.metrics()][-1] == report.summary["env_steps"]
+
+
+def test_a_notebook_shows_what_the_command_line_prints(report):
+    assert repr(report).startswith("Solved in ")
+    assert str(report.folder) in repr(report)
+    assert len(repr(report).splitlines()) <= 12
 
 
 def test_the_trained_policy_plays_well(report):
-    policy = tianji.load(report.folder)
+    policy = report.policy()
     env = gymnasium.make("CartPole-v1")
     obs, _ = env.reset(seed=0)
     total, ended = 0.0, False
@@ -49,7 +62,7 @@ def test_several_observations_are_acted_on_at_once(report):
 
 
 def test_a_folder_without_a_policy_is_named(tmp_path):
-    with pytest.raises(TianJiError, match="holds no trained policy"):
+    with pytest.raises(TianJiError, match="is not the folder of a run"):
         tianji.load(tmp_path)
 
 
@@ -63,8 +76,8 @@ def test_a_loss_that_is_no_number_ends_the_run(tmp_path):
     folder = tmp_path / "run"
     overrides = ("hyp.lr=1e30", "hyp.max_grad_norm=None", "exp.stop_return=1e9")
     report = tianji.train(TASKS / "echo_ppo.py", *overrides, run_dir=folder)
-    assert report.exit_status == 2
-    assert "at update" in report.summary["error"]
+    assert report.exit_status == 2 and not report.solved
+    assert "at update" in report.error and "at update" in str(report)
 
 
 def test_an_engine_that_is_not_there_is_named(tmp_path):
@@ -89,3 +102,85 @@ def test_training_works_beside_the_main_thread(tmp_path):
     thread.start()
     thread.join()
     assert done[0].summary["status"] == "stopped"
+
+
+def test_keywords_are_overrides(tmp_path):
+    report = tianji.train(
+        TASKS / "echo_ppo.py",
+        engine="local",
+        run_dir=tmp_path / "run",
+        seed=3,
+        stop_return=1e9,
+        exp=dict(train_steps=1_000),
+        hyp=dict(lr=1e-3),
+        **{"actor_cfg.num": 1},
+    )
+    written = json.loads((report.folder / "config.json").read_text())
+    assert (written["seed"], written["hyp"]["lr"]) == (3, 1e-3)
+    assert written["config"]["parallel"]["actor_cfg"]["num"] == 1
+    assert report.status == "finished"
+
+
+def test_a_misspelt_keyword_gets_the_nearest_one(tmp_path):
+    with pytest.raises(TianJiError, match="Did you mean 'stop_return'"):
+        tianji.train(TASKS / "echo_ppo.py", run_dir=tmp_path / "run", stop_retrun=3)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("stdin", ["closed", "null"])
+def test_a_process_like_a_notebooks_trains_as_often_as_it_likes(tmp_path, child_env, stdin):
+    child = [sys.executable, str(Path(__file__).with_name("notebook_child.py")), str(tmp_path)]
+    command = ["sh", "-c", '"$@" <&-', "sh", *child] if stdin == "closed" else child
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=child_env, timeout=90
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert len(said["statuses"]) == 6 and set(said["statuses"].values()) == {"stopped"}
+    assert "updates" in said["shown"]
+    assert done.stderr == ""
+
+
+INTERRUPTED = """
+import sys, tianji
+report = tianji.train(sys.argv[1], run_dir=sys.argv[2], stop_return=1e9)
+print(report.status, report.exit_status)
+"""
+
+
+def test_an_interrupted_cell_still_gets_its_report(tmp_path, child_env):
+    folder = tmp_path / "run"
+    child = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, str(TASKS / "cartpole_ppo.py"), str(folder)],
+        stdout=subprocess.PIPE,
+        env=child_env,
+        text=True,
+    )
+    try:
+        eventually(lambda: rows(folder), what="the first row")
+        child.send_signal(signal.SIGINT)
+        out, _ = child.communicate(timeout=30)
+    finally:
+        child.kill()
+    assert out.split() == ["interrupted", "130"]
+    assert child.returncode == 0 and not alive(child.pid)
+
+
+SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def test_the_snippets_of_the_page_run_one_after_the_other(tmp_path, child_env):
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    script = tmp_path / "page.py"
+    script.write_text("\n".join(SNIPPET.findall(page)), encoding="utf-8")
+    os.symlink(ROOT / "configs", tmp_path / "configs")
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=tmp_path,
+        env=child_env,
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Solved in " in done.stdout

@@ -1,5 +1,9 @@
 """A mistake is answered with a word on what to do, status 2, and nothing left behind."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from commands import ROOT, TASKS, train
 
@@ -88,3 +92,34 @@ def test_a_store_smaller_than_what_comes_at_once_is_refused(tmp_path):
     done = train(TASKS / "echo_dqn.py", tmp_path / "run", "--set", "hyp.buffer_size=63")
     assert done.status == 2
     assert "use 64 at least" in done.err
+
+
+def command(*words):
+    return subprocess.run(
+        [sys.executable, "-m", "tianji.cli", *map(str, words)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("verb", ["train", "resume"])
+def test_an_unknown_option_is_answered_with_the_usage_of_its_verb(verb):
+    done = command(verb, "x", "--nope")
+    assert done.returncode == 2
+    assert f"usage: tianji {verb} [" in done.stderr and "--nope" in done.stderr
+
+
+def test_without_a_verb_there_is_the_help():
+    done = command()
+    assert done.returncode == 2 and "go on with a run" in done.stderr
+
+
+def test_the_folder_of_a_run_is_no_configuration_and_the_other_way_round(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "my_job.py").touch()
+    done = command("train", tmp_path)
+    assert done.returncode == 2 and f"tianji resume {tmp_path}" in done.stderr
+    done = command("resume", tmp_path / "my_job.py")
+    assert done.returncode == 2 and f"tianji train {tmp_path / 'my_job.py'}" in done.stderr

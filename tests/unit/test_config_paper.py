@@ -145,6 +145,7 @@ def test_the_keys_of_the_release_load_for_dqn_with_notices() -> None:
     dqn = config(DQN)
     assert dqn.stop_return == 400
     assert dqn.max_updates == 100_000
+    assert (dqn.save_freq, dqn.exp.eval_step, dqn.exp.eval_times) == (10, 50, 3)
     assert dqn.environment.wrappers[0].kwargs == {"allow_early_resets": True}
     told = {notice.split(" has no effect")[0].split(": ")[1] for notice in dqn.notices}
     assert told == {
@@ -152,11 +153,7 @@ def test_the_keys_of_the_release_load_for_dqn_with_notices() -> None:
         "agent.alg_type",
         "agent.agent_num",
         "wrappers.type 'MonitorEnv'",
-        "exp.save_freq",
-        "exp.eval_step",
-        "exp.eval_times",
         "global_cfg.use_group_parallel",
-        "global_cfg.save_freq",
         "exit_val.fusion_step",
         "learner_cfg.send_root_interval",
         "exit_val.win_ratio",

@@ -1,46 +1,176 @@
-"""What the documentation shows can be read by Python, loaded as a config and clicked on."""
+"""What the documentation shows can be read by Python, parsed as a command and clicked on."""
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
+from commands import ROOT
+from pages import BLOCKS, PAGES, PYTHON, SHELL, Block, commands_of, inline_commands
 
+from tianji.cli import parser
 from tianji.config import load
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("README.md"), *ROOT.glob("docs/*.md")])
+PACKAGE = ROOT / "tianji"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-
-BLOCKS = [
-    pytest.param(block, id=f"{page.name}-{i}")
-    for page in PAGES
-    for i, block in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")))
-]
-CONFIGS = [block for block in BLOCKS if re.search(r"^environment\s*=", block.values[0], re.M)]
+CONFIGS = [block for block in PYTHON if block.is_config]
+MENTIONED = [each for page in PAGES for each in inline_commands(page)]
 
 
-@pytest.mark.parametrize("block", BLOCKS)
+def name(block):
+    return block.name
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=name)
 def test_a_python_block_is_python(block):
-    ast.parse(block)
+    ast.parse(block.text)
 
 
-@pytest.mark.parametrize("block", CONFIGS)
+@pytest.mark.parametrize("block", CONFIGS, ids=name)
 def test_a_config_block_loads(block, tmp_path):
     path = tmp_path / "shown.py"
-    path.write_text(block, encoding="utf-8")
+    path.write_text(block.text, encoding="utf-8")
     assert load(str(path)).notices == ()
 
 
+@pytest.mark.parametrize("block", SHELL, ids=name)
+def test_every_command_of_a_block_is_one(block):
+    found = commands_of(block)
+    assert found or block.name in WITHOUT_TIANJI, "nothing in it is a command of ours"
+    for words in found:
+        parser(words).parse_args(words)
+
+
+WITHOUT_TIANJI = {  # blocks that tell how to install
+    "README.md-0": "make",
+    "README.md-3": "pip",
+}
+
+
+@pytest.mark.parametrize("page, words", MENTIONED, ids=lambda each: str(each)[:40])
+def test_every_command_in_a_sentence_is_one(page, words):
+    parser(words).parse_args(words)
+
+
+def test_every_block_is_of_a_kind_that_is_tested():
+    kinds = {block.language for block in BLOCKS}
+    assert kinds <= {"python", "bash", "sh", "text", ""}, "how would a test run that?"
+    assert len(PYTHON) + len(SHELL) + sum(b.is_output for b in BLOCKS) == len(BLOCKS)
+    assert len(MENTIONED) > 20 and len(CONFIGS) >= 4
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_to_a_file_leads_to_one(page):
-    links = LINK.findall(page.read_text(encoding="utf-8"))
-    files = [link.partition("#")[0] for link in links if "://" not in link]
-    missing = [name for name in files if name and not (page.parent / name).exists()]
-    assert not missing
+def test_every_link_leads_somewhere(page):
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        if "://" in link:
+            continue
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in headings(target), link
+
+
+def headings(page):
+    """The anchors of a page, as they are made of its headings."""
+    found = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in found}
+
+
+def test_every_page_can_be_reached_from_the_front_page():
+    reached, todo = set(), [ROOT / "README.md"]
+    while todo:
+        page = todo.pop().resolve()
+        if page not in reached:
+            reached.add(page)
+            links = LINK.findall(page.read_text(encoding="utf-8"))
+            found = (page.parent / link.partition("#")[0] for link in links if "://" not in link)
+            todo += [path for path in found if path.suffix == ".md" and path.exists()]
+    assert {page.resolve() for page in PAGES} <= reached
 
 
 def test_the_pages_show_an_environment_an_algorithm_and_their_configs():
-    shown = {block.id for block in CONFIGS}
+    shown = {block.name for block in CONFIGS}
     assert {"own-environment.md-1", "own-algorithm.md-1"} <= shown
+
+
+# The tour names methods, and what they call: nothing of that may be out of date.
+
+TOUR = (ROOT / "docs" / "tour.md").read_text(encoding="utf-8")
+CODE = re.compile(r"`([^`]+)`")
+
+
+def rows(header):
+    """The rows of every table of the tour whose header begins with these columns."""
+    found = []
+    for table in re.findall(r"(?:^\|.*\n)+", TOUR, re.M):
+        first, _, *rest = [
+            [cell.strip() for cell in line.strip("|\n").split("|")] for line in table.splitlines()
+        ]
+        if header(first):
+            found += [dict(zip(first, cells, strict=True)) for cells in rest]
+    return found
+
+
+METHODS = rows(lambda first: "file" in first and "method" in first)
+
+
+def names_in(path):
+    """Functions and methods of a module, as `function` and `Class.method`."""
+    found = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}.{f.name}" for f in node.body if isinstance(f, ast.FunctionDef)}
+    return found
+
+
+@pytest.mark.parametrize("row", METHODS, ids=lambda row: row["method"].replace("`", ""))
+def test_a_method_of_the_tour_is_where_it_is_said_to_be(row):
+    (file,) = CODE.findall(row["file"])
+    methods = CODE.findall(row["method"])
+    assert methods and set(methods) <= names_in(PACKAGE / file)
+
+
+CALLS = [
+    row for row in METHODS if CODE.findall(row.get("what happens", row.get("in the code", "")))
+]
+
+
+@pytest.mark.parametrize("row", CALLS, ids=lambda row: row["method"].replace("`", ""))
+def test_a_call_of_the_tour_is_made_there(row):
+    (file,) = CODE.findall(row["file"])
+    source = (PACKAGE / file).read_text(encoding="utf-8")
+    made = {ast.unparse(node.func) for node in ast.walk(ast.parse(source)) if is_call(node)}
+    made |= {call.partition(".")[2] for call in made}  # without self
+    for name in CODE.findall(row.get("what happens", row.get("in the code", ""))):
+        assert name.removesuffix("()") in made, f"{file} does not call {name}"
+
+
+def is_call(node):
+    return isinstance(node, ast.Call)
+
+
+def test_the_tour_follows_a_sample_in_five_hops():
+    assert [row["hop"] for row in METHODS if "what happens" in row] == list("12345")
+    assert [row["step"] for row in METHODS if "in the code" in row] == list("1234567")
+
+
+def test_every_file_of_the_package_has_a_place_on_the_tour():
+    (around,) = [TOUR[TOUR.index("## Around the roles") :]]
+    named = set(CODE.findall(around))
+    named |= {file for row in METHODS for file in CODE.findall(row["file"])}
+    there = {
+        f"{path.name}/" if path.is_dir() else path.name
+        for path in PACKAGE.iterdir()
+        if not path.name.startswith("__") and path.suffix in ("", ".py")
+    }
+    assert there - named == set(), "say in docs/tour.md what it is for"
+    files = {each for each in named if each.endswith((".py", "/"))}
+    assert all((PACKAGE / each).exists() for each in files)
+
+
+def test_a_block_knows_where_it_stands():
+    block = Block("README.md", 3, "bash", "tianji train a.py --seed 2  # why\n")
+    assert block.name == "README.md-3"
+    assert commands_of(block) == [["train", "a.py", "--seed", "2"]]

@@ -11,6 +11,8 @@ from tianji.resources import (
     MOST_THREADS,
     THREAD_VARIABLES,
     Share,
+    _free_in,
+    _groups,
     assign,
     available_cores,
     free_bytes,
@@ -100,6 +102,26 @@ def test_a_share_tells_every_library_its_threads():
     environment = Share((2, 3), 2).environment()
     assert {environment[name] for name in THREAD_VARIABLES} == {"2"}
     assert environment["TIANJI_CORES"] == "2,3"
+
+
+def test_idle_threads_soon_sleep_unless_the_user_says_otherwise(monkeypatch):
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    assert Share((0,), 1).environment()["GOMP_SPINCOUNT"] == "1000"
+    monkeypatch.setenv("GOMP_SPINCOUNT", "300000")
+    assert Share((0,), 1).environment()["GOMP_SPINCOUNT"] == "300000"
+
+
+def test_the_tightest_control_group_around_the_process_counts(tmp_path):
+    inner = tmp_path / "job" / "step"
+    inner.mkdir(parents=True)
+    own = tmp_path / "cgroup"
+    own.write_text("0::/job/step\n")
+    assert _groups(tmp_path, own) == [inner, tmp_path / "job", tmp_path]
+    (tmp_path / "job" / "memory.max").write_text("1000\n")
+    (tmp_path / "job" / "memory.current").write_text("400\n")
+    (inner / "memory.max").write_text("max\n")
+    (inner / "memory.current").write_text("300\n")
+    assert [_free_in(group) for group in _groups(tmp_path, own)] == [None, 600, None]
 
 
 def test_available_cores_are_those_of_this_process():

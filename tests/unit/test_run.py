@@ -15,9 +15,12 @@ from tianji import folder as module
 from tianji.config import Config, load
 from tianji.counts import Count
 from tianji.errors import TianJiError
-from tianji.folder import claim, identify
-from tianji.metrics import kind_of
-from tianji.run import Run, describe
+from tianji.folder import claim, identify, rewind
+from tianji.rates import kind_of
+from tianji.resuming import Resumed, reopen
+from tianji.run import Run
+from tianji.summary import describe
+from tianji.times import Times
 from tianji.topology import Job, make_env, prepare, roles_of
 from tianji.watch import Progress
 
@@ -89,8 +92,9 @@ def learned(job: Job) -> Progress:
 
 def claimed(folder: Path | None, config: Config, engine: str) -> Path:
     made = claim(folder, config)
-    identify(made, config, engine, {})
-    return made
+    identify(made.folder, config, engine, {})
+    made.release()
+    return made.folder
 
 
 def refusal(folder: Path, config: Config) -> str:
@@ -148,12 +152,183 @@ def test_a_run_that_has_ended_is_refused(tmp_path: Path, status: str) -> None:
     assert "a run of this configuration that has ended" in refusal(tmp_path, config_of())
 
 
-@pytest.mark.parametrize("summary", [None, '{"status": "interrupted"}', "{broken"])
-def test_an_unfinished_run_cannot_be_resumed_yet(tmp_path: Path, summary: str | None) -> None:
+UNFINISHED = [None, '{"status": "interrupted"}', '{"status": "failed"}', "{broken"]
+
+
+@pytest.mark.parametrize("summary", UNFINISHED)
+def test_an_unfinished_run_of_the_same_configuration_is_taken_up(
+    tmp_path: Path, summary: str | None
+) -> None:
     claimed(tmp_path, config_of(), "local")
     if summary is not None:
         (tmp_path / "summary.json").write_text(summary)
-    assert "this version cannot resume yet" in refusal(tmp_path, config_of())
+    again = claim(tmp_path, config_of())
+    again.release()
+    assert (again.folder, again.resumes) == (tmp_path, True)
+    assert "another configuration" in refusal(tmp_path, config_of("hyp.lr=0.2"))
+
+
+def test_a_folder_in_use_is_refused_until_it_is_released(tmp_path: Path) -> None:
+    first = claim(tmp_path, config_of())
+    identify(first.folder, config_of(), "local", {})
+    said = refusal(tmp_path, config_of())
+    assert "is in use: another process is training there" in said and "--run-dir" in said
+    first.release()
+    assert claimed(tmp_path, config_of(), "local") == tmp_path
+
+
+def test_a_claim_that_came_to_nothing_leaves_nothing(tmp_path: Path) -> None:
+    made = claim(tmp_path / "new", config_of())
+    made.leave()
+    made.release()
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "empty").mkdir()
+    made = claim(tmp_path / "empty", config_of())
+    made.leave()
+    made.release()
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+def test_an_unfinished_run_survives_a_claim_that_came_to_nothing(tmp_path: Path) -> None:
+    claimed(tmp_path, config_of(), "local")
+    before = sorted(tmp_path.rglob("*"))
+    again = claim(tmp_path, config_of())
+    again.leave()
+    again.release()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_process_that_died_before_its_run_had_a_configuration_is_in_nobodys_way(
+    tmp_path: Path,
+) -> None:
+    claim(tmp_path, config_of()).release()
+    (tmp_path / "logs" / "learner-0.0.log").touch()
+    again = claim(tmp_path, config_of())
+    again.release()
+    assert not again.resumes
+
+
+def test_folders_that_look_like_ours_are_not_taken(tmp_path: Path) -> None:
+    for name in ("logs", "checkpoints"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "checkpoints" / "model.pt").write_text("mine")
+    assert "what it holds is not a run" in refusal(tmp_path, config_of())
+    (tmp_path / ".lock").touch()
+    assert "what it holds is not a run" in refusal(tmp_path, config_of())
+    assert (tmp_path / "checkpoints" / "model.pt").read_text() == "mine"
+
+
+MORE = ("exp.train_steps=900000", "exp.max_seconds=9", "exp.stop_return=3", "exp.save_freq=7")
+
+
+@pytest.mark.parametrize("status", ["solved", "finished", "stopped", "interrupted"])
+def test_a_run_may_be_given_more_to_do_and_nothing_else(tmp_path: Path, status: str) -> None:
+    claimed(tmp_path, config_of(), "local")
+    (tmp_path / "summary.json").write_text(json.dumps({"status": status}))
+    extended = claim(tmp_path, config_of(*MORE), extend=True)
+    extended.release()
+    assert extended.resumes
+    with pytest.raises(
+        TianJiError, match=r"(?i)differs in hyp\.lr.*for another hyp\.lr begin a new"
+    ) as no:
+        claim(tmp_path, config_of("hyp.lr=0.5", *MORE), extend=True)
+    assert "--run-dir" not in str(no.value)
+
+
+def test_another_end_is_advised_to_resume(tmp_path: Path) -> None:
+    claimed(tmp_path, config_of(), "local")
+    said = refusal(tmp_path, config_of("exp.train_steps=900", "exp.max_seconds=9"))
+    command = f"tianji resume {tmp_path} --set exp.train_steps=900 --set exp.max_seconds=9"
+    assert command in said
+    assert "tianji resume" not in refusal(tmp_path, config_of("exp.train_steps=900", "hyp.lr=1"))
+
+
+def ended_run(folder: Path, status: str, mean: float = 480.0) -> None:
+    """With 5,000 steps, 70 episodes and 20 seconds, by its newest checkpoint."""
+    claimed(folder, config_of("exp.stop_return=475", "exp.max_seconds=20"), "local")
+    (folder / "summary.json").write_text(json.dumps({"status": status, "mean_return_100": mean}))
+    saved = folder / "checkpoints" / "0001-step-5000"
+    saved.mkdir()
+    (saved / "manifest.json").write_text(json.dumps({"env_steps": 5_000, "version": 40}))
+    watched = {"watch": {"episodes": 70, "elapsed_seconds": 20.25}}
+    (saved / "run.json").write_text(json.dumps(watched))
+
+
+@pytest.mark.parametrize(
+    ("status", "given", "said"),
+    [
+        ("solved", ["exp.max_seconds=600"], "mean return of 480.*--stop-return R"),
+        ("solved", ["exp.max_seconds=600", "exp.stop_return=479"], "--stop-return R"),
+        ("stopped", [], "give it more to do, as in --max-seconds S"),
+        ("stopped", ["exp.save_seconds=5"], "give it more to do, as in --max-seconds S"),
+        ("stopped", ["exp.train_steps=900_000"], "beyond exp.max_seconds=20.0 already, at 20.2"),
+        ("stopped", ["exp.max_seconds=15"], "beyond exp.max_seconds=15.0 already, at 20.2"),
+        ("interrupted", ["exp.max_seconds=15"], "exp.max_seconds=41"),
+        ("interrupted", ["exp.train_steps=5_000"], "at 5,000: .* --set exp.train_steps=10000"),
+        ("interrupted", ["exp.episodes=70"], "beyond exp.episodes=70 already"),
+    ],
+)
+def test_what_would_end_at_once_is_not_reopened(
+    tmp_path: Path, status: str, given: list[str], said: str
+) -> None:
+    ended_run(tmp_path, status)
+    with pytest.raises(TianJiError, match=said):
+        reopen(tmp_path, given)
+
+
+@pytest.mark.parametrize(
+    ("status", "given"),
+    [
+        ("solved", ["exp.stop_return=490", "exp.max_seconds=600"]),
+        ("stopped", ["exp.max_seconds=600"]),
+        ("interrupted", []),
+        ("interrupted", ["exp.train_steps=900_000"]),
+    ],
+)
+def test_what_has_more_to_do_is_reopened(tmp_path: Path, status: str, given: list[str]) -> None:
+    ended_run(tmp_path, status)
+    assert reopen(tmp_path, given)[1] == "local"
+
+
+def test_a_configuration_file_is_no_run_to_resume(tmp_path: Path) -> None:
+    (tmp_path / "job.py").touch()
+    with pytest.raises(TianJiError, match=r"configuration file.*tianji train .*job\.py"):
+        reopen(tmp_path / "job.py", [])
+
+
+def written(folder: Path, *steps: int, tail: str = "") -> None:
+    lines = [json.dumps({"wall_s": i, "env_steps": n}) for i, n in enumerate(steps)]
+    (folder / "metrics.jsonl").write_text("".join(f"{line}\n" for line in lines) + tail)
+
+
+def steps_in(path: Path) -> list[int]:
+    return [json.loads(line)["env_steps"] for line in path.read_text().splitlines()]
+
+
+def test_rows_about_work_that_was_lost_are_set_aside(tmp_path: Path) -> None:
+    written(tmp_path, 100, 200, 300, 400)
+    rewind(tmp_path, 250)
+    assert steps_in(tmp_path / "metrics.jsonl") == [100, 200]
+    assert steps_in(tmp_path / "metrics.lost.jsonl") == [300, 400]
+    written(tmp_path, 100, 200, 220, 260)
+    rewind(tmp_path, 250)
+    assert steps_in(tmp_path / "metrics.jsonl") == [100, 200, 220]
+    assert steps_in(tmp_path / "metrics.lost.jsonl") == [300, 400, 260]
+    assert list(tmp_path.glob("*.part")) == []
+
+
+def test_where_nothing_was_lost_the_rows_are_not_touched(tmp_path: Path) -> None:
+    rewind(tmp_path, 250)
+    assert list(tmp_path.iterdir()) == []
+    written(tmp_path, 100, 250)
+    rewind(tmp_path, 250)
+    assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
+
+
+def test_half_a_row_is_no_row(tmp_path: Path) -> None:
+    written(tmp_path, 100, tail='{"wall_s": 1, "env_st')
+    rewind(tmp_path, 250)
+    assert steps_in(tmp_path / "metrics.jsonl") == [100]
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"config": 3}', "[" * 100_000])
@@ -165,7 +340,7 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path, text: str) -> Non
 def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     assert "is a file, not a folder" in refusal(tmp_path / "file", config_of())
-    assert "cannot be made" in refusal(tmp_path / "file" / "below", config_of())
+    assert "cannot be used" in refusal(tmp_path / "file" / "below", config_of())
     assert (tmp_path / "file").read_text() == "mine"
 
 
@@ -238,7 +413,48 @@ def test_a_run_that_failed_before_it_began_has_a_summary_too(tmp_path: Path, job
     assert (summary["status"], summary["error"]) == ("failed", "it broke")
     assert summary["startup_seconds"] is None and summary["final_time_seconds"] is None
     assert not (tmp_path / "metrics.jsonl").exists()
-    assert describe(summary, tmp_path).splitlines()[0].startswith("Failed: no episode ended")
+    assert describe(summary, tmp_path).splitlines()[0] == "Failed: it broke"
+    assert "no episode ended (target 475, not reached)" in describe(summary, tmp_path)
+
+
+TRACE = "Traceback (most recent call last):\n  File 'a.py', line 1, in step\n    f()\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            f"actor-0.0 failed with exit status 1:\nhi\n{TRACE}ValueError: no",
+            "actor-0.0: ValueError: no",
+        ),
+        (f"{TRACE}ValueError: no\nin actor-0.0\n", "actor-0.0: ValueError: no"),
+        (f"{TRACE}ValueError: no\n", "ValueError: no"),
+        ("learner-0.0 was killed by SIGKILL:\nold words", "learner-0.0 was killed by SIGKILL"),
+        ("actor-0.0 failed with exit status 2:\nactor-0.0: a NaN\nMend it.", "actor-0.0: a NaN"),
+        ("a NaN in update 3\nLower hyp.lr.", "a NaN in update 3"),
+    ],
+)
+def test_a_failed_run_begins_with_the_reason(
+    tmp_path: Path, job: Job, clock: Clock, error: str, said: str
+) -> None:
+    summary = Run(job, "process", tmp_path, quiet=True).finish("failed", learned(job), error)
+    assert describe(summary, tmp_path).splitlines()[0] == f"Failed: {said}"
+
+
+@pytest.mark.parametrize("status", ["interrupted", "failed", "stopped"])
+def test_a_run_that_is_not_done_ends_with_how_to_go_on(
+    tmp_path: Path, job: Job, clock: Clock, status: str
+) -> None:
+    for number in (9, 10):
+        (tmp_path / "checkpoints" / f"{number:04d}-step-{number}00").mkdir(parents=True)
+    clock.now = 107.0
+    summary = Run(job, "process", tmp_path, quiet=True).finish(status, learned(job))
+    *_, newest, last = describe(summary, tmp_path).splitlines()
+    if status == "stopped":
+        assert last == f"  run        {tmp_path}"
+    else:
+        assert newest == "  checkpoint 0010-step-1000 is the newest"
+        assert last == f"  go on      tianji resume {tmp_path}"
 
 
 def test_a_row_comes_with_the_first_update_and_then_every_second(
@@ -254,6 +470,49 @@ def test_a_row_comes_with_the_first_update_and_then_every_second(
     assert [row["wall_s"] for row in rows] == pytest.approx([3.0, 4.1])
     run.finish("stopped", learned(job))
     assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 1
+
+
+BEFORE = {"resumes": 2, "wall_seconds": 50.0, "startup_seconds": 1.5}
+
+
+def test_a_resumed_run_says_nothing_before_all_of_its_roles_were_heard(
+    tmp_path: Path, job: Job, clock: Clock
+) -> None:
+    facts = {"run": BEFORE | {"first_consumed_seconds": 1.75}}
+    run = Run(job, "process", tmp_path, True, 100.0, resumed=Resumed(None, facts))
+    progress = learned(job)
+    progress.started_at = None
+    progress.counts["actor-0.0"][:] = 0  # it is slow to start
+    clock.now = 103.0
+    run.tick(progress)
+    assert not (tmp_path / "metrics.jsonl").exists()
+    progress = learned(job)
+    progress.started_at = 103.0
+    for clock.now in (103.5, 104.5):
+        run.tick(progress)
+    row = json.loads((tmp_path / "metrics.jsonl").read_text())
+    assert (row["env_steps"], row["time/resumes"], row["wall_s"]) == (1_600, 3, 54.5)
+    summary = run.finish("stopped", progress)
+    assert (summary["startup_seconds"], summary["first_consumed_seconds"]) == (1.5, 1.75)
+    assert (summary["resumes"], summary["wall_seconds"]) == (3, 54.5)
+    assert "54.5 s in all, 4.5 s of it to start, resumed 3 times" in describe(summary, tmp_path)
+
+
+def test_every_start_is_added_up(job: Job) -> None:
+    progress, times = begun(job), Times(100.0)
+    for n in (1, 2, 3):
+        assert (times.startup(progress), times.starting(progress)) == (2.0, 2.0 * n)
+        times = Times(100.0, times.state(progress))
+
+
+def test_what_an_interrupted_run_had_not_come_to_is_timed_when_it_comes(
+    tmp_path: Path, job: Job, clock: Clock
+) -> None:
+    facts = {"run": BEFORE | {"first_consumed_seconds": None}}
+    run = Run(job, "process", tmp_path, True, 100.0, resumed=Resumed(None, facts))
+    clock.now = 105.0
+    summary = run.finish("stopped", learned(job))
+    assert (summary["startup_seconds"], summary["first_consumed_seconds"]) == (1.5, 52.5)
 
 
 def test_quiet_shows_nothing(
@@ -308,8 +567,23 @@ def test_the_closing_words_name_a_target_that_was_missed(
 ) -> None:
     clock.now = 107.0
     run = Run(job, "process", tmp_path, quiet=True, started_at=100.0)
-    first = describe(run.finish(status, learned(job)), tmp_path).splitlines()[0]
-    assert first.lower().startswith(status) and "target 475, not reached" in first
+    progress = learned(job)
+    progress.returns[0] = -1_000.0
+    first = describe(run.finish(status, progress), tmp_path).splitlines()[0]
+    assert first.lower().startswith(status) and "465.2 over 100" in first
+    assert "target 475, not reached" in first
+
+
+@pytest.mark.parametrize(
+    ("n", "said"), [(100, "(target 475)."), (30, "(target 475 over 100 episodes).")]
+)
+def test_a_mean_above_the_target_is_not_called_short_of_it(
+    tmp_path: Path, job: Job, clock: Clock, n: int, said: str
+) -> None:
+    progress = learned(job)
+    progress.n_episodes = n
+    summary = Run(job, "process", tmp_path, quiet=True).finish("interrupted", progress)
+    assert describe(summary, tmp_path).splitlines()[0].endswith(said)
 
 
 def test_importing_it_loads_no_heavy_library() -> None:

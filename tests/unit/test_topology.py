@@ -167,7 +167,7 @@ def test_environments_of_different_actors_are_seeded_apart(load):
     made = real_job(load(*seeds))
     transport = LocalTransport(channels_of(made))
     actors = [topology.build(spec, made, transport) for spec in roles_of(made.config)[2:]]
-    first = {tuple(actor._obs.ravel().tolist()) for actor in actors}
+    first = {tuple(actor.obs.ravel().tolist()) for actor in actors}
     assert len(first) == 3
     for actor in actors:
         actor.close()

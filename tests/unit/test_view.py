@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
+import termios
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +15,13 @@ from rich.console import Console
 
 from tianji.config import load
 from tianji.counts import Count
-from tianji.metrics import Meter, homes_in, kind_of
+from tianji.rates import Meter, homes_in, kind_of
 from tianji.topology import Job, make_env, prepare, roles_of
 from tianji.view import (
     Lines,
     LivePanel,
     Scene,
+    _without_echo_of_control,
     line,
     panel,
     seconds_left,
@@ -104,6 +109,13 @@ def test_the_panel_shows_what_is_going_on() -> None:
         assert part in text, f"{part!r} in\n{text}"
 
 
+def test_the_last_evaluation_is_shown() -> None:
+    scene = replace(on_its_way(job_of()), evaluated=(481.25, 12_000))
+    text = drawn(scene)
+    assert "evaluation" in text and "481.2" in text and "at 12,000 steps" in text
+    assert "evaluation 481.2" in line(scene)
+
+
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("n_actors", [1, 16])
 def test_the_panel_fits_its_width(width: int, n_actors: int) -> None:
@@ -150,6 +162,17 @@ def test_plain_lines_come_every_two_seconds_from_the_first_update_on() -> None:
     assert [text.split()[0] for text in stream.getvalue().splitlines()] == ["0.5", "2.6"]
 
 
+def test_a_resumed_run_shows_no_line_before_it_has_learned_again() -> None:
+    stream, job = io.StringIO(), job_of()
+    scene = on_its_way(job)
+    scene.progress.base = {name: c.copy() for name, c in scene.progress.counts.items()}
+    Lines(stream).show(scene)
+    assert stream.getvalue() == "" and "no update since the resume" in line(scene)
+    scene.progress.base["learner-0.0"][Count.VERSION] -= 1
+    Lines(stream).show(scene)
+    assert len(stream.getvalue().splitlines()) == 1
+
+
 def test_only_a_terminal_that_can_draw_gets_a_panel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("TTY_COMPATIBLE", raising=False)
@@ -169,6 +192,17 @@ def test_a_live_panel_shows_the_cursor_again(monkeypatch: pytest.MonkeyPatch) ->
     view.show(scene)
     view.close(scene)
     assert stream.getvalue().rindex("\x1b[?25h") > stream.getvalue().rindex("\x1b[?25l")
+
+
+def test_ctrl_c_draws_nothing_into_a_live_panel(monkeypatch: pytest.MonkeyPatch) -> None:
+    outer, inner = pty.openpty()
+    monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp())
+    echoes = lambda: bool(termios.tcgetattr(inner)[3] & termios.ECHOCTL)  # noqa: E731
+    with os.fdopen(outer, "rb"), os.fdopen(inner, "w") as stream:
+        before, calm = echoes(), _without_echo_of_control(stream)
+        assert (before, echoes()) == (True, False)
+        calm()
+        assert echoes()
 
 
 def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,6 +230,6 @@ def test_times_are_written_as_one_says_them() -> None:
 
 def test_a_sparkline_goes_from_its_lowest_to_its_highest() -> None:
     assert sparkline([0, 1, 2, 3, 4, 5, 6, 7], 8) == "▁▂▃▄▅▆▇█"
-    assert sparkline([5.0, 5.0], 8) == "▁▁"
+    assert sparkline([5.0, 5.0], 8) == "▅▅"  # neither low nor high
     assert sparkline([], 8) == ""
     assert len(sparkline(list(range(1_000)), 30)) == 30

@@ -2,20 +2,29 @@
 
 import numpy as np
 import pytest
+from carrying import carried
 from commands import ROOT
 
 from tianji.config import load
+from tianji.counts import Count
 from tianji.episodes import EPISODES_PER_MESSAGE
+from tianji.rates import at_start, homes_in, shares
+from tianji.roster import roles_of
 from tianji.topology import channels_of, make_env, prepare
 from tianji.transports.local import LocalTransport
 from tianji.watch import Watch
 
 
 @pytest.fixture
-def stage():
+def made():
     config = load(ROOT / "configs" / "cartpole_ppo.py", ("exp.stop_return=10", "actor_cfg.num=2"))
     job = prepare(config, make_env(config).spec)
-    transport = LocalTransport(channels_of(job))
+    return job, LocalTransport(channels_of(job))
+
+
+@pytest.fixture
+def stage(made):
+    job, transport = made
     outboxes = [transport.outbox(f"episodes actor-0.{i}") for i in range(2)]
     return Watch(job, transport), outboxes
 
@@ -57,3 +66,51 @@ def test_the_window_stays_as_it_was_when_the_target_was_reached(stage):
     progress = watch.poll()
     assert progress.mean_return == 10.0
     assert progress.n_episodes == 150
+
+
+def test_a_resumed_watch_goes_on_with_the_same_window(stage, made):
+    watch, (one, _) = stage
+    job, transport = made
+    push(one, 50.0, np.arange(60))
+    push(one, 50.0, np.arange(60, 99))
+    watch.poll()
+    state = carried(watch.state())
+    again = Watch(job, transport)
+    again.restore(state)
+    assert (again.progress.n_episodes, again.progress.mean_return) == (99, 50.0)
+    assert again.progress.solved_at is None
+    push(one, 50.0, [7.0])  # on the clock of a new process
+    assert again.poll().solved_at == 7.0
+
+
+def test_time_goes_on_where_it_stopped(stage):
+    watch, _ = stage
+    watch.restore({"returns": [], "lengths": [], "episodes": 0, "elapsed_seconds": 30.0})
+    assert watch.progress.elapsed(100.0) == 30.0  # while the roles are being started
+    watch.progress.started_at = 100.0
+    assert watch.progress.elapsed(112.0) == 42.0
+
+
+def report(transport, role, busy, idle, ready):
+    slot = transport.outbox(f"report {role}").slot()
+    slot["counts"][[Count.READY_AT, Count.BUSY_SECONDS, Count.IDLE_SECONDS]] = ready, busy, idle
+    transport.outbox(f"report {role}").commit(0)
+
+
+def test_waiting_for_others_after_a_resume_is_taken_off_once(stage, made):
+    watch, _ = stage
+    job, transport = made
+    watch.restore({"returns": [], "lengths": [], "episodes": 0, "elapsed_seconds": 30.0})
+    late = "learner-0.0"
+    others = [role.name for role in roles_of(job.config) if role.name != late]
+    for name in others:
+        report(transport, name, 50.0, 20.0, ready=100.0)
+    watch.poll()
+    for name in others:
+        report(transport, name, 50.0, 28.0, ready=100.0)  # they wait for the learner
+    report(transport, late, 50.0, 20.0, ready=108.0)
+    assert watch.poll().started_at == 108.0
+    report(transport, "actor-0.0", 52.0, 36.0, ready=100.0)
+    progress = watch.poll()
+    spent = shares(at_start(progress), progress.counts, homes_in(job, "process"))
+    assert spent["actor-0.0"] == pytest.approx((0.2, 0.8))

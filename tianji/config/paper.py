@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tianji.config.binding import bind, check_name
@@ -18,6 +18,7 @@ from tianji.config.schema import (
     ExpConfig,
     ModelConfig,
     ParallelConfig,
+    from_section,
 )
 from tianji.config.section import Place, Section, nearest
 
@@ -39,6 +40,17 @@ def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Config:
     source = parse(read_text(file), file)
     stem = os.path.splitext(os.path.basename(file))[0]
     return resolve(source, overrides, stem, os.path.dirname(os.path.abspath(file)))
+
+
+def reload(data: Mapping[str, Any], file: str, overrides: Sequence[str] = ()) -> Config:
+    """The configuration that `Config.to_json` wrote into `file`, with some keys replaced."""
+    place = Place(file)
+    section = Section.of(data, place)
+    tree = section.replaced("parallel_parameters", section.get_section("parallel"), place)
+    for override in overrides:
+        tree = _overridden(tree, override)
+    tree = tree.replaced("parallel", tree["parallel_parameters"], place)
+    return from_section(tree.without("parallel_parameters"), place)
 
 
 def resolve(source: Source, overrides: Sequence[str], name: str, folder: str) -> Config:

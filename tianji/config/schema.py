@@ -13,8 +13,7 @@ from tianji.config.binding import Names, bind, facts_of, key
 from tianji.config.section import Place, Section, nearest
 
 ONE_GROUP = "this version trains one group with one learner"
-NO_CHECKPOINTS = "this version keeps only the weights at the end of a run"
-NO_EVALUATION = "this version reports the returns of the actors and has no evaluation of its own"
+EVALUATION = "exp.eval_step and exp.eval_times say when and how to evaluate"
 OWN_CLASS = Names(own=True)
 
 AGENT_NAMES = Names(("DQN", "PPO"), later=("QMIX", "MADDPG"), own=True)
@@ -90,7 +89,7 @@ class EnvironmentConfig:
 
 @dataclass(frozen=True)
 class ExpConfig:
-    """When the run ends, and its seed."""
+    """When the run ends, what it saves, how it is evaluated, and its seed."""
 
     train_steps: int = key(500_000, "environment steps after which training ends", at_least=1)
     episodes: int | None = key(None, "finished episodes after which training ends", at_least=1)
@@ -104,9 +103,25 @@ class ExpConfig:
     )
     max_seconds: float | None = key(None, "wall-clock seconds after which training ends", above=0)
     seed: int = key(0, "seed of everything random", at_least=0)
-    save_freq: Any = key(None, "interval between checkpoints", no_effect=NO_CHECKPOINTS)
-    eval_step: Any = key(None, "interval between evaluations", no_effect=NO_EVALUATION)
-    eval_times: Any = key(None, "episodes per evaluation", no_effect=NO_EVALUATION)
+    track: tuple[Literal["wandb", "trackio"], ...] = key(
+        (), "trackers that get every row of metrics besides the files in the run folder"
+    )
+    save_seconds: float | None = key(
+        60.0, "seconds from one checkpoint to the next; None: only one at the end", above=0
+    )
+    save_freq: int | None = key(
+        None, "updates from one checkpoint to the next, instead of save_seconds", at_least=1
+    )
+    save_keep: int = key(3, "checkpoints kept besides the one with the best return", at_least=1)
+    save_replay: Literal["auto", "always", "never"] = key(
+        "auto",
+        "whether checkpoints hold the samples; `auto`: up to 256 MB while training, and at the end "
+        "whatever can be written within five seconds",
+    )
+    eval_step: int | None = key(
+        None, "environment steps from one evaluation to the next; None: no evaluation", at_least=1
+    )
+    eval_times: int = key(10, "episodes per evaluation", at_least=1, at_most=10_000)
 
 
 @dataclass(frozen=True)
@@ -184,7 +199,7 @@ class GlobalConfig:
         None, "class that carries the messages; default: the engine's own", names=OWN_CLASS
     )
     use_group_parallel: Any = key(None, "fuse the groups", no_effect=ONE_GROUP)
-    save_freq: Any = key(None, "interval between checkpoints", no_effect=NO_CHECKPOINTS)
+    save_freq: int | None = key(None, "the same as exp.save_freq", at_least=1)
     exit_val: FusionExitConfig = key(FusionExitConfig(), "when the groups end together")
 
 
@@ -217,8 +232,8 @@ class LearnerConfig:
         names=OWN_CLASS,
     )
     send_root_interval: Any = key(None, "updates between two fusions", no_effect=ONE_GROUP)
-    eval: Any = key(None, "evaluate while training", no_effect=NO_EVALUATION)
-    eval_val: Any = key(None, "how to evaluate", no_effect=NO_EVALUATION)
+    eval: Any = key(None, "evaluate while training", no_effect=EVALUATION)
+    eval_val: Any = key(None, "how to evaluate", no_effect=EVALUATION)
 
 
 @dataclass(frozen=True)
@@ -310,6 +325,12 @@ class Config:
         return None
 
     @property
+    def save_freq(self) -> int | None:
+        """Updates between two checkpoints, under either of its names."""
+        own = self.exp.save_freq
+        return self.parallel.global_cfg.save_freq if own is None else own
+
+    @property
     def max_updates(self) -> int | None:
         """The number of updates after which training ends, if one was given."""
         return self.parallel.learner_cfg.exit_val.learn_step
@@ -332,7 +353,11 @@ SECTIONS: dict[str, type[Any]] = {
 def from_json(data: Mapping[str, Any], file: str = "config.json") -> Config:
     """The configuration that `to_json` wrote; `file` is the name that errors give it."""
     place = Place(file)
-    section = Section.of(data, place)
+    return from_section(Section.of(data, place), place)
+
+
+def from_section(section: Section, place: Place) -> Config:
+    """The configuration that one section holds as `to_json` lays it out."""
     known = [field.name for field in dataclasses.fields(Config)]
     for name in section:
         if name not in known:

@@ -15,7 +15,7 @@ from typing import IO
 from tianji.config import Config
 from tianji.errors import USER_MISTAKE, TianJiError
 from tianji.resources import Share
-from tianji.roster import LAUNCHER, roles_of
+from tianji.roster import homes_of, roles_of
 from tianji.transports.descriptors import reserve
 
 LOOK_SECONDS = 0.02  # from one look at the children to the next
@@ -38,16 +38,27 @@ class Crew:
 
     def __init__(self, config: Config, logs: Path) -> None:
         self.homes = list(dict.fromkeys(role.home for role in roles_of(config)))
-        self.memory, self.events = reserve((LAUNCHER, *self.homes))
+        self.memory, self.events = reserve(tuple(dict.fromkeys(homes_of(config).values())))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.beside: dict[str, subprocess.Popen[bytes]] = {}  # training goes on without them
         self._logs = logs
+        self._begins: dict[str, int] = {}  # where in its log, which is never overwritten
         self._files: list[IO[bytes]] = []
 
     def start(self, home: str, share: Share) -> None:
         """Starts one child, which loads its libraries and waits for its description."""
-        log = (self._logs / f"{home}.log").open("wb")
+        self.processes[home] = self._spawn(home, share)
+
+    def start_beside(self, home: str, share: Share, description: dict[str, object]) -> None:
+        """Starts a child that training does not depend on, and hands it its description."""
+        self.beside[home] = self._spawn(home, share)
+        _hand(self.beside[home], json.dumps(description).encode())
+
+    def _spawn(self, home: str, share: Share) -> subprocess.Popen[bytes]:
+        log = (self._logs / f"{home}.log").open("ab")
         self._files.append(log)
-        self.processes[home] = subprocess.Popen(
+        self._begins[home] = log.tell()
+        return subprocess.Popen(
             [sys.executable, "-m", "tianji.worker", home, home.partition("-")[0]],
             stdin=subprocess.PIPE,
             stdout=log,
@@ -60,12 +71,7 @@ class Crew:
         """Hands every child what it was waiting for."""
         text = json.dumps(description).encode()
         for process in self.processes.values():
-            assert process.stdin is not None
-            try:
-                process.stdin.write(text)
-                process.stdin.close()
-            except BrokenPipeError:
-                pass  # it has died: the next look says how
+            _hand(process, text)
 
     def check(self, ended: Callable[[], bool]) -> None:
         """Raises if a child has failed, or has gone although the stream has not `ended`."""
@@ -82,25 +88,42 @@ class Crew:
         """Whether one child has ended."""
         return self.processes[name].poll() is not None
 
+    def lost(self) -> list[tuple[str, str]]:
+        """The children beside that have failed since the last look, with their last words."""
+        failed = [name for name, process in self.beside.items() if process.poll()]
+        return [(name, self._last_words(name)) for name in failed if self.beside.pop(name)]
+
     def _last_words(self, name: str) -> str:
-        lines = (self._logs / f"{name}.log").read_text(errors="replace").splitlines()
+        with (self._logs / f"{name}.log").open("rb") as log:
+            log.seek(self._begins[name])
+            lines = log.read().decode(errors="replace").splitlines()
         return "\n".join(lines[-LAST_LINES:])
 
     def dismiss(self, grace_seconds: float = 0.0) -> None:
         """Ends every child: waits for `grace_seconds`, then kills."""
         deadline = time.monotonic() + grace_seconds
-        for process in self.processes.values():
+        everyone = [*self.processes.values(), *self.beside.values()]
+        for process in everyone:
             if process.stdin is not None and not process.stdin.closed:
                 process.stdin.close()
         while self.still_running() and time.monotonic() < deadline:
             time.sleep(LOOK_SECONDS)
-        for process in self.processes.values():
+        for process in everyone:
             process.kill()
             process.wait()
         for log in self._files:
             log.close()
         for descriptor in (self.memory, *self.events.values()):
             os.close(descriptor)
+
+
+def _hand(process: subprocess.Popen[bytes], text: bytes) -> None:
+    assert process.stdin is not None
+    try:
+        process.stdin.write(text)
+        process.stdin.close()
+    except BrokenPipeError:
+        pass  # it has died: the next look says how
 
 
 def refuse_platform() -> None:

@@ -3,35 +3,67 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
+from tianji import memory
+from tianji.channel import Inbox
+from tianji.checkpoint import Checkpoint
 from tianji.counts import Count
 from tianji.roles import Learner, Role
-from tianji.roster import roles_of
+from tianji.roster import evaluator_of, roles_of
+from tianji.saving import Saver, order, order_last, part_of
+from tianji.signals import Interrupted
+from tianji.state import State
+from tianji.status import Status
 from tianji.topology import Job, build, channels_of
 from tianji.transports.local import LocalTransport
 from tianji.watch import Limits, Progress, Watch
-from tianji.weights import save_final
+from tianji.weights import Saved
 
 ROUNDS_PER_LOOK = 64  # turns of every role from one look at the episodes to the next
+CHANNELS = "channels"  # the part of a checkpoint that holds what is in flight
 
 
 class LocalEngine:
     """Gives every role one step after the other.
 
-    Nothing depends on the clock except `max_seconds`, so the same seed gives the same weights.
+    Nothing depends on the clock except `max_seconds`, so the same seed gives the same weights. A
+    checkpoint is taken between two rounds and holds the channels too: resumed from it, a run goes
+    on as if it had never stopped.
     """
 
     name = "local"
 
-    def __init__(self, job: Job, folder: Path | None = None) -> None:
-        self._folder = folder
+    def __init__(
+        self, job: Job, folder: Path | None = None, resumed: Checkpoint | None = None
+    ) -> None:
+        self._config = job.config
+        self._stopped = False
         self.transport = LocalTransport(channels_of(job))
-        self.roles: list[Role] = [build(role, job, self.transport) for role in roles_of(job.config)]
+        self._training = [build(role, job, self.transport) for role in roles_of(job.config)]
+        self.roles: list[Role] = self._training.copy()
+        evaluator = evaluator_of(job.config)
+        if evaluator is not None:
+            self.roles.append(build(evaluator, job, self.transport))
         self._reports = [self.transport.outbox(f"report {role.name}") for role in self.roles]
-        self._control = self.transport.outbox("control")
+        self._orders = self.transport.outbox("orders")
         self.watch = Watch(job, self.transport)
+        self.troubles: list[str] = []  # what training survived, for whoever looks on
+        self.evaluations: Inbox | None = None
+        if evaluator is not None:
+            self._evaluate = self.transport.outbox("evaluate")
+            self.evaluations = self.transport.inbox("evaluations")
+        self._rounds = 0  # since the last look
+        self._saver: Saver | None = None
+        if folder is not None:
+            inbox = self.transport.inbox("orders")
+            self._saver = Saver(self._training, inbox, folder / "checkpoints")
+        if resumed is not None:
+            self._resume(resumed)
         for role in self.roles:
             role.counts[Count.READY_AT] = time.monotonic()
 
@@ -40,32 +72,89 @@ class LocalEngine:
         """The only learner."""
         return next(role for role in self.roles if isinstance(role, Learner))
 
-    def train(self, limits: Limits, tick: Callable[[Progress], None] = lambda _: None) -> str:
-        """Runs until the stream ends or a limit is reached; returns the status of the run."""
-        status = None
+    def train(
+        self,
+        limits: Limits,
+        tick: Callable[[Progress], None] = lambda _: None,
+        check: Callable[[], None] = lambda: None,
+    ) -> Status:
+        """Runs until the stream ends or a limit is reached; returns the status of the run.
+
+        `check` may raise between any two rounds, and the run can go on from there another day.
+        """
         try:
-            while not all(role.done for role in self.roles):
-                moved = False
-                for _ in range(ROUNDS_PER_LOOK):
-                    moved |= self._round()
-                progress = self._look()
-                tick(progress)
-                if status is None and (status := limits.reached(progress)):
-                    self._control.close()
-                assert moved or status, "no role has anything to do, and none is done"
+            status = self._train(limits, tick, check)
+        except Interrupted:  # between two rounds; whatever else may come, comes out of a step
+            self._save_last(self._in_flight)
+            raise
         finally:
             for role in self.roles:
                 role.close()
         self._look()
         self.stop()
-        return status or limits.reached(self.watch.progress) or "finished"
+        return status or limits.reached(self.watch.progress) or Status.FINISHED
+
+    def _train(
+        self, limits: Limits, tick: Callable[[Progress], None], check: Callable[[], None]
+    ) -> Status | None:
+        while not all(role.done for role in self.roles):
+            moved = False
+            while self._rounds < ROUNDS_PER_LOOK:
+                check()
+                moved |= self._round()
+                self._rounds += 1
+            self._rounds = 0
+            progress = self._look()
+            tick(progress)
+            if self._saver is not None:
+                self._saver.look(self._in_flight)
+            if status := limits.reached(progress):
+                self._save_last(self._in_flight)
+                return status
+            assert moved, "no role has anything to do, and none is done"
+        self._save_last(dict)  # the stream has ended: nothing is in flight
+        return None
+
+    def order(self, number: int, largest_store: int) -> None:
+        """Asks every role to write its part of checkpoint `number`."""
+        order(self._orders, number, largest_store)
+
+    def evaluate(self, number: int) -> None:
+        """Asks the evaluator for an evaluation."""
+        self._evaluate.push({"number": np.asarray(number)}, 0)
 
     def stop(self) -> None:
-        """Keeps what was learned; nothing runs beside this process."""
-        if self._folder is not None:
-            learner = self.learner
-            name = type(learner.algorithm).__name__
-            save_final(self._folder, learner.algorithm.weights(), learner.version, name)
+        """Nothing runs beside this process; what was learned is whole."""
+        self._stopped = True
+
+    def abandon(self) -> None:
+        """After an error out of the middle of a step there is nothing to keep."""
+
+    def learned(self) -> Saved | None:
+        """The learner's weights, unless it may have failed in the middle of an update."""
+        if not self._stopped:
+            return None
+        learner, steps = self.learner, self.watch.progress.produced
+        return Saved(learner.algorithm.weights(), learner.version, steps)
+
+    def _save_last(self, more: Callable[[], dict[str, State]]) -> None:
+        if self._saver is not None:
+            order_last(self._orders, self._config)
+            self._saver.finish(more)
+
+    def _in_flight(self) -> dict[str, State]:
+        return {CHANNELS: self.transport.state() | {"rounds": self._rounds}}
+
+    def _resume(self, saved: Checkpoint) -> None:
+        channels = saved.part(CHANNELS)
+        if channels is not None:
+            self.transport.restore(channels)
+            self._rounds = channels["rounds"]
+        for role in self._training:
+            if (part := part_of(saved, role.name)) is not None:
+                memory.restore(role, part)
+            if channels is None:
+                memory.rejoin(role, saved.version)
 
     def _round(self) -> bool:
         moved = False
@@ -76,12 +165,21 @@ class LocalEngine:
             try:
                 did = role.step()
             except Exception as error:
+                if role not in self._training:
+                    self._do_without(role)
+                    continue
                 error.add_note(f"in {role.name}")
                 raise
             spent = time.perf_counter() - began
             role.counts[Count.BUSY_SECONDS if did else Count.IDLE_SECONDS] += spent
             moved |= did
         return moved
+
+    def _do_without(self, role: Role) -> None:
+        """An evaluator that fails is no reason to end a run."""
+        role.done = True
+        words = traceback.format_exc().rstrip()
+        self.troubles.append(f"{role.name} has failed, and training goes on without it:\n{words}")
 
     def _look(self) -> Progress:
         for role, outbox in zip(self.roles, self._reports, strict=True):

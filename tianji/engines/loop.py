@@ -10,6 +10,7 @@ from tianji.counts import Count
 from tianji.imports import load_class
 from tianji.roles import Role
 from tianji.roster import homes_of
+from tianji.saving import Saver
 from tianji.topology import Job, channels_of, is_private
 from tianji.transports.local import LocalTransport
 from tianji.transports.shm import ShmTransport
@@ -51,9 +52,10 @@ def attach(job: Job, description: dict[str, Any], home: str) -> ProcessPorts:
 class Loop:
     """Gives the roles of one process their turns, and sleeps when none has anything to do."""
 
-    def __init__(self, roles: list[Role], ports: ProcessPorts) -> None:
+    def __init__(self, roles: list[Role], ports: ProcessPorts, saver: Saver | None = None) -> None:
         self._roles = roles
         self._ports = ports
+        self._saver = saver
         self._reports = [ports.outbox(f"report {role.name}") for role in roles]
         self._next_pulse = 0.0
 
@@ -74,6 +76,8 @@ class Loop:
                 began = time.monotonic()
                 transport.wait(NAP_SECONDS)
                 self._idle(time.monotonic() - began)
+            if self._saver is not None:
+                self._saver.finish()
         finally:
             self._pulse()
             for role in self._roles:
@@ -103,3 +107,5 @@ class Loop:
         for role, outbox in zip(self._roles, self._reports, strict=True):
             outbox.push(role.report(), 0)
         self._next_pulse = time.monotonic() + PULSE_SECONDS
+        if self._saver is not None and not any(role.done for role in self._roles):
+            self._saver.look()

@@ -1,0 +1,238 @@
+"""Every snippet of the documentation does what the page says: run, loaded, or told why not."""
+
+import os
+import re
+import runpy
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+from commands import ROOT, end, eventually, rows
+from pages import PAGES, PYTHON, SHELL, commands_of, inline_commands, lines_of
+
+import tianji
+from tianji import resuming
+from tianji.cli import main, parser
+from tianji.config import load
+from tianji.config.keywords import SHORT, as_overrides
+
+pytestmark = pytest.mark.process
+
+PARTS = {  # blocks that are a piece of a file, and have a test of their own below
+    "own-environment.md-0": "my_env.py",
+    "own-environment.md-2": "two more methods of its class",
+    "own-algorithm.md-0": "my_algorithm.py",
+    "own-algorithm.md-2": "two more methods of its policy",
+}
+TEXT = {block.name: block.text for block in PYTHON}
+SCRIPTS = [block for block in PYTHON if not block.is_config and block.name not in PARTS]
+JOBS = [block for block in SHELL if block.is_script]
+
+NOT_RUN = {  # commands that are parsed and no more
+    "--render": "opens a window",
+    "--video": "films for seconds; test_eval.py does",
+    "make": "sets up an environment and trains, or tests: this is the test",
+    "pip": "installs packages",
+    ".venv/bin/pip": "installs packages",
+    "python": "another file, with a test of its own",
+    "python3": "sets up an environment",
+    ".": "a shell's own",
+}
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    """A short run with a checkpoint and an evaluation."""
+    folder = tmp_path_factory.mktemp("shown") / "run"
+    evaluated = dict(exp=dict(eval_step=4_000, eval_times=2))
+    config = ROOT / "configs" / "cartpole_ppo.py"
+    report = tianji.train(config, engine="local", run_dir=folder, stop_return=60, **evaluated)
+    assert report.solved and (folder / "checkpoints" / "best.safetensors").exists()
+    return folder
+
+
+@pytest.fixture
+def place(tmp_path, trained, monkeypatch):
+    """A folder in which `runs/NAME` is there whatever the name, and so are configs and examples."""
+
+    def make(*texts):
+        for name in re.findall(r"\bruns/([\w.*-]+)", " ".join(texts)):
+            shutil.copytree(trained, tmp_path / "runs" / name.replace("*", "1"), dirs_exist_ok=True)
+        for folder in ("configs", "examples"):
+            shutil.copytree(ROOT / folder, tmp_path / folder)
+        for path in (tmp_path / "configs").glob("*.py"):  # the same, and done sooner
+            text = re.sub(r"stop_return=\d+", "stop_return=60", path.read_text())
+            path.write_text(text)
+        (tmp_path / "my_job.py").write_text(TEXT["README.md-0"])
+        (tmp_path / "my_config.py").write_text(TEXT["own-algorithm.md-1"])
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.syspath_prepend(tmp_path / "examples")
+        return tmp_path
+
+    return make
+
+
+PAGES_WITH_SCRIPTS = sorted({block.page for block in SCRIPTS})
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_SCRIPTS)
+def test_the_python_of_a_page_runs_from_top_to_bottom(page, place):
+    blocks = [block for block in SCRIPTS if block.page == page]
+    text = "\n".join(f"# {block.name}\n{block.text}" for block in blocks)
+    folder = place(text)
+    (folder / "shown.py").write_text(text, encoding="utf-8")
+    runpy.run_path("shown.py")
+
+
+def test_no_block_of_python_is_left_out():
+    ran = [block.name for block in SCRIPTS]
+    loaded = [block.name for block in PYTHON if block.is_config]
+    assert sorted([*ran, *loaded, *PARTS]) == sorted(TEXT)
+
+
+def test_the_environment_of_the_page_trains_and_goes_on_in_its_episodes(tmp_path, capfd):
+    more = f"{TEXT['own-environment.md-2']}\n\nGuess.state, Guess.restore = state, restore\n"
+    (tmp_path / "my_env.py").write_text(f"{TEXT['own-environment.md-0']}\n\n{more}")
+    (tmp_path / "my_config.py").write_text(TEXT["own-environment.md-1"])
+    train_and_go_on(tmp_path)
+    said = capfd.readouterr().err
+    assert "resumed from" in said and "begin anew" not in said
+
+
+def test_the_algorithm_of_the_page_trains_and_goes_on(tmp_path, capfd):
+    more = TEXT["own-algorithm.md-2"]
+    more += "\n\nLinearPolicy.state, LinearPolicy.restore = state, restore\n"
+    (tmp_path / "my_algorithm.py").write_text(f"{TEXT['own-algorithm.md-0']}\n\n{more}")
+    (tmp_path / "my_config.py").write_text(TEXT["own-algorithm.md-1"])
+    train_and_go_on(tmp_path)
+    said = capfd.readouterr().err
+    assert "resumed from" in said and "the episodes in progress begin anew" in said
+
+
+def train_and_go_on(folder):
+    run, n = folder / "run", 3_000
+    limits = dict(stop_return=1e9, exp=dict(train_steps=n))
+    first = tianji.train(folder / "my_config.py", engine="local", run_dir=run, **limits)
+    second = tianji.resume(run, exp=dict(train_steps=2 * n))
+    assert (first.status, second.status) == ("finished", "finished"), second.error
+    assert second.summary["updates"] > first.summary["updates"]
+
+
+def filled(words):
+    """A command from a sentence, with its placeholders filled in."""
+    words = [re.sub(r"^RUN\b", "runs/shown", word) for word in words]
+    words = [re.sub(r"checkpoints/\d+-step-\d+", "checkpoints/KEPT", word) for word in words]
+    return tuple({"CONFIG": "my_job.py", "FILE": "film.gif"}.get(word, word) for word in words)
+
+
+COMMANDS = sorted(
+    {tuple(words) for block in SHELL for words in commands_of(block)}
+    | {filled(words) for page in PAGES for _, words in inline_commands(page)}
+)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_command_runs_or_could_begin(words, place, trained, capsys):
+    folder = place(*words)
+    kept = next(path.name for path in (trained / "checkpoints").iterdir() if path.is_dir())
+    words = [word.replace("KEPT", kept).replace("*", "1") for word in words]
+    options = parser(words).parse_args(words)
+    if options.verb == "train":
+        named = {name: value for name in SHORT if (value := vars(options)[name]) is not None}
+        load(options.config, [*options.overrides, *as_overrides(named)])
+    elif options.verb == "resume":
+        more = ["exp.stop_return=1e9", "exp.max_seconds=1e6"]  # the run that stands in was solved
+        resuming.reopen(folder / options.run, [*options.overrides, *more])
+    elif not any(word in NOT_RUN for word in words):
+        before = signal.getsignal(signal.SIGINT)
+        try:
+            assert main(words) == 0, capsys.readouterr().err
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+def test_no_line_of_a_shell_block_is_left_out():
+    for block in SHELL:
+        if block.is_script:
+            continue  # as a whole, below
+        lines = [line for line in lines_of(block) if not line.startswith("#")]
+        others = [line.split()[0] for line in lines if not line.startswith("tianji ")]
+        assert len(commands_of(block)) + len(others) == len(lines)
+        assert set(others) <= set(NOT_RUN), f"{block.name}: run it, or say why not"
+
+
+@pytest.mark.parametrize("block", JOBS, ids=lambda block: block.name)
+def test_a_job_script_is_a_script(block):
+    done = subprocess.run(["bash", "-n"], input=block.text, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert commands_of(block)
+
+
+ENDLESS = """
+environment = dict(type="GymEnv", gym_name="CartPole-v1")
+exp = dict(train_steps=1_000_000_000, stop_return=1e9)
+parallel_parameters = dict(learner_cfg=dict(cores=1), actor_cfg=dict(num=1, envs=8))
+"""
+TOOLS = {
+    "tianji": '[ "$1" = doctor ] && exit 0\nexec "$PYTHON" -m tianji.cli "$@"',
+    "srun": 'while [ "${1#-}" != "$1" ]; do shift; done\necho $$ > step.pid\nexec "$@"',
+    "scontrol": 'echo "$@" > scontrol.txt',
+}
+
+
+@pytest.fixture
+def node(tmp_path):
+    """A folder like that of a job: with its config, an environment, and stand-ins for Slurm."""
+    tools = tmp_path / ".venv" / "bin"
+    tools.mkdir(parents=True)
+    for name, text in TOOLS.items():
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+    (tools / "activate").write_text('PATH="$PWD/.venv/bin:$PATH"\n')
+    (tmp_path / "my_job.py").write_text(ENDLESS)
+    return tmp_path
+
+
+def preempted(block, node, folder):
+    """Runs a job script until it trains, tells it to leave, and returns how it left."""
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3", "SLURM_CPUS_PER_TASK": "2"}
+    process = subprocess.Popen(
+        ["bash", "-c", block.text],
+        cwd=node,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHON": sys.executable} | slurm,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    known = len(rows(folder))
+    try:
+        eventually(lambda: len(rows(folder)) > known or process.poll() is not None, what="training")
+        assert process.poll() is None, process.communicate()
+        step = node / "step.pid"
+        os.kill(int(step.read_text()) if step.exists() else process.pid, signal.SIGUSR1)
+        _, said = process.communicate(timeout=20)
+    finally:
+        end(process)
+    return process.returncode, said
+
+
+def test_a_job_that_is_told_to_leave_goes_on_when_it_is_started_again(node):
+    folder = node / "runs" / "my_job-7"
+    assert preempted(JOBS[0], node, folder)[0] == 128 + signal.SIGUSR1
+    status, said = preempted(JOBS[0], node, folder)
+    assert status == 128 + signal.SIGUSR1
+    assert "note: resumed from 0001-step-" in said
+
+
+def test_a_job_that_is_longer_than_its_time_asks_to_be_queued_again(node):
+    status, _ = preempted(JOBS[1], node, node / "runs" / "my_job-7")
+    assert status == 0
+    assert (node / "scontrol.txt").read_text() == "requeue 7\n"
+
+
+def test_a_job_of_an_array_has_its_seed_and_its_folder(node):
+    folder = node / "runs" / "my_job-seed3"
+    assert preempted(JOBS[2], node, folder)[0] == 128 + signal.SIGUSR1
+    assert tianji.load(folder).config.exp.seed == 3

@@ -1,0 +1,78 @@
+"""What signals mean to a run: the first ends it in order, a later one at once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from types import FrameType
+from typing import Any
+
+ECHO_SECONDS = 1.0  # in which a second signal is the same wish: `timeout` and Slurm send it twice
+NUMBERS = (  # Ctrl-C, the scheduler's wish, its warning before, and a terminal that was closed
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGHUP,
+)
+
+
+class Interrupted(BaseException):
+    """A signal asked the run to end; no user's `except Exception` may swallow it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+    @property
+    def exit_status(self) -> int:
+        """As a shell has it."""
+        return 128 + self.number
+
+
+class Signals:
+    """Notes the first signal for whoever asks; a later one is left to whoever had it before.
+
+    The first is only noted, and `check` raises it where that does no harm: an exception out of the
+    blue could end in the middle of an import or of a lock. While the process engine is set up it is
+    raised at once, because trying out a user's environment may take for ever.
+    """
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._noted_at = 0.0
+        self.at_once = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Signals:
+        if threading.current_thread() is threading.main_thread():  # nobody else gets signals
+            self._before = {number: signal.signal(number, self._note) for number in NUMBERS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Signals mean again what they meant before."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.number is None:
+            self.number, self._noted_at = number, time.monotonic()
+            if self.at_once:
+                raise Interrupted(number)
+        elif time.monotonic() - self._noted_at > ECHO_SECONDS:
+            self.give_back()
+            signal.raise_signal(number)
+
+    def check(self) -> None:
+        """Raises what has come."""
+        if self.number is not None:
+            raise Interrupted(self.number)
+
+    def ignore(self) -> None:
+        """The run is over: nothing may keep its end from being written down."""
+        if self.number is None:
+            for number in self._before:
+                signal.signal(number, signal.SIG_IGN)

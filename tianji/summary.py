@@ -1,0 +1,217 @@
+"""How a run ended, or stands: the content of `summary.json`, and the same in plain words."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from tianji import checkpoint, metrics, resources
+from tianji.bottleneck import bottleneck
+from tianji.counts import Count
+from tianji.folder import versions
+from tianji.rates import at_start, homes_in, kind_of, shares
+from tianji.roster import roles_of
+from tianji.status import Status
+from tianji.times import Times
+from tianji.topology import Job
+from tianji.view import span
+from tianji.watch import WINDOW, Progress
+
+COUNTS_OF_KIND = {
+    "actor": {"produced": Count.PRODUCED, "weights_taken": Count.WEIGHTS_TAKEN},
+    "buffer": {"received": Count.RECEIVED, "dropped": Count.DROPPED},
+    "learner": {"consumed": Count.CONSUMED},
+}
+COUNTS_OF_ALL = {"version": Count.VERSION, "pushed": Count.PUSHED, "refused": Count.REFUSED}
+
+
+def summarise(
+    job: Job, engine: str, progress: Progress, times: Times, ticked_at: float, now: float
+) -> dict[str, Any]:
+    """Everything that was measured; training was last seen going on at `ticked_at`."""
+    seconds = elapsed(progress, ticked_at)
+    summary = {
+        "config": job.config.name,
+        "engine": engine,
+        "seed": job.config.exp.seed,
+        "startup_seconds": times.startup(progress),
+        "starting_seconds": times.starting(progress),
+        "first_consumed_seconds": times.first_consumed(progress),
+        "final_time_seconds": None if progress.solved_at is None else round(seconds, 3),
+        "wall_seconds": round(times.wall(now), 3),
+        "env_steps": progress.produced,
+        "episodes": progress.n_episodes,
+        "updates": progress.updates,
+        "mean_return_100": progress.mean_return,
+        "stop_return": job.stop_return,
+        "produced": progress.produced,
+        "received": progress.received,
+        "consumed": progress.consumed,
+        "dropped": progress.dropped,
+        "restarts": 0,  # a role that ends early ends the run
+        "resumes": times.resumes,
+        "production_per_second": _per_second(progress.produced, seconds),
+        "receiving_per_second": _per_second(progress.received, seconds),
+        "consumption_per_second": _per_second(progress.consumed, seconds),
+        "replay_ratio": {"target": job.ratio, "measured": metrics.ratio_of(progress, job)},
+        "bottleneck": bottleneck(progress, job, engine),
+        **_ages(job, progress),
+        "roles": _roles(job, engine, progress),
+        "memory_bytes": job.n_bytes,
+        "versions": versions(),
+    }
+    clean: dict[str, Any] = _finite(summary)
+    return clean
+
+
+def elapsed(progress: Progress, now: float) -> float:
+    """Seconds of training: from the moment all roles were ready to the target, or until now."""
+    return progress.elapsed(now if progress.solved_at is None else progress.solved_at)
+
+
+def _ages(job: Job, progress: Progress) -> dict[str, Any]:
+    """How old the samples were that were learned from."""
+    return {
+        "staleness": progress.staleness.summary(),
+        "age": progress.age.summary(),
+        "freshness": {
+            "target": job.sampling.freshness,
+            "measured": progress.freshness if progress.consumed else None,
+        },
+        "new": progress.new if progress.consumed else None,
+        "histograms": {  # rows of [lower edge, count]
+            "staleness_updates": progress.staleness.rows(),
+            "age_steps": progress.age.rows(),
+            "new_percent_of_batch": progress.new_percent.rows(),
+        },
+    }
+
+
+def _roles(job: Job, engine: str, progress: Progress) -> dict[str, dict[str, Any]]:
+    spent = shares(at_start(progress), progress.counts, homes_in(job, engine))
+    cores = _cores(job, engine)
+    roles: dict[str, dict[str, Any]] = {}
+    for name, counts in progress.counts.items():
+        said = COUNTS_OF_KIND[kind_of(name)] | COUNTS_OF_ALL
+        counted = {key: int(counts[place]) for key, place in said.items()}
+        roles[name] = spent[name]._asdict() | {"cores": cores[name]} | counted
+    return roles
+
+
+def _per_second(count: int, seconds: float) -> float:
+    return round(count / seconds, 1) if seconds > 0 else 0.0
+
+
+def _cores(job: Job, engine: str) -> dict[str, tuple[int, ...]]:
+    """The cores of each role; in the local engine they share what there is."""
+    cores, roles = resources.available_cores(), roles_of(job.config)
+    if engine == "local":
+        return {role.name: cores for role in roles}
+    given = resources.assign(
+        job.config, cores, job.algorithm.alternates(job.task.hyp, job.task.n_actors)
+    )
+    return {role.name: given[role.home].cores for role in roles}
+
+
+def _finite(value: Any) -> Any:
+    """`value` as JSON can hold it, at any depth."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return metrics.finite(value)
+
+
+def describe(summary: dict[str, Any], folder: Path) -> str:
+    """What happened, in a few plain lines."""
+    lines = _outcome(summary)
+    if summary["startup_seconds"] is not None:
+        startup, whole = span(summary["starting_seconds"]), span(summary["wall_seconds"])
+        again = _resumed(summary["resumes"])
+        lines.append(_line("time", f"{whole} in all, {startup} of it to start{again}"))
+    if summary["updates"]:
+        lines += _measured(summary)
+    lines.append(_line("run", str(folder)))
+    if summary["status"] in (Status.INTERRUPTED, Status.FAILED):
+        lines += _go_on(folder)
+    return "\n".join(lines)
+
+
+def _go_on(folder: Path) -> list[str]:
+    """What to do next, and where that begins."""
+    found = checkpoint.folders_of(folder)
+    saved = f"{found[-1].name} is the newest" if found else "none: the run would begin again"
+    return [
+        _line("checkpoint", saved),
+        _line("go on", f"tianji resume {shlex.quote(str(folder))}"),
+    ]
+
+
+def _resumed(times: int) -> str:
+    if not times:
+        return ""
+    return ", resumed once" if times == 1 else f", resumed {times} times"
+
+
+def _outcome(summary: dict[str, Any]) -> list[str]:
+    reached, status = _reached(summary), Status(summary["status"])
+    if status is Status.SOLVED:
+        return [f"Solved in {span(summary['final_time_seconds'])}: {reached}."]
+    if summary["error"]:
+        return [f"{status.words}: {_reason(summary['error'])}", _line("return", reached)]
+    return [f"{status.words}: {reached}."]
+
+
+def _reason(error: str) -> str:
+    """The one line of an error, of a role's last words or of a traceback that says most."""
+    head, *rest = [line for line in error.splitlines() if line.strip()]
+    role, failed, _ = head.partition(" failed with exit status ")
+    if not rest or not (failed or head.startswith("Traceback")):
+        return head.rstrip(":")
+    deepest = max((i for i, line in enumerate(rest) if line.startswith("  File ")), default=None)
+    if deepest is None:  # an error that says it all
+        said = next((line for line in rest if line.startswith(f"{role}: ")), rest[-1])
+    else:
+        said = next((line for line in rest[deepest:] if not line.startswith(" ")), rest[-1])
+    if not failed:
+        role = rest[-1].removeprefix("in ") if rest[-1].startswith("in ") else ""
+    return said if not role or said.startswith(f"{role}: ") else f"{role}: {said}"
+
+
+def _reached(summary: dict[str, Any]) -> str:
+    mean, target = summary["mean_return_100"], summary["stop_return"]
+    n = min(WINDOW, summary["episodes"])
+    reached = "no episode ended" if mean is None else f"mean return {mean:,.1f} over {n} episodes"
+    if target is None:
+        return reached
+    short = ", not reached" if mean is None or mean < target else ""
+    if not short and n < WINDOW:
+        short = f" over {WINDOW} episodes"
+    return f"{reached} (target {target:,g}{short})"
+
+
+def _measured(summary: dict[str, Any]) -> list[str]:
+    ratio, stale = summary["replay_ratio"], summary["staleness"]
+    made, learned = summary["production_per_second"], summary["consumption_per_second"]
+    measured = "-" if ratio["measured"] is None else f"{ratio['measured']:#.3g}"
+    used = f"{measured} samples learned from per sample made (target {ratio['target']:#.3g})"
+    steps, episodes, updates = (summary[n] for n in ("env_steps", "episodes", "updates"))
+    old = f"samples were {stale['p50']:g} updates old (median), {stale['max']:g} at most"
+    lines = [
+        _line("work", f"{steps:,} steps, {episodes:,} episodes, {updates:,} updates"),
+        _line("rates", f"{made:,.0f} steps/s made, {learned:,.0f} samples/s learned from"),
+        _line("replay", used),
+        _line("staleness", old),
+    ]
+    if played := summary.get("evaluation"):
+        best, last = played["best"], played["last"]
+        words = f"{played['n']:,} in training: best mean return {best:,.1f}, last {last:,.1f}"
+        lines.append(_line("evaluation", words))
+    if summary["dropped"]:
+        lines.append(_line("dropped", f"{summary['dropped']:,} samples for their age"))
+    return [*lines, _line("limit", summary["bottleneck"])]
+
+
+def _line(label: str, text: str) -> str:
+    return f"  {label:<11}{text}"

@@ -1,0 +1,59 @@
+"""The times of a run, which may have been interrupted and resumed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from tianji.counts import Count
+from tianji.roster import Kind
+from tianji.watch import Progress
+
+
+@dataclass(frozen=True)
+class Times:
+    """When a run began, and what it took before it was resumed."""
+
+    began_here: float  # of this process, on the clock of `time.monotonic`
+    earlier: dict[str, Any] = field(default_factory=dict)  # `state` of the process before
+
+    @property
+    def resumes(self) -> int:
+        """How often the run was resumed."""
+        return int(self.earlier.get("resumes", -1)) + 1
+
+    def wall(self, now: float) -> float:
+        """Seconds since the command was given, those of earlier processes included."""
+        return now - self.began_here + float(self.earlier.get("wall_seconds", 0.0))
+
+    def startup(self, progress: Progress) -> float | None:
+        """Seconds from the command to the moment all roles were ready, the first time."""
+        return self._first("startup_seconds", progress.started_at)
+
+    def starting(self, progress: Progress) -> float:
+        """Seconds from each command to the moment all roles were ready, all of them together."""
+        before = self.earlier.get("starting_seconds", self.earlier.get("startup_seconds"))
+        here = 0.0 if progress.started_at is None else progress.started_at - self.began_here
+        return round(float(before or 0.0) + here, 3)
+
+    def first_consumed(self, progress: Progress) -> float | None:
+        """Seconds from the command to the first update, the first time."""
+        at = float(progress.total(Count.FIRST_CONSUMED_AT, Kind.LEARNER))
+        return self._first("first_consumed_seconds", at or None)
+
+    def state(self, progress: Progress) -> dict[str, Any]:
+        """What the run must know of this process when it goes on in another."""
+        return {
+            "resumes": self.resumes,
+            "wall_seconds": self.wall(time.monotonic()),
+            "startup_seconds": self.startup(progress),
+            "starting_seconds": self.starting(progress),
+            "first_consumed_seconds": self.first_consumed(progress),
+        }
+
+    def _first(self, name: str, at: float | None) -> float | None:
+        earlier: float | None = self.earlier.get(name)
+        if earlier is not None:
+            return earlier
+        return None if at is None else round(self.wall(at), 3)

@@ -1,0 +1,45 @@
+"""`tianji resume RUN`: goes on with a run where its newest checkpoint was taken."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tianji.verbs.training import (
+    add_engine,
+    add_limits,
+    add_overrides,
+    add_tracking,
+    add_watching,
+    finish,
+)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the options of `resume`."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of the run")
+    add_engine(parser, "the one it was trained with")
+    add_limits(parser)
+    add_overrides(
+        parser, "say anew when the run ends or what it saves, as in exp.train_steps=1_000_000"
+    )
+    add_tracking(parser)
+    add_watching(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Trains on; returns the run's exit status."""
+    import tianji
+    from tianji.resources import process_started_at
+
+    names = ("stop_return", "max_seconds", "track")
+    report = tianji.resume(
+        options.run,
+        *options.overrides,
+        engine=options.engine,
+        quiet=options.quiet,
+        dashboard=options.dashboard,
+        started_at=process_started_at(),
+        **{name: value for name in names if (value := vars(options)[name]) is not None},
+    )
+    return finish(report)

@@ -1,0 +1,80 @@
+"""What `train` and `resume` have in common on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from tianji.report import LIVE_PORT
+
+if TYPE_CHECKING:
+    from tianji.outcome import Report
+
+
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """When the run ends."""
+    parser.add_argument(
+        "--max-seconds", type=float, metavar="S", help="train for S seconds in all at most"
+    )
+    parser.add_argument(
+        "--stop-return",
+        type=float,
+        metavar="R",
+        help="end at a mean return of R, of the last 100 episodes",
+    )
+
+
+def add_engine(parser: argparse.ArgumentParser, default: str) -> None:
+    """Where the roles live."""
+    parser.add_argument(
+        "--engine",
+        choices=["local", "process"],
+        help="local: all roles in this process, the same every time; "
+        f"process: each role in a process of its own (default: {default})",
+    )
+
+
+def add_tracking(parser: argparse.ArgumentParser) -> None:
+    """`--track NAME`, as often as one likes."""
+    parser.add_argument(
+        "--track",
+        action="append",
+        choices=["wandb", "trackio"],
+        help="send the metrics to a tracker too; may be repeated",
+    )
+
+
+def add_overrides(parser: argparse.ArgumentParser, example: str) -> None:
+    """`--set KEY=VALUE`, as often as one likes."""
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help=f"{example}; may be repeated",
+    )
+
+
+def add_watching(parser: argparse.ArgumentParser) -> None:
+    """What is shown meanwhile."""
+    parser.add_argument(
+        "--dashboard",
+        type=int,
+        nargs="?",
+        const=LIVE_PORT,
+        metavar="PORT",
+        help=f"serve a live page of the run on this machine, at port {LIVE_PORT} unless given",
+    )
+    parser.add_argument("--quiet", action="store_true", help="show nothing while training")
+
+
+def finish(report: Report) -> int:
+    """Says how a run ended; returns its exit status."""
+    from tianji.summary import describe
+
+    if report.error:
+        print(f"tianji: {report.error}", file=sys.stderr)
+    print(describe(report.summary, report.folder))
+    return report.exit_status
