@@ -24,6 +24,8 @@ check: $(VENV)/ready-dev
 bench: $(VENV)/ready-dev
 	$(BIN)/python bench/channel.py
 	$(BIN)/python bench/startup.py
+	$(BIN)/python bench/report.py
+	$(BIN)/python bench/upkeep.py
 	$(BIN)/python bench/compare.py
 
 $(VENV)/ready: requirements.txt pyproject.toml tianji/__init__.py
