@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -297,6 +298,7 @@ def _said(key: str, value: Any, section: dict[str, Any]) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+@cache
 def versions() -> dict[str, str | None]:
     """Of this package, of Python and of the libraries that count; imports none of them."""
     from importlib import metadata  # late: it takes as long as all the rest of this module

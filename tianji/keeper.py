@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -157,7 +158,7 @@ class Keeper:
         errors = {int(c[Count.SAVE_ERROR]) for c in counts} - {0}
         folder = self._checkpoints / writing(ordered.number)
         if errors:
-            self._fail(folder, os.strerror(min(errors)))
+            self._fail(folder, _why(min(errors)))
         else:
             self._seal(folder, ordered)
 
@@ -226,6 +227,11 @@ class Keeper:
         if self._ordered is not None:
             checkpoint.FILES.remove(self._checkpoints / writing(self._ordered.number))
             self._ordered = None
+
+
+def _why(error: int) -> str:
+    """What an errno of `saving` says; of a state() that failed it says only that it did."""
+    return "a state() failed, see logs/" if error == errno.EINVAL else os.strerror(error)
 
 
 def _score(progress: Progress) -> float | None:

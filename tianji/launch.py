@@ -74,10 +74,10 @@ def train(
             signals.check()
             make = _process_engine if name == "process" else _local_engine
             job, runner = make(config, claimed.folder, resumed, stack)
-            if resumed is not None:
-                resumed.take_up(claimed.folder)
             signals.at_once = False
             signals.check()
+            if resumed is not None:
+                resumed.take_up(claimed.folder)
         except BaseException:  # nothing has begun: leave nothing behind
             claimed.leave()
             raise
