@@ -1,0 +1,118 @@
+"""What goes wrong beside training, or before it, loses nothing and ends nothing that goes well."""
+
+import json
+import os
+import shutil
+import signal
+import textwrap
+
+import pytest
+from commands import TASKS
+
+from tianji import checkpoint, launch
+from tianji.config import load
+from tianji.errors import TianJiError
+from tianji.signals import Interrupted, Signals
+from tianji.state import split
+
+SHORT = ("exp.train_steps=300", "exp.stop_return=1e9")
+
+
+def train(config, folder, *overrides):
+    return launch.train(load(config, [*SHORT, *overrides]), "local", folder, quiet=True)
+
+
+def own_task(folder, methods):
+    """A configuration beside an environment that is a walk with some methods of its own."""
+    folder.mkdir()
+    shutil.copy(TASKS / "walk.py", folder / "ground.py")
+    body = textwrap.indent(textwrap.dedent(methods).strip(), "    ")
+    code = f"import numpy as np\nfrom ground import Walk\n\n\nclass Mine(Walk):\n{body}\n"
+    name = f"mine_{abs(hash(methods)) % 10**8}"
+    (folder / f"{name}.py").write_text(code)
+    config = (TASKS / "walk_dqn.py").read_text().replace("walk:Walk", f"{name}:Mine")
+    (folder / "job.py").write_text(config)
+    return folder / "job.py"
+
+
+def test_a_checkpoint_of_another_configuration_is_refused_and_nothing_changes(tmp_path):
+    train(TASKS / "walk_dqn.py", tmp_path / "a")
+    train(TASKS / "walk_ppo.py", tmp_path / "b")
+    (tmp_path / "a" / "summary.json").unlink()  # as if it had been killed
+    shutil.rmtree(checkpoint.folders_of(tmp_path / "a")[0])
+    other = checkpoint.folders_of(tmp_path / "b")[0]
+    shutil.copytree(other, tmp_path / "a" / "checkpoints" / other.name)
+    before = {path: path.read_bytes() for path in (tmp_path / "a").rglob("*") if path.is_file()}
+    with pytest.raises(TianJiError, match="is a checkpoint of another configuration"):
+        train(TASKS / "walk_dqn.py", tmp_path / "a")
+    after = {path: path.read_bytes() for path in (tmp_path / "a").rglob("*") if path.is_file()}
+    assert after == before
+
+
+def test_a_state_that_no_file_can_hold_is_refused_before_training(tmp_path):
+    config = own_task(tmp_path / "job", 'def state(self): return {"z": np.zeros(2, np.complex128)}')
+    with pytest.raises(TianJiError, match="complex128 cannot be saved"):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_key_that_would_become_another_is_refused():
+    with pytest.raises(TianJiError, match="key 0 is no string"):
+        split({"a": {0: 1.0}})
+
+
+def test_a_state_that_fails_later_costs_the_checkpoints_and_not_the_run(tmp_path, capsys):
+    methods = """
+    def state(self):
+        self.asked = getattr(self, "asked", 0) + 1
+        if self.footprints.sum() > 2:
+            raise ValueError("no state today")
+        return super().state()
+    """
+    config = own_task(tmp_path / "job", methods)
+    report = train(config, tmp_path / "run", "exp.save_freq=1", "exp.train_steps=600")
+    assert report.status == "finished"
+    assert (tmp_path / "run" / "checkpoints" / "final.safetensors").exists()
+    assert "no state today" in capsys.readouterr().err
+
+
+def test_an_evaluator_that_fails_is_a_warning(tmp_path):
+    methods = """
+    made = 0
+
+    def init(self, **kwargs):
+        super().init(**kwargs)
+        Mine.made += 1
+        self.last = Mine.made > 4
+
+    def reset(self):
+        if self.last:
+            raise ValueError("not in front of an audience")
+        return super().reset()
+    """
+    config = own_task(tmp_path / "job", methods)
+    report = train(config, tmp_path / "run", "exp.eval_step=50", "exp.eval_times=1")
+    assert report.status == "finished"
+    warned = "\n".join(json.loads((tmp_path / "run" / "summary.json").read_text())["warnings"])
+    assert "not in front of an audience" in warned
+
+
+def test_a_run_that_cannot_be_taken_up_says_why(tmp_path):
+    config = TASKS / "walk_dqn.py"
+    train(config, tmp_path / "run")
+    (tmp_path / "run" / "summary.json").unlink()
+    rows = tmp_path / "run" / "metrics.jsonl"
+    rows.write_text(rows.read_text() + json.dumps({"env_steps": 10**9}) + "\n")
+    (tmp_path / "run" / "metrics.lost.jsonl").mkdir()
+    with pytest.raises(TianJiError, match="cannot be taken up"):
+        train(config, tmp_path / "run")
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGTERM])
+def test_the_same_wish_twice_within_a_second_is_one_wish(number):
+    with Signals() as signals:
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)
+        with pytest.raises(Interrupted) as stop:
+            signals.check()
+    assert stop.value.exit_status == 128 + number
