@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tianji.envs.base import BaseEnv, Env, EnvSpec, Rendering, Step
@@ -61,7 +62,8 @@ def make(
         max_step: Steps after which an episode is truncated, if it lasts that long.
     """
     rendering = Rendering.WINDOW if environment.render else Rendering.NONE
-    return _make(environment, environment.vectorization, n_envs, folder, max_step, rendering)
+    mode = environment.vectorization
+    return _make(_Wanted(environment, mode, n_envs, folder, max_step, rendering))
 
 
 def make_shown(
@@ -74,7 +76,7 @@ def make_shown(
         check_display()
     with quietly(screen=rendering is Rendering.WINDOW):
         try:
-            env = _make(environment, "single", 1, folder, max_step, rendering)
+            env = _make(_Wanted(environment, "single", 1, folder, max_step, rendering))
         except RuntimeError as error:  # pygame's
             name = environment.gym_name or environment.type
             raise TianJiError(f"{name} cannot be shown: {error}") from error
@@ -85,23 +87,29 @@ def make_shown(
     return env
 
 
-def _make(
-    environment: EnvironmentLike,
-    mode: str,
-    n_envs: int,
-    folder: str,
-    max_step: int | None,
-    rendering: Rendering,
-) -> Env:
-    if n_envs < 1:
-        raise TianJiError(f"environment: want at least one environment, got {n_envs}")
-    if mode not in VECTORIZATIONS:
+@dataclass(frozen=True)
+class _Wanted:
+    """Everything that is to be said about the environments to make."""
+
+    environment: EnvironmentLike
+    mode: str  # one of `VECTORIZATIONS`
+    n_envs: int
+    folder: str
+    max_step: int | None
+    rendering: Rendering
+
+
+def _make(wanted: _Wanted) -> Env:
+    environment = wanted.environment
+    if wanted.n_envs < 1:
+        raise TianJiError(f"environment: want at least one environment, got {wanted.n_envs}")
+    if wanted.mode not in VECTORIZATIONS:
         raise TianJiError(
-            f"environment: vectorization {mode!r} is none of {', '.join(VECTORIZATIONS)}"
+            f"environment: vectorization {wanted.mode!r} is none of {', '.join(VECTORIZATIONS)}"
         )
-    lead_path(folder)
+    lead_path(wanted.folder)
     if ":" in environment.type:
-        return _make_own(environment, mode, n_envs, folder, max_step, rendering)
+        return _make_own(wanted)
     if environment.type != "GymEnv":
         raise TianJiError(
             f"environment: type {environment.type!r} is neither GymEnv nor 'module:Class'"
@@ -111,25 +119,25 @@ def _make(
 
     from tianji.envs.gym import make_gym  # here, so that this package loads without gymnasium
 
-    name, kwargs = environment.gym_name, environment.kwargs
-    return make_gym(name, folder, n_envs, mode, kwargs, max_step, rendering)
+    return make_gym(
+        environment.gym_name,
+        wanted.folder,
+        wanted.n_envs,
+        wanted.mode,
+        environment.kwargs,
+        wanted.max_step,
+        wanted.rendering,
+    )
 
 
-def _make_own(
-    environment: EnvironmentLike,
-    mode: str,
-    n_envs: int,
-    folder: str,
-    max_step: int | None,
-    rendering: Rendering,
-) -> Env:
-    if mode == "vector":
-        raise TianJiError(f"{environment.type} has no vector environment: use vectorization 'sync'")
-    if mode == "single" and n_envs != 1:
-        raise TianJiError(
-            f"{environment.type}: vectorization 'single' is one environment, not {n_envs}"
-        )
+def _make_own(wanted: _Wanted) -> Env:
+    name, n_envs = wanted.environment.type, wanted.n_envs
+    if wanted.mode == "vector":
+        raise TianJiError(f"{name} has no vector environment: use vectorization 'sync'")
+    if wanted.mode == "single" and n_envs != 1:
+        raise TianJiError(f"{name}: vectorization 'single' is one environment, not {n_envs}")
 
     from tianji.envs.template import make_own
 
-    return make_own(environment.type, folder, n_envs, environment.kwargs, max_step, rendering)
+    kwargs = wanted.environment.kwargs
+    return make_own(name, wanted.folder, n_envs, kwargs, wanted.max_step, wanted.rendering)
