@@ -36,7 +36,7 @@ LAYERS = (
     ("run",),
     ("scores",),
     ("engines", "worker", "outcome"),
-    ("launch", "export", "doctor"),
+    ("launch", "export", "doctor", "transmission"),
     ("verbs",),
     ("cli", "__main__"),
 )
