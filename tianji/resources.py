@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,8 +50,20 @@ def available_cores() -> tuple[int, ...]:
     return tuple(sorted(os.sched_getaffinity(0)))
 
 
-def assign(config: Config, cores: tuple[int, ...], alternates: bool) -> dict[str, Share]:
+def unbound_cores() -> tuple[int, ...]:
+    """The cores of whoever started this process: mpirun may have bound it to just one of them."""
+    try:
+        return tuple(sorted(os.sched_getaffinity(os.getppid())))
+    except OSError:
+        return available_cores()
+
+
+def assign(
+    config: Config, cores: tuple[int, ...], alternates: bool, here: Collection[str] | None = None
+) -> dict[str, Share]:
     """The share of every process: `learner`, `buffer` and `actor` (0, 1, ...) by name.
+
+    `here` are the processes on this machine, all of them unless given.
 
     A role that was given a number of cores has them to itself. The others share what is left, or
     all cores where nothing is left. Where acting and learning take turns (`alternates`), actors
@@ -60,10 +73,13 @@ def assign(config: Config, cores: tuple[int, ...], alternates: bool) -> dict[str
     wanted = {role_name(Kind.LEARNER): parallel.learner_cfg.cores}
     if parallel.buffer_cfg.cores is not None:
         wanted[role_name(Kind.BUFFER)] = parallel.buffer_cfg.cores
-    n_fixed = sum(n or 0 for n in wanted.values())
     actors = {
         role_name(Kind.ACTOR, i): parallel.actor_cfg.cores for i in range(parallel.actor_cfg.num)
     }
+    if here is not None:
+        wanted = {name: n for name, n in wanted.items() if name in here}
+        actors = {name: n for name, n in actors.items() if name in here}
+    n_fixed = sum(n or 0 for n in wanted.values())
     n_actors = sum(n or 0 for n in actors.values())
     _refuse_too_many(n_fixed, n_actors, cores, alternates)
     after = 0 if alternates and n_fixed + n_actors > len(cores) else n_fixed
@@ -73,7 +89,7 @@ def assign(config: Config, cores: tuple[int, ...], alternates: bool) -> dict[str
         if n is None:
             shares[name] = Share(rest, 1)
     learner = role_name(Kind.LEARNER)
-    if wanted[learner] is None:
+    if learner in wanted and wanted[learner] is None:
         # While it learns the actors of an alternating run are idle, and leave it their cores.
         spare = len(rest) if alternates else len(rest) - len(actors)
         shares[learner] = Share(rest, min(max(1, spare), MOST_THREADS))

@@ -26,6 +26,7 @@ class RoleSpec:
     kind: Kind
     index: int
     home: str
+    group: int = 0
 
     @property
     def name(self) -> str:

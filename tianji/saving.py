@@ -23,6 +23,7 @@ from tianji import checkpoint, memory
 from tianji.channel import Inbox, Outbox
 from tianji.config import Config
 from tianji.counts import Count
+from tianji.episodes import Clock
 from tianji.roles import Role
 from tianji.schema import Arrays, Field, Schema
 from tianji.state import State, copied, n_bytes
@@ -61,8 +62,11 @@ def writing(number: int) -> str:
 class Saver:
     """Takes part in the checkpoints of a run, for the roles of one process."""
 
-    def __init__(self, roles: list[Role], orders: Inbox, folder: Path) -> None:
+    def __init__(
+        self, roles: list[Role], orders: Inbox, folder: Path, clock: Clock = time.monotonic
+    ) -> None:
         self._roles = roles
+        self._clock = clock  # of whoever gives the orders
         self._orders = orders
         self._folder = folder
         self._order: Arrays = ORDER_SCHEMA.empty()
@@ -100,7 +104,7 @@ class Saver:
         try:
             states = {role.name: memory.state(role) for role in self._roles} | more()
             parts = _parts(states, int(self._order["largest_store"]))
-            self._write_parts(self._folder / LAST, parts, lambda: time.monotonic() > deadline)
+            self._write_parts(self._folder / LAST, parts, lambda: self._clock() > deadline)
         except Exception as error:  # of the disk, or of a user's `state()`
             _say(f"the last checkpoint could not be written: {error}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
@@ -16,7 +17,7 @@ from tianji.channel import ChannelSpec, Delivery, Inbox, Outbox
 from tianji.config import Config, bind
 from tianji.counts import learner_report_schema, report_schema
 from tianji.envs.base import EnvSpec
-from tianji.episodes import EPISODE_SCHEMA
+from tianji.episodes import EPISODE_SCHEMA, Clock
 from tianji.errors import TianJiError
 from tianji.evaluation import MOST_ENVS, env_seed
 from tianji.evaluator import ORDER_SCHEMA as EVALUATION_ORDER
@@ -203,8 +204,10 @@ def channels_of(job: Job) -> list[ChannelSpec]:
     batch = job.sampling.batch_schema(job.trajectory)
     latest = Delivery.LATEST
     control = Schema((Field("nothing", "uint8"),))
+    evaluator = evaluator_of(job.config)
+    readers = (LAUNCHER,) if evaluator is None else (LAUNCHER, evaluator.name)
     specs = [
-        ChannelSpec("weights", learner, tuple(actors), weights, latest),
+        ChannelSpec("weights", learner, tuple(actors), weights, latest, readers=readers),
         ChannelSpec("batches", buffer, (learner,), batch, depth=job.batches_ahead),
         ChannelSpec("control", LAUNCHER, (learner,), control, latest),
         ChannelSpec("orders", LAUNCHER, tuple(r.name for r in roles), ORDER_SCHEMA, latest),
@@ -258,18 +261,16 @@ class Ports(Protocol):
         """A receiving end of a channel."""
 
 
-def build(role: RoleSpec, job: Job, ports: Ports) -> Role:
-    """Makes one role, for any engine."""
-    makers = {
-        Kind.ACTOR: _build_actor,
-        Kind.BUFFER: _build_buffer,
-        Kind.LEARNER: _build_learner,
-        Kind.EVALUATOR: _build_evaluator,
-    }
-    return makers[role.kind](role, job, ports)
+def build(role: RoleSpec, job: Job, ports: Ports, clock: Clock = time.monotonic) -> Role:
+    """Makes one role, for any engine; `clock` is the launcher's, whatever machine this is."""
+    if role.kind is Kind.ACTOR:
+        return _build_actor(role, job, ports, clock)
+    if role.kind is Kind.LEARNER:
+        return _build_learner(role, job, ports, clock)
+    return (_build_buffer if role.kind is Kind.BUFFER else _build_evaluator)(role, job, ports)
 
 
-def _build_actor(role: RoleSpec, job: Job, ports: Ports) -> Actor:
+def _build_actor(role: RoleSpec, job: Job, ports: Ports, clock: Clock) -> Actor:
     config, seed = job.config, job.seed(Kind.ACTOR, role.index)
     env = make_env(config)
     if env.spec != job.task.env:
@@ -289,6 +290,7 @@ def _build_actor(role: RoleSpec, job: Job, ports: Ports) -> Actor:
         length=job.length,
         seed=job.env_seed(role.index),
         per_version=job.sampling.per_version,
+        clock=clock,
     )
 
 
@@ -306,7 +308,7 @@ def _build_buffer(role: RoleSpec, job: Job, ports: Ports) -> Buffer:
     )
 
 
-def _build_learner(role: RoleSpec, job: Job, ports: Ports) -> Learner:
+def _build_learner(role: RoleSpec, job: Job, ports: Ports, clock: Clock) -> Learner:
     from tianji.algorithms.device import device_for  # here, because only a learner has torch
 
     learner_cfg = job.config.parallel.learner_cfg
@@ -324,6 +326,7 @@ def _build_learner(role: RoleSpec, job: Job, ports: Ports) -> Learner:
         control=ports.inbox("control"),
         trigger=trigger(learner_cfg.send_interval),
         max_updates=job.config.max_updates,
+        clock=clock,
     )
 
 

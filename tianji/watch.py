@@ -36,6 +36,7 @@ class Progress:
     solved_at: float | None = None  # clock of the last of the 100 episodes that reached the target
     started_at: float | None = None  # clock at which all roles were ready
     earlier_seconds: float = 0.0  # of training, before the run was resumed
+    lost: list[str] = field(default_factory=list)  # roles that died; training goes on without them
 
     def elapsed(self, now: float) -> float:
         """Seconds of training until the moment `now` of the clock."""
@@ -94,6 +95,7 @@ class Watch:
 
     def __init__(self, job: Job, ports: Ports) -> None:
         roles = roles_of(job.config)
+        self._homes = {role.name: role.home for role in roles}
         self._target = job.stop_return
         self._scalar_names = job.algorithm.scalars
         self._reports: dict[str, Inbox] = {
@@ -118,6 +120,10 @@ class Watch:
         if self.progress.started_at is None and all(ready):
             self.progress.started_at = max(ready)
         return self.progress
+
+    def lose(self, home: str) -> None:
+        """A process has died, and training goes on without the roles that lived in it."""
+        self.progress.lost += [name for name, place in self._homes.items() if place == home]
 
     def state(self) -> State:
         """What the roles do not know: the last episodes, and how long training has lasted."""

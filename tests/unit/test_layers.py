@@ -13,7 +13,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # From the ground up. A module may import from rows below its own, and from its own row only where
 # it is of the same package. The four packages above the bases never import each other.
 LAYERS = (
-    ("errors", "lazy", "stats", "appending", "tracker", "signals", "status"),
+    ("errors", "lazy", "stats", "appending", "tracker", "signals", "status", "mpirun"),
     ("schema", "imports", "events"),
     ("state",),
     ("tensorfile",),
@@ -21,6 +21,7 @@ LAYERS = (
     ("channel", "store", "balance", "trigger", "counts", "config"),
     ("replay", "rollouts", "consumption", "envs.base", "roster", "folder", "report"),
     ("resources", "sinks", "dashboard"),
+    ("placement",),
     ("algorithms.base", "episodes", "trajectory"),
     ("roles", "transports", "algorithms", "models", "envs", "evaluation"),
     ("evaluator", "memory", "weights"),

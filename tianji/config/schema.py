@@ -198,6 +198,12 @@ class GlobalConfig:
     transport: str | None = key(
         None, "class that carries the messages; default: the engine's own", names=OWN_CLASS
     )
+    link_seconds: float = key(
+        20.0,
+        "engine mpi: seconds without a sign of life after which a rank, its machine or the link to "
+        "it counts as lost",
+        at_least=2,
+    )
     use_group_parallel: Any = key(None, "fuse the groups", no_effect=ONE_GROUP)
     save_freq: int | None = key(None, "the same as exp.save_freq", at_least=1)
     exit_val: FusionExitConfig = key(FusionExitConfig(), "when the groups end together")

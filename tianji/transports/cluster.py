@@ -10,7 +10,7 @@ import os
 import select
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from threading import Thread
 from typing import Protocol
@@ -37,6 +37,7 @@ LIVELY_SECONDS = 0.0003  # the same shortly after something has happened
 CALM_SECONDS = 0.001  # the same otherwise
 ALONE_SECONDS = 0.02  # the same where nothing crosses the wire but signs of life
 LIVELY_LOOKS = 100  # without any news, after which a wire is calm
+CHECK_SECONDS = 0.1  # from one check of the peers to the next
 FLUSH_SECONDS = 5.0  # for the last words to leave
 SWITCH_SECONDS = 0.0005  # that a role keeps the interpreter for while its courier waits for it
 
@@ -155,11 +156,11 @@ class ClusterTransport:
         self._stopping = False
         self._thread: Thread | None = None
 
-    def start(self) -> None:
-        """Lets the courier run beside the roles."""
+    def start(self, check: Callable[[Courier], None] = lambda _: None) -> None:
+        """Lets the courier run beside the roles; it calls `check` now and then, in its thread."""
         if self._routes:
             sys.setswitchinterval(SWITCH_SECONDS)
-        self._thread = Thread(target=self._carry, name="courier", daemon=True)
+        self._thread = Thread(target=self._carry, args=(check,), name="courier", daemon=True)
         self._thread.start()
 
     def outbox(self, name: str) -> Outbox:
@@ -256,10 +257,13 @@ class ClusterTransport:
         block = self._shared.block(spec.name)
         self._beside.append(Beside(spec, block, source, target, bells))
 
-    def _carry(self) -> None:
+    def _carry(self, check: Callable[[Courier], None]) -> None:
         """The courier's thread."""
-        quiet = 0
+        quiet, due = 0, 0.0
         while not self._stopping:
+            if (now := time.monotonic()) > due:
+                check(self.courier)
+                due = now + CHECK_SECONDS
             if self.courier.turn():
                 quiet = 0
                 continue

@@ -323,6 +323,10 @@ class Courier:
         for peer in self.heard_at.keys() - self.lost:
             self._wire.send(peer, Note(Word.LEFT, number=status))
 
+    def give_up(self, peer: int) -> None:
+        """Treats a peer that does not answer any more as lost."""
+        self._wire.forget(peer)
+
     def silence(self, peer: int) -> float:
         """Seconds since a peer was last heard of."""
         return self._clock() - self.heard_at[peer]

@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import cache
 from typing import Any, NamedTuple
 
 import mpi4py
@@ -53,10 +54,12 @@ class World:
         self.comm = MPI.COMM_WORLD
         self.comm.Set_errhandler(MPI.ERRORS_RETURN)
         self.rank, self.size = self.comm.rank, self.comm.size
+        self.busy = False  # the ranks have a run to do, or were dismissed
         self._kept: list[Any] = []  # words on their way
         self.meeting = Meeting(self.size)
         network = os.stat("/proc/self/ns/net").st_ino
-        told = self._tell_all([socket.gethostname(), network, self.meeting.name])
+        name = os.environ.get("TIANJI_HOST") or socket.gethostname()  # or what it is to pass for
+        told = self._tell_all([name, network, self.meeting.name])
         self.hosts = [f"{name}/{network}" for name, network, _ in told]  # by rank
         self.host_names = [name for name, _, _ in told]
         self.meetings = [name for _, _, name in told]
@@ -105,9 +108,44 @@ class World:
         said: dict[str, Any] = json.loads(text.tobytes())
         return said
 
+    def dismiss(self) -> None:
+        """Lets every rank go that was told nothing yet, or nothing that it could begin with."""
+        if not self.busy:
+            self.busy = True
+            for rank in range(1, self.size):
+                self.say(rank, {"leave": True})
+
     def wire(self, peers: Iterable[int]) -> MpiWire:
         """Notes and payloads between this rank and its peers."""
         return MpiWire(self.comm, peers)
+
+
+@cache
+def world() -> World:
+    """The world of this process, which is made when it is first asked for."""
+    return World()
+
+
+def refuse_mixed(told: tuple[int, int] | None) -> None:
+    """Raises where mpi4py does not see the ranks that the launcher says it has started."""
+    if told is not None and world().size != told[1]:
+        raise TianJiError(
+            f"two MPIs are mixed: the launcher has started {told[1]} ranks, and mpi4py, made for "
+            f"{library()}, sees {world().size}: use the mpirun that belongs to it, as "
+            "tianji train CONFIG --engine mpi does"
+        )
+
+
+def leave() -> None:
+    """The end of MPI for this process, before it ends itself.
+
+    With fault tolerance a rank just goes. Without, mpirun takes that for a crash unless all ranks
+    finish together.
+    """
+    if world().rank == 0:
+        world().dismiss()
+    if "OMPI_MCA_mpi_ft_enable" not in os.environ and MPI.Is_initialized():
+        MPI.Finalize()
 
 
 def library() -> str:
@@ -197,7 +235,7 @@ class MpiWire:
         try:
             self._requests.append(begin(flight.memory, flight.peer, tag))
         except MPI.Exception:
-            self._lose(flight.peer)
+            self.forget(flight.peer)
             return
         self._flights.append(flight)
         self._n_payloads += tag == PAYLOADS
@@ -210,11 +248,11 @@ class MpiWire:
                 if request.Test():
                     done.add(id(flight))
             except MPI.Exception:
-                self._lose(flight.peer)
+                self.forget(flight.peer)
         return [i for i, flight in enumerate(self._flights) if id(flight) in done]
 
-    def _lose(self, peer: int) -> None:
-        """Says so once, and forgets what was on its way to or from it."""
+    def forget(self, peer: int) -> None:
+        """Says so once, and drops what was on its way to or from it."""
         if peer in self._lost:
             return
         self._lost.add(peer)
