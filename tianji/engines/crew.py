@@ -73,11 +73,11 @@ class Crew:
         for process in self.processes.values():
             _hand(process, text)
 
-    def check(self, ended: Callable[[], bool]) -> None:
-        """Raises if a child has failed, or has gone although the stream has not `ended`."""
+    def check(self, ended: Callable[[str], bool]) -> None:
+        """Raises if a child has failed, or has gone although its stream has not `ended`."""
         for name, process in self.processes.items():
             status = process.poll()
-            if status or (status == 0 and not ended()):  # in this order: it ends before they go
+            if status or (status == 0 and not ended(name)):  # in this order: it ends before they go
                 raise RoleFailed(name, status, self._last_words(name))
 
     def still_running(self) -> list[str]:

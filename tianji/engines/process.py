@@ -20,7 +20,16 @@ from tianji.checkpoint import Checkpoint
 from tianji.engines.crew import LOOK_SECONDS, Crew
 from tianji.engines.loop import ProcessPorts, transport_class
 from tianji.resources import Share
-from tianji.roster import LAUNCHER, Kind, evaluator_of, homes_of, role_name
+from tianji.roster import (
+    LAUNCHER,
+    Kind,
+    evaluator_of,
+    group_of,
+    homes_of,
+    role_name,
+    roles_of,
+    weights_of,
+)
 from tianji.saving import order, order_last
 from tianji.status import Status
 from tianji.topology import Job, channels_of, is_private
@@ -51,11 +60,12 @@ class ProcessEngine:
             for spec in channels_of(job)
             if not any(is_private(spec, homes, home) for home in homes.values())
         ]
+        self._shared = specs
         self.transport = transport_class(job).create(specs, homes, (crew.memory, crew.events))
         ports = ProcessPorts(LAUNCHER, job, self.transport)
         self._control = ports.outbox("control")
         self._orders = ports.outbox("orders")
-        self._weights = ports.inbox("weights")
+        self._weights = [ports.inbox(weights_of(group)) for group in range(job.config.n_groups)]
         self.watch = Watch(job, ports)
         self.troubles: list[str] = []  # what training survived, for whoever looks on
         self.evaluations: Inbox | None = None
@@ -119,10 +129,9 @@ class ProcessEngine:
         """Ends the stream, and waits for the children to follow it."""
         order_last(self._orders, self._job.config)
         self._control.close()
-        if self._crew.gone(role_name(Kind.LEARNER)):  # it cannot close its ends any more
-            self.transport.outbox("weights").close()
-            if role_name(Kind.BUFFER) in self._crew.processes:
-                self.transport.inbox("batches").close()
+        for role in roles_of(self._job.config):
+            if role.kind is Kind.LEARNER and self._crew.gone(role.home):
+                self._close_ends(role.name)
         deadline = time.monotonic() + GRACE_SECONDS
         while self._crew.still_running() and time.monotonic() < deadline:
             self.watch.poll()  # episodes keep coming; nobody must be held up by a full channel
@@ -131,17 +140,27 @@ class ProcessEngine:
         for home in self._crew.still_running():
             print(f"tianji: {home} did not end within {GRACE_SECONDS:.0f} s", file=sys.stderr)
 
+    def _close_ends(self, learner: str) -> None:
+        """What a learner that has died cannot do any more, so that nobody waits for it."""
+        for spec in self._shared:
+            if spec.source == learner:
+                self.transport.outbox(spec.name).close()
+            elif spec.targets == (learner,):
+                self.transport.inbox(spec.name).close()
+
     def abandon(self) -> None:
         """Ends the stream after an error of the launcher's own; the roles save what they have."""
         self.stop()
 
     def learned(self) -> Saved | None:
-        """The weights that were published last, if any were."""
-        newest = self._weights.take()
+        """The weights that the first group published last, if it did."""
+        newest = self._weights[0].take()
         if newest is None:
             return None
         return Saved(newest.arrays["weights"], newest.version, self.watch.progress.produced)
 
-    def _ended(self) -> bool:
-        """Whether the learner has closed the stream, so that roles may go."""
-        return self._weights.closed
+    def _ended(self, home: str) -> bool:
+        """Whether the learner of a group has closed its stream, so that its roles may go."""
+        if home == role_name(Kind.REDUCER):
+            return all(weights.closed for weights in self._weights)
+        return self._weights[group_of(home)].closed
