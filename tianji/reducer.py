@@ -49,7 +49,7 @@ class Reducer(Role):
         if not any(is_open):
             return self._finish()
         if self._closed:
-            return False
+            return self._ignore()
         moved = self._gather()
         if (self.came | ~np.array(is_open)).all() and self.came.sum() > 1:
             self._fuse()
@@ -67,6 +67,10 @@ class Reducer(Role):
                 self.came[i] = moved = True
                 self.counts[Count.RECEIVED] += 1
         return moved
+
+    def _ignore(self) -> bool:
+        """Takes what a group sent that had not heard of the end; or its channel never ends."""
+        return any([inbox.take() is not None for inbox in self.parameters])
 
     def _fuse(self) -> None:
         rows = self.gathered[self.came]
