@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tianji.config import Config
 from tianji.errors import TianJiError
 from tianji.resources import Share, assign
-from tianji.roster import LAUNCHER, evaluator_of, homes_of, roles_of
+from tianji.roster import LAUNCHER, Kind, evaluator_of, homes_of, roles_of
 
 
 def n_ranks(config: Config) -> int:
@@ -70,7 +70,7 @@ def _groups(config: Config) -> list[list[str]]:
 def _alone(config: Config) -> list[str]:
     """Processes that belong to no group: they go where the launcher is, if there is room."""
     evaluator = evaluator_of(config)
-    reducers = [role.home for role in roles_of(config) if role.kind.name == "REDUCER"]
+    reducers = [role.home for role in roles_of(config) if role.kind is Kind.REDUCER]
     return reducers + ([] if evaluator is None else [evaluator.home])
 
 

@@ -24,7 +24,8 @@ from tianji.channel import Inbox, Outbox
 from tianji.config import Config
 from tianji.counts import Count
 from tianji.episodes import Clock
-from tianji.roles import Role
+from tianji.roles import Learner, Role
+from tianji.roster import Kind, group_of, role_name
 from tianji.schema import Arrays, Field, Schema
 from tianji.state import State, copied, n_bytes
 
@@ -76,8 +77,11 @@ class Saver:
         self._ending = False  # what is still being written in the background is not needed
 
     def look(self, more: Callable[[], dict[str, State]] = dict) -> None:
-        """Begins to write if a new order has come; `more` are parts besides the roles'."""
-        if not self._newer_order():
+        """Begins to write if a new order has come; `more` are parts besides the roles'.
+
+        While a role is in the middle of something it leaves the order for later.
+        """
+        if not all(role.settled for role in self._roles) or not self._newer_order():
             return
         number, largest = int(self._order["number"]), int(self._order["largest_store"])
         if not number:
@@ -166,6 +170,25 @@ def _say(text: str) -> None:
     """To the log of the process, or to whoever looks on, where there is room for it."""
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)
+
+
+def recall(role: Role, saved: checkpoint.Checkpoint, in_flight: bool) -> None:
+    """Makes a role go on from a checkpoint, which has what was `in_flight` too or has not.
+
+    Without it the parts may be of different moments. Then the learners of a group all take what
+    the first of them knew, so that they are the same again.
+    """
+    part, group = part_of(saved, role.name), group_of(role.name)
+    if part is not None:
+        memory.restore(role, part)
+    if in_flight:
+        return
+    first = role_name(Kind.LEARNER, 0, group)
+    leader = part_of(saved, first)
+    assert leader is not None, "no checkpoint is sealed without the first learner of each group"
+    if isinstance(role, Learner) and role.name != first:
+        memory.follow(role, leader)
+    memory.rejoin(role, leader["version"])
 
 
 def part_of(saved: checkpoint.Checkpoint, name: str) -> State | None:

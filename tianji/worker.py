@@ -116,15 +116,12 @@ def train(
 
 def _resume(roles: list[Role], folder: str) -> None:
     """Every role goes on from its part; what was in flight between them is lost."""
-    from tianji import memory
     from tianji.checkpoint import open_checkpoint
-    from tianji.saving import part_of
+    from tianji.saving import recall
 
     saved = open_checkpoint(Path(folder))
     for role in roles:
-        if (part := part_of(saved, role.name)) is not None:
-            memory.restore(role, part)
-        memory.rejoin(role, saved.version)
+        recall(role, saved, in_flight=False)
 
 
 if __name__ == "__main__":

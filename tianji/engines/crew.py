@@ -10,17 +10,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from tianji import resources
 from tianji.config import Config
 from tianji.errors import USER_MISTAKE, TianJiError
 from tianji.resources import Share
-from tianji.roster import Kind, homes_of, role_name, roles_of
+from tianji.roster import homes_of, roles_of
 from tianji.transports.descriptors import reserve
-
-if TYPE_CHECKING:  # numpy is not loaded before the first child has been started
-    from tianji.channel import Carrier
 
 LOOK_SECONDS = 0.02  # from one look at the children to the next
 LAST_LINES = 40  # of a failed role's log that are shown
@@ -99,24 +96,21 @@ class Crew:
         for process in self.processes.values():
             _hand(process, self._description)
 
-    def check(self, ended: Callable[[], bool]) -> None:
-        """Raises if a child has failed, or has gone although the stream has not `ended`."""
+    def check(self, ended: Callable[[str], bool]) -> None:
+        """Raises if a child has failed, or has gone although its stream has not `ended`."""
         for name, process in self.processes.items():
             status = process.poll()
-            if status or (status == 0 and not ended()):  # in this order: it ends before they go
+            if status or (status == 0 and not ended(name)):  # in this order: it ends before they go
                 raise failure(name, status, self._last_words(name))
 
     def still_running(self) -> list[str]:
         """The children that have not ended."""
         return [name for name, process in self.processes.items() if process.poll() is None]
 
-    def stand_in(self, transport: Carrier) -> None:
-        """Closes what a learner that has ended cannot close any more, if it was killed."""
-        if self.processes[role_name(Kind.LEARNER)].poll() is None:
-            return
-        transport.outbox("weights").close()
-        if role_name(Kind.BUFFER) in self.processes:
-            transport.inbox("batches").close()
+    def dead_learners(self) -> list[str]:
+        """The learners that have ended, perhaps without closing their channels."""
+        ended = [name for name, process in self.processes.items() if process.poll() is not None]
+        return [name for name in ended if name.startswith("learner")]
 
     def lost(self) -> list[tuple[str, str]]:
         """The children beside that have failed since the last look, with their last words."""

@@ -140,3 +140,5 @@ class Loop:
         self._next_pulse = time.monotonic() + PULSE_SECONDS
         if self._saver is not None and not any(role.done for role in self._roles):
             self._saver.look()
+            if not all(role.settled for role in self._roles):
+                self._next_pulse = 0.0  # it could not look: again after the next step

@@ -23,7 +23,6 @@ from tianji.resources import Share
 from tianji.roster import LAUNCHER, roles_of
 
 if TYPE_CHECKING:  # MPI is loaded by those who are in an MPI job
-    from tianji.channel import Carrier
     from tianji.transports.cluster import ClusterTransport
     from tianji.transports.mpi import World
 
@@ -128,13 +127,13 @@ class Ranks:
         """From now on the couriers tell who lives."""
         self._transport = transport
 
-    def check(self, ended: Callable[[], bool]) -> None:
+    def check(self, ended: Callable[[str], bool]) -> None:
         """Raises if the run cannot go on: a rank failed, or a machine or a link was lost."""
         self._check_parent()
         self._check_silence()
         courier = self._courier
         for home, rank in self.ranks.items():
-            if rank in courier.left and (courier.left[rank] or not ended()):
+            if rank in courier.left and (courier.left[rank] or not ended(home)):
                 status = courier.left[rank]
                 raise failure(home, status, self._last_words(home))
             if rank in courier.lost and not self._spare(home):
@@ -208,11 +207,14 @@ class Ranks:
         trains = {role.home for role in roles_of(self._config)}
         return [] if self._over else [home for home in running if home in trains]
 
-    def stand_in(self, transport: Carrier) -> None:
-        """The couriers have closed what the dead had open; without a learner nobody is needed."""
-        dead = self._courier.lost
-        if any(home.startswith("learner") and rank in dead for home, rank in self.ranks.items()):
-            self._over = True
+    def dead_learners(self) -> list[str]:
+        """None: the couriers have closed what the dead had open.
+
+        Without a learner nobody is needed any more, so that none is waited for.
+        """
+        lost = [home for home, rank in self.ranks.items() if rank in self._courier.lost]
+        self._over = self._over or any(home.startswith("learner") for home in lost)
+        return []
 
     def call(self, home: str) -> str | None:
         """The evaluator is a rank like any other, and is there."""

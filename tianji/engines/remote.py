@@ -14,8 +14,8 @@ import numpy as np
 
 from tianji.channel import Carrier, Inbox, Outbox
 from tianji.engines.crew import LOOK_SECONDS
-from tianji.engines.loop import ProcessPorts
-from tianji.roster import LAUNCHER, evaluator_of
+from tianji.engines.loop import ProcessPorts, shared_channels
+from tianji.roster import LAUNCHER, Kind, evaluator_of, group_of, role_name, weights_of
 from tianji.saving import order, order_last
 from tianji.status import Status
 from tianji.topology import Job
@@ -28,8 +28,8 @@ GRACE_SECONDS = 7.0  # for the processes to end by themselves
 class Crew(Protocol):
     """The processes that the roles live in."""
 
-    def check(self, ended: Callable[[], bool]) -> None:
-        """Raises if one has failed, or has gone although the stream has not `ended`."""
+    def check(self, ended: Callable[[str], bool]) -> None:
+        """Raises if one has failed, or has gone although its stream has not `ended`."""
 
     def lost(self) -> list[tuple[str, str]]:
         """Those that have failed since the last look without ending the run, and how."""
@@ -37,8 +37,8 @@ class Crew(Protocol):
     def still_running(self) -> list[str]:
         """Those that have not ended."""
 
-    def stand_in(self, transport: Carrier) -> None:
-        """Closes the channels that the dead cannot close any more."""
+    def dead_learners(self) -> list[str]:
+        """Those that have gone and cannot close their channels any more, so that others wait."""
 
     def call(self, home: str) -> str | None:
         """Sees to it that a process beside the training is there; what went wrong, if it did."""
@@ -55,7 +55,7 @@ class RemoteEngine:
         ports = ProcessPorts(LAUNCHER, job, transport)
         self._control = ports.outbox("control")
         self._orders = ports.outbox("orders")
-        self._weights = ports.inbox("weights")
+        self._weights = [ports.inbox(weights_of(group)) for group in range(job.config.n_groups)]
         self.watch = Watch(job, ports)
         self.troubles: list[str] = []  # what training survived, for whoever looks on
         self.evaluations: Inbox | None = None
@@ -109,7 +109,8 @@ class RemoteEngine:
         """Ends the stream, and waits for the processes to follow it."""
         order_last(self._orders, self._job.config)
         self._control.close()
-        self._crew.stand_in(self.transport)
+        for learner in self._crew.dead_learners():
+            self._close_ends(learner)
         deadline = time.monotonic() + GRACE_SECONDS
         while self._crew.still_running() and time.monotonic() < deadline:
             self.watch.poll()  # episodes keep coming; nobody must be held up by a full channel
@@ -118,17 +119,27 @@ class RemoteEngine:
         for home in self._crew.still_running():
             print(f"tianji: {home} did not end within {GRACE_SECONDS:.0f} s", file=sys.stderr)
 
+    def _close_ends(self, learner: str) -> None:
+        """What a learner that has died cannot do any more."""
+        for spec in shared_channels(self._job):
+            if spec.source == learner:
+                self.transport.outbox(spec.name).close()
+            elif spec.targets == (learner,):
+                self.transport.inbox(spec.name).close()
+
     def abandon(self) -> None:
         """Ends the stream after an error of the launcher's own; the roles save what they have."""
         self.stop()
 
     def learned(self) -> Saved | None:
-        """The weights that were published last, if any were."""
-        newest = self._weights.take()
+        """The weights that the first group published last, if it did."""
+        newest = self._weights[0].take()
         if newest is None:
             return None
         return Saved(newest.arrays["weights"], newest.version, self.watch.progress.produced)
 
-    def _ended(self) -> bool:
-        """Whether the learner has closed the stream, so that roles may go."""
-        return self._weights.closed
+    def _ended(self, home: str) -> bool:
+        """Whether the learner of a group has closed its stream, so that its roles may go."""
+        if home == role_name(Kind.REDUCER):
+            return all(weights.closed for weights in self._weights)
+        return self._weights[group_of(home)].closed
