@@ -163,16 +163,22 @@ def command(
 
 def arrive() -> None:
     """Rank 0 says where it is, once signals mean to it what they mean to a run."""
-    if path := os.environ.get(STATUS):
+    if path := _status_file():
         import socket
 
-        _write(Path(path).with_name(RANK_0), f"{socket.gethostname()} {os.getpid()}")
+        _write(path.with_name(RANK_0), f"{socket.gethostname()} {os.getpid()}")
 
 
 def leave_status(status: int) -> None:
     """Rank 0 says how the run ended; the last thing that it does before it leaves."""
-    if path := os.environ.get(STATUS):
-        _write(Path(path), str(status))
+    if path := _status_file():
+        _write(path, str(status))
+
+
+def _status_file() -> Path | None:
+    """Where rank 0 writes its status; None for all others, and where nobody asks for it."""
+    path, world = os.environ.get(STATUS), inside()
+    return Path(path) if path and world is not None and world[0] == 0 else None
 
 
 def _write(path: Path, text: str) -> None:
