@@ -24,6 +24,12 @@ VERBS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
+    status = _main(arguments)
+    mpirun.leave_status(status)
+    return status
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until a run begins there is nothing to tidy up
     from tianji.errors import USER_MISTAKE, TianJiError
     from tianji.signals import Interrupted
@@ -36,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser().print_help(sys.stderr)
         return USER_MISTAKE
     options, unknown = parser(given).parse_known_args(given)
+    options.given = given
     if unknown:  # the usage of the verb helps, that of `tianji` does not
         _alone(options.verb).error(f"unrecognized arguments: {' '.join(unknown)}")
     try:

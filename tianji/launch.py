@@ -63,6 +63,7 @@ def train(
 
         refuse_missing(config.exp.track)
     with Signals() as signals, ExitStack() as stack:
+        mpirun.arrive()
         claimed = claim(folder, config, extend)
         stack.callback(claimed.release)
         try:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import IO, TYPE_CHECKING, NamedTuple, Protocol, TextIO
 
+from tianji import mpirun
 from tianji.bottleneck import bottleneck
 from tianji.counts import Count
 from tianji.metrics import ratio_of
@@ -62,7 +63,9 @@ def view_for(stream: TextIO | None = None) -> View:
     """A panel if `stream` is a terminal that can draw one, lines otherwise."""
     stream = sys.stdout if stream is None else stream
     try:
-        draws = stream.isatty() and (stream.encoding or "").lower().startswith("utf")
+        draws = (
+            stream.isatty() and mpirun.draws() and (stream.encoding or "").lower().startswith("utf")
+        )
     except (AttributeError, ValueError):  # a notebook's, or closed
         draws = False
     if not draws:

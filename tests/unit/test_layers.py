@@ -13,9 +13,9 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # From the ground up. A module may import from rows below its own, and from its own row only where
 # it is of the same package. The four packages above the bases never import each other.
 LAYERS = (
-    ("errors", "lazy", "stats", "appending", "tracker", "signals", "status", "mpirun"),
-    ("schema", "imports", "events"),
-    ("state",),
+    ("errors", "lazy", "stats", "appending", "tracker", "signals", "status", "banners"),
+    ("schema", "imports", "events", "mpirun"),
+    ("state", "shepherd"),
     ("tensorfile",),
     ("checkpoint",),
     ("channel", "store", "balance", "trigger", "counts", "config"),
@@ -38,7 +38,7 @@ LAYERS = (
     ("run",),
     ("scores",),
     ("engines", "worker", "outcome"),
-    ("launch", "export", "doctor"),
+    ("launch", "export", "doctor", "transmission"),
     ("verbs",),
     ("cli", "__main__"),
 )

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from tianji.verbs.training import (
     add_engine,
+    add_hosts,
     add_limits,
     add_overrides,
     add_tracking,
     add_watching,
     finish,
+    start_ranks,
 )
 
 
@@ -21,6 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "config", metavar="CONFIG", help="configuration file, as in configs/cartpole_ppo.py"
     )
     add_engine(parser, "process")
+    add_hosts(parser)
     add_overrides(parser, "override a key of the configuration, as in hyp.lr=0.001")
     parser.add_argument(
         "--run-dir",
@@ -40,7 +43,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Trains; returns the run's exit status."""
     import tianji
-    from tianji.config.keywords import SHORT
+    from tianji import mpirun
+    from tianji.config import load
+    from tianji.config.keywords import SHORT, as_overrides
     from tianji.errors import TianJiError
     from tianji.resources import process_started_at
 
@@ -49,9 +54,13 @@ def run(options: argparse.Namespace) -> int:
             f"{options.config} is the folder of a run, not a configuration file: "
             f"to go on with it: tianji resume {options.config}"
         )
+    named = {name: value for name in SHORT if (value := vars(options)[name]) is not None}
+    if options.engine == "mpi" and mpirun.inside() is None:
+        return start_ranks(
+            load(options.config, [*options.overrides, *as_overrides(named)]), options
+        )
     if options.dry_run:
         return _show_placement(options)
-    named = {name: value for name in SHORT if (value := vars(options)[name]) is not None}
     report = tianji.train(
         options.config,
         *options.overrides,
