@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -91,21 +91,27 @@ class Keeper:
         if lost or (absent and progress.started_at is None):
             checkpoint.FILES.remove(folder)  # of a run that never began nothing is worth more
             return None
-        if absent:
-            self._warn(f"{', '.join(absent)} saved nothing at the end, and goes on from before")
+        if new := [name for name in absent if name not in progress.lost]:
+            self._warn(f"{', '.join(new)} saved nothing at the end, and goes on from before")
         self._number += 1
         last = Ordered(self._number, time.monotonic(), self._facts(), _score(progress))
+        if not self._fill_in(folder, absent, progress):
+            return None
+        if (same := self._same_as_newest(folder)) is not None:
+            checkpoint.FILES.remove(folder)
+            return same
+        return self._seal(folder, last)
+
+    def _fill_in(self, folder: Path, absent: Sequence[str], progress: Progress) -> bool:
+        """Writes what is known of roles that could not say it themselves; False if that fails."""
         try:
             for name in absent:
                 part = self._remembered(name) | {"counts": counts_state(progress.counts[name])}
                 checkpoint.write_part(folder, name, part, checkpoint.FILES)
         except OSError as error:
             self._fail(folder, error.strerror or str(error))
-            return None
-        if (same := self._same_as_newest(folder)) is not None:
-            checkpoint.FILES.remove(folder)
-            return same
-        return self._seal(folder, last)
+            return False
+        return True
 
     def _same_as_newest(self, folder: Path) -> Checkpoint | None:
         """The newest checkpoint, if nothing was trained since it was taken."""
@@ -151,7 +157,7 @@ class Keeper:
         self._engine.order(self._number, largest[self._config.exp.save_replay])
 
     def _look_after(self, ordered: Ordered, progress: Progress) -> None:
-        counts = [progress.counts[role.name] for role in roles_of(self._config)]
+        counts = [progress.counts[name] for name in self._alive(progress)]
         if any(c[Count.SAVED] != ordered.number for c in counts):
             self._remind(ordered, progress)
             return
@@ -160,16 +166,20 @@ class Keeper:
         folder = self._checkpoints / writing(ordered.number)
         if errors:
             self._fail(folder, _why(min(errors)))
-        else:
+        elif self._fill_in(folder, progress.lost, progress):
             self._seal(folder, ordered)
+
+    def _alive(self, progress: Progress) -> list[str]:
+        names = [role.name for role in roles_of(self._config)]
+        return [name for name in names if name not in progress.lost]
 
     def _remind(self, ordered: Ordered, progress: Progress) -> None:
         """Says once that a role does not answer: until it does there are no checkpoints."""
         if time.monotonic() - ordered.at < PATIENCE_SECONDS or ordered.number == self._reminded:
             return
         self._reminded = ordered.number
-        names = [role.name for role in roles_of(self._config)]
-        silent = [n for n in names if progress.counts[n][Count.SAVED] != ordered.number]
+        alive = self._alive(progress)
+        silent = [n for n in alive if progress.counts[n][Count.SAVED] != ordered.number]
         self._warn(f"no checkpoint can be taken while {', '.join(silent)} does not answer")
 
     def _seal(self, folder: Path, ordered: Ordered) -> Checkpoint | None:

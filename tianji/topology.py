@@ -45,6 +45,7 @@ from tianji.roster import (
 from tianji.saving import ORDER_SCHEMA
 from tianji.schema import Field, Schema
 from tianji.shards import Shards, shard_schema
+from tianji.standin import StandIn
 from tianji.store import Sampling, trajectory_schema
 from tianji.transports import ring
 from tianji.trigger import EveryUpdates, WhenFull
@@ -316,14 +317,18 @@ def _build_buffer(role: RoleSpec, job: Job, ports: Ports) -> Buffer:
     names = [batches_of(role.group, i) for i in range(job.config.n_learners)]
     outboxes = [ports.outbox(name) for name in names]
     batch = job.sampling.batch_schema(job.trajectory)
-    return Buffer(
+    inboxes = [ports.inbox(f"trajectories {actor}") for actor in actors]
+    if (share := job.sampling.per_version) is not None:
+        inboxes = [StandIn(i, job.trajectory, share, lambda: buffer.handed) for i in inboxes]
+    buffer = Buffer(
         role.name,
-        [ports.inbox(f"trajectories {actor}") for actor in actors],
+        inboxes,
         outboxes[0] if len(outboxes) == 1 else Shards(outboxes, batch),
         store,
         balance,
         max_steps=job.train_steps(role.group),
     )
+    return buffer
 
 
 def _build_learner(role: RoleSpec, job: Job, ports: Ports, clock: Clock) -> Learner:

@@ -23,7 +23,7 @@ LAYERS = (
     ("resources", "sinks", "dashboard"),
     ("placement",),
     ("algorithms.base", "episodes", "trajectory", "role", "shards"),
-    ("exchange", "fusion", "fitting"),
+    ("exchange", "fusion", "fitting", "standin"),
     ("roles", "reducer", "transports", "algorithms", "models", "envs", "evaluation"),
     ("evaluator", "memory", "weights"),
     ("saving", "resuming"),

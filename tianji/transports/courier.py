@@ -300,6 +300,7 @@ class Courier:
         self.heard_at = dict.fromkeys(peers, now)  # when each peer was last heard of
         self.left: dict[int, int] = {}  # peers that have said that they go, with their status
         self.lost: set[int] = set()  # peers that have gone without a word
+        self._given_up: list[int] = []
         self._beat_at = now
 
     @property
@@ -310,6 +311,8 @@ class Courier:
     def turn(self) -> bool:
         """Moves what can be moved; False if there was nothing."""
         moved = False
+        while self._given_up:
+            self._wire.forget(self._given_up.pop())
         for event in self._wire.poll():
             moved = True
             self._happened(event)
@@ -324,8 +327,9 @@ class Courier:
             self._wire.send(peer, Note(Word.LEFT, number=status))
 
     def give_up(self, peer: int) -> None:
-        """Treats a peer that does not answer any more as lost."""
-        self._wire.forget(peer)
+        """Treats a peer that does not answer any more as lost; any thread may call this."""
+        self.lost.add(peer)
+        self._given_up.append(peer)
 
     def silence(self, peer: int) -> float:
         """Seconds since a peer was last heard of."""

@@ -153,6 +153,9 @@ def library() -> str:
     return MPI.Get_library_version().partition(",")[0].partition("\n")[0]
 
 
+PAYLOAD = (Happening.SENT, Happening.RECEIVED)
+
+
 class _Flight(NamedTuple):
     """What a request that was started is about."""
 
@@ -173,9 +176,10 @@ class MpiWire:
         self._comm = comm
         self._requests: list[MPI.Request] = []
         self._flights: list[_Flight] = []
+        self._statuses: list[MPI.Status] = []
         self._notes = {peer: np.zeros(4, np.int64) for peer in peers}  # where each one's next comes
-        self._n_payloads = 0
         self._lost: set[int] = set()
+        self._dying: set[int] = set()  # lost, and not told yet
         self._news: list[Event] = []
         for peer in self._notes:
             self._listen(peer)
@@ -183,7 +187,7 @@ class MpiWire:
     @property
     def busy(self) -> bool:
         """Whether payloads are on their way."""
-        return self._n_payloads > 0
+        return any(flight.what in PAYLOAD for flight in self._flights)
 
     @property
     def pending(self) -> bool:
@@ -203,25 +207,41 @@ class MpiWire:
 
     def poll(self) -> list[Event]:
         """Tests all requests at once."""
+        while len(self._statuses) < len(self._requests):
+            self._statuses.append(MPI.Status())
         try:
-            done = MPI.Request.Testsome(self._requests) or []
+            done = MPI.Request.Testsome(self._requests, self._statuses) or []
         except MPI.Exception:
-            done = self._test_each()
+            done = self._after_failure()
         flights = [self._flights[i] for i in done]
         for i in sorted(done, reverse=True):
             del self._requests[i], self._flights[i]
+        for flight in flights:
+            self._land(flight)
+        for peer in self._dying:
+            self.forget(peer)
+        self._dying.clear()
         news, self._news = self._news, []
-        return news + [event for flight in flights if (event := self._landed(flight)) is not None]
+        return news
 
-    def _landed(self, flight: _Flight) -> Event | None:
-        if flight.what is None:
-            return None
-        if flight.what is not Happening.NOTED:
-            self._n_payloads -= 1
-            return Event(flight.what, flight.peer, flight.note)
-        word, channel, number, version = flight.memory.tolist()
-        self._listen(flight.peer)
-        return Event(flight.what, flight.peer, Note(Word(word), channel, number, version))
+    def _after_failure(self) -> list[int]:
+        """The requests that are done; the peers of those that have failed are going to be lost.
+
+        MPI has cleared both kinds, and tells their errors in the same order.
+        """
+        cleared = [i for i, request in enumerate(self._requests) if request == MPI.REQUEST_NULL]
+        failed = {i for i, status in zip(cleared, self._statuses, strict=False) if status.error}
+        self._dying |= {self._flights[i].peer for i in failed}
+        return [i for i in cleared if i not in failed]
+
+    def _land(self, flight: _Flight) -> None:
+        if flight.what is Happening.NOTED:
+            word, channel, number, version = flight.memory.tolist()
+            note = Note(Word(word), channel, number, version)
+            self._news.append(Event(flight.what, flight.peer, note))
+            self._listen(flight.peer)
+        elif flight.what is not None:
+            self._news.append(Event(flight.what, flight.peer, flight.note))
 
     def _listen(self, peer: int) -> None:
         flight = _Flight(peer, Happening.NOTED, Note(Word.BEAT), self._notes[peer])
@@ -235,21 +255,9 @@ class MpiWire:
         try:
             self._requests.append(begin(flight.memory, flight.peer, tag))
         except MPI.Exception:
-            self.forget(flight.peer)
+            self._dying.add(flight.peer)
             return
         self._flights.append(flight)
-        self._n_payloads += tag == PAYLOADS
-
-    def _test_each(self) -> list[int]:
-        """The finished requests, after one of them has failed: its peer is lost."""
-        done = set()
-        for flight, request in zip(self._flights.copy(), self._requests.copy(), strict=True):
-            try:
-                if request.Test():
-                    done.add(id(flight))
-            except MPI.Exception:
-                self.forget(flight.peer)
-        return [i for i, flight in enumerate(self._flights) if id(flight) in done]
 
     def forget(self, peer: int) -> None:
         """Says so once, and drops what was on its way to or from it."""
@@ -260,5 +268,3 @@ class MpiWire:
         kept = [i for i, flight in enumerate(self._flights) if flight.peer != peer]
         self._requests = [self._requests[i] for i in kept]
         self._flights = [self._flights[i] for i in kept]
-        landing = (Happening.SENT, Happening.RECEIVED)
-        self._n_payloads = sum(flight.what in landing for flight in self._flights)
