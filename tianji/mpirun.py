@@ -16,6 +16,7 @@ from pathlib import Path
 from tianji.errors import TianJiError
 
 STATUS = "TIANJI_STATUS"  # the file that rank 0 leaves its exit status in
+SAID = "said"  # files beside it: what rank 0 printed when nobody listened any more
 RANK_0 = "rank0"  # the file beside it that says where rank 0 is
 TERMINAL = "TIANJI_TERMINAL"  # 1 if what rank 0 prints ends up in a terminal
 SETTINGS = {"OMPI_MCA_btl_tcp_progress_thread": "1"}  # or nothing moves while a rank computes
@@ -170,9 +171,27 @@ def arrive() -> None:
 
 
 def leave_status(status: int) -> None:
-    """Rank 0 says how the run ended; the last thing that it does before it leaves."""
-    if path := _status_file():
+    """Rank 0 says how the run ended, before it prints that; the first word counts.
+
+    An mpirun that has ended takes the ranks' output with it. What rank 0 prints from then on goes
+    into files beside the status, and is shown by whoever waits for it.
+    """
+    if (path := _status_file()) and not path.exists():
         _write(path, str(status))
+        for stream in (1, 2):
+            if path.parent.is_dir() and _nobody_listens(stream):
+                said = os.open(path.with_name(f"{SAID}{stream}"), os.O_WRONLY | os.O_CREAT, 0o600)
+                os.dup2(said, stream)
+                os.close(said)
+
+
+def _nobody_listens(stream: int) -> bool:
+    """Whether the other end of a pipe or a terminal has gone."""
+    import select
+
+    poll = select.poll()
+    poll.register(stream, 0)
+    return any(found & (select.POLLERR | select.POLLHUP) for _, found in poll.poll(0))
 
 
 def _status_file() -> Path | None:

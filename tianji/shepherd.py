@@ -25,7 +25,7 @@ from typing import Any
 
 from tianji.banners import Banners, last_words, reason
 from tianji.errors import USER_MISTAKE, TianJiError
-from tianji.mpirun import RANK_0, SETTINGS, STATUS, TERMINAL, command, is_spread
+from tianji.mpirun import RANK_0, SAID, SETTINGS, STATUS, TERMINAL, command, is_spread
 from tianji.signals import ECHO_SECONDS, NUMBERS
 
 LINGER_SECONDS = 5.0  # for mpirun to end once rank 0 has
@@ -156,11 +156,12 @@ class Job:
         """When mpirun loses a host it ends at once, and rank 0 still writes down how far it got."""
         deadline = time.monotonic() + ORPHAN_SECONDS
         while (
-            self._status() is None
-            and (rank_0 := self._rank_0()) is not None
+            (rank_0 := self._rank_0()) is not None
             and _is_alive(rank_0)
             and time.monotonic() < min(deadline, self._kill_at)
         ):
+            if self._status() is not None:
+                deadline = min(deadline, time.monotonic() + LINGER_SECONDS)
             while self._signals:
                 _send(rank_0, self._signals.pop(0))
             time.sleep(POLL_SECONDS)
@@ -168,6 +169,9 @@ class Job:
     def _outcome(self) -> int:
         assert self._process is not None
         if (status := self._status()) is not None:
+            for fd in (1, 2):
+                if (said := self._folder / f"{SAID}{fd}").exists():
+                    _show(fd, said.read_bytes())
             return status
         if self._first is not None:
             return 128 + self._first[0]
