@@ -177,10 +177,10 @@ def channels_of(job: Job) -> list[ChannelSpec]:
     learners = tuple(role.name for role in roles if role.kind is Kind.LEARNER)
     control = Schema((Field("nothing", "uint8"),))
     specs = [spec for group in range(job.config.n_groups) for spec in _group_channels(job, group)]
-    specs.append(ChannelSpec("control", LAUNCHER, learners, control, latest))
-    specs.append(
+    specs.append(  # before `control`: what the last checkpoint may hold is known at the end
         ChannelSpec("orders", LAUNCHER, tuple(r.name for r in roles), ORDER_SCHEMA, latest)
     )
+    specs.append(ChannelSpec("control", LAUNCHER, learners, control, latest))
     for role in roles:
         layout = report_schema()
         if role.kind is Kind.LEARNER:

@@ -8,16 +8,18 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
+from threading import Timer
 from typing import Any, NamedTuple
 
 import mpi4py
 import numpy as np
 
-from tianji.errors import TianJiError
+from tianji.errors import USER_MISTAKE, TianJiError
 from tianji.transports import ring
 from tianji.transports.meeting import Meeting
 from tianji.transports.wire import Event, Happening, Note, Word
@@ -35,6 +37,7 @@ from mpi4py import MPI  # noqa: E402  # after its settings
 NOTES, PAYLOADS, TALK = 1, 2, 3  # tags
 ABOUT_BYTES = 512  # what each rank says of itself at the beginning
 NAP_SECONDS = 0.001  # from one look for words to the next
+START_SECONDS = 60.0  # for all ranks to come up
 SAY_SECONDS = 10.0  # for words to leave
 
 
@@ -45,6 +48,9 @@ class World:
     """
 
     def __init__(self) -> None:
+        patience = Timer(START_SECONDS, _give_up)  # others may never come, and MPI would wait
+        patience.daemon = True
+        patience.start()
         level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
         if level < MPI.THREAD_SERIALIZED:
             raise TianJiError(
@@ -63,6 +69,7 @@ class World:
         self.hosts = [f"{name}/{network}" for name, network, _ in told]  # by rank
         self.host_names = [name for name, _, _ in told]
         self.meetings = [name for _, _, name in told]
+        patience.cancel()
 
     def _tell_all(self, about: list[Any]) -> list[list[Any]]:
         text = json.dumps(about).encode()
@@ -118,6 +125,17 @@ class World:
     def wire(self, peers: Iterable[int]) -> MpiWire:
         """Notes and payloads between this rank and its peers."""
         return MpiWire(self.comm, peers)
+
+
+def _give_up() -> None:
+    """Ends a process that waits for ranks which will not come."""
+    print(
+        f"tianji: not all ranks have come up within {START_SECONDS:.0f} s: is tianji[mpi] "
+        "installed on every machine, and does every machine reach the others?",
+        file=sys.stderr,
+        flush=True,
+    )
+    os._exit(USER_MISTAKE)
 
 
 @cache
