@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
-import sys
+import subprocess
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
-from threading import Timer
 from typing import Any, NamedTuple
 
 import mpi4py
 import numpy as np
 
+from tianji import mpirun
 from tianji.errors import USER_MISTAKE, TianJiError
 from tianji.transports import ring
 from tianji.transports.meeting import Meeting
@@ -48,10 +49,8 @@ class World:
     """
 
     def __init__(self) -> None:
-        patience = Timer(START_SECONDS, _give_up)  # others may never come, and MPI would wait
-        patience.daemon = True
-        patience.start()
-        level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
+        with _patience():
+            level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
         if level < MPI.THREAD_SERIALIZED:
             raise TianJiError(
                 f"this MPI ({library()}) lets no second thread use it (level {level}): use the "
@@ -69,7 +68,6 @@ class World:
         self.hosts = [f"{name}/{network}" for name, network, _ in told]  # by rank
         self.host_names = [name for name, _, _ in told]
         self.meetings = [name for _, _, name in told]
-        patience.cancel()
 
     def _tell_all(self, about: list[Any]) -> list[list[Any]]:
         text = json.dumps(about).encode()
@@ -127,15 +125,29 @@ class World:
         return MpiWire(self.comm, peers)
 
 
-def _give_up() -> None:
-    """Ends a process that waits for ranks which will not come."""
-    print(
-        f"tianji: not all ranks have come up within {START_SECONDS:.0f} s: is tianji[mpi] "
-        "installed on every machine, and does every machine reach the others?",
-        file=sys.stderr,
-        flush=True,
+@contextmanager
+def _patience() -> Iterator[None]:
+    """Ends this process if the body takes too long: MPI waits for ever for ranks that never come.
+
+    It holds the interpreter meanwhile, so no thread of ours could say a word: a shell does it for
+    rank 0, and the others just go.
+    """
+    rank, _ = mpirun.inside() or (0, 1)
+    signal.setitimer(signal.ITIMER_REAL, START_SECONDS + 1.0)  # its default is to end the process
+    words = (
+        f"tianji: not all ranks have come up within {START_SECONDS:.0f} s: is tianji[mpi] installed"
+        " on every machine, and does every machine reach the others?"
     )
-    os._exit(USER_MISTAKE)
+    script = f'sleep {START_SECONDS}; echo "{words}" >&2; echo {USER_MISTAKE} > "$0"'
+    told = os.environ.get(mpirun.STATUS, os.devnull)
+    watcher = None if rank else subprocess.Popen(["sh", "-c", script, told], process_group=0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        if watcher is not None:
+            os.killpg(watcher.pid, signal.SIGKILL)  # with its sleep
+            watcher.wait()
 
 
 @cache
