@@ -2,47 +2,84 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import IO
 
 MOST_LINES = 200  # of mpirun's own that are remembered
 LAST_LINES = 5  # of them that are shown where no sentence of ours fits
-FENCE = re.compile(r"^-{50,}\s*$")  # before and after each of its banners
+CHUNK_BYTES = 1 << 16
+FENCE = re.compile(rb"-{50,}\s*$")  # before and after each of its banners
 OWN = re.compile(
-    r"^(\[[\w.-]+:\d+\] |\d+ more process(es)? ha(s|ve) sent help message"
-    r"|ssh: |Connection (to|timed out|closed|refused)|Host key verification|\S+: Permission denied)"
+    rb"(\[[\w.-]+:\d+\] |\d+ more process(es)? ha(s|ve) sent help message"
+    rb"|ssh: |Connection (to|timed out|closed|refused)|Host key verification"
+    rb"|\S+: Permission denied)"
 )
+MAY_BE_OWN = re.compile(rb"-|\[[\w.-]*(:|$)|ssh|ss?$|\d+( more|$)")  # the beginning of a line
 
 
-@dataclass
 class Banners:
     """Tells the words of mpirun from those of the program that it started."""
 
-    kept: list[str] = field(default_factory=list)
-    _within: bool = False
+    def __init__(self) -> None:
+        self.kept: list[str] = []  # lines of mpirun's own
 
-    def others(self, lines: Iterable[str], show: Callable[[str], object]) -> None:
-        """Shows what is not mpirun's, and keeps what is."""
-        after_banner = False
-        for line in lines:
-            if FENCE.match(line):
-                after_banner, self._within = self._within, not self._within
-            elif self._within or OWN.match(line):
-                self._keep(line)
-            elif not (after_banner and not line.strip()):  # a blank line ends a banner
-                after_banner = False
-                show(line)
+    def passing(self, stream: IO[bytes], show: Callable[[bytes], object]) -> None:
+        """Shows what is not mpirun's until the stream ends, and keeps what is."""
+        part = _Part()
+        while chunk := os.read(stream.fileno(), CHUNK_BYTES):
+            part.rest += chunk
+            show(self._sifted(part))
+        if part.within or OWN.match(part.rest):
+            self._keep(part.rest)
+        else:
+            show(part.rest)
 
-    def _keep(self, line: str) -> None:
+    def _sifted(self, part: _Part) -> bytes:
+        """What may be shown of what has come; whole lines alone can be told apart."""
+        *lines, part.rest = part.rest.split(b"\n")
+        shown = b"".join(line + b"\n" for line in lines if self._is_to_show(line, part))
+        if part.within or MAY_BE_OWN.match(part.rest):
+            return shown
+        part.begun = part.begun or bool(part.rest)  # a panel is drawn without ends of lines
+        shown, part.rest = shown + part.rest, b""
+        return shown
+
+    def _is_to_show(self, line: bytes, part: _Part) -> bool:
+        if part.begun:
+            part.begun = False
+            return True
+        if FENCE.match(line):
+            part.after, part.within = part.within, not part.within
+            return False
+        if part.within or OWN.match(line):
+            self._keep(line)
+            return False
+        shown = bool(line.strip()) or not part.after  # a blank line ends a banner
+        part.after = False
+        return shown
+
+    def _keep(self, line: bytes) -> None:
         if line.strip():
-            self.kept.append(line.rstrip())
+            self.kept.append(line.decode(errors="replace").rstrip())
             del self.kept[:-MOST_LINES]
 
     @property
     def text(self) -> str:
         """All that was kept, as one line."""
         return " ".join(self.kept)
+
+
+@dataclass
+class _Part:
+    """How far a stream has come."""
+
+    rest: bytes = b""  # of a line that has not ended
+    begun: bool = False  # its beginning was shown
+    within: bool = False  # a banner
+    after: bool = False  # one
 
 
 @dataclass(frozen=True)
@@ -72,6 +109,12 @@ _KNOWN = (
         r"unable to find the specified executable.*Node: +(\S+) +Executable: +(\S+)",
         True,
         "host {0} has no {1}: install TianJi there at the same path, or share the folder "
+        "that it is installed in",
+    ),
+    (
+        r"could not access an executable: +Executable: +(\S+) +Node: +(\S+)",
+        True,
+        "host {1} has no {0}: install TianJi there at the same path, or share the folder "
         "that it is installed in",
     ),
     (

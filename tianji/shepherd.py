@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -31,6 +32,7 @@ LINGER_SECONDS = 5.0  # for mpirun to end once rank 0 has
 ORPHAN_SECONDS = 30.0  # for rank 0 to write things down once mpirun has ended
 STOP_SECONDS = 20.0  # for rank 0 on another host to end in order
 KILL_SECONDS = 5.0  # for everything to go after a second signal, or after SIGTERM
+READ_SECONDS = 1.0  # for the last words to arrive
 POLL_SECONDS = 0.05
 
 
@@ -74,8 +76,8 @@ class Job:
         self._n = n
         self._spread = spread
         self._banners = Banners()
-        self._process: subprocess.Popen[str] | None = None
-        self._reader: threading.Thread | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._readers: list[threading.Thread] = []
         self._signals: list[int] = []  # noted, not yet passed on
         self._first: tuple[int, float] | None = None  # the first signal, and when it came
         self._kill_at = float("inf")
@@ -85,17 +87,19 @@ class Job:
         self._process = process = subprocess.Popen(
             words,
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
             env=environment,
             start_new_session=True,
+            restore_signals=False,  # SIGPIPE stays ignored: mpirun outlives whoever listens
             preexec_fn=_ending_with(os.getpid()),
         )
-        assert process.stderr is not None
-        shown = (process.stderr, sys.stderr.write)
-        self._reader = threading.Thread(target=self._banners.others, args=shown, daemon=True)
-        self._reader.start()
+        sys.stdout.flush()
+        for stream, fd in ((process.stdout, 1), (process.stderr, 2)):
+            shown = (stream, partial(_show, fd))
+            reader = threading.Thread(target=self._banners.passing, args=shown, daemon=True)
+            reader.start()
+            self._readers.append(reader)
 
     def note(self, number: int, frame: FrameType | None) -> None:
         """A signal came: `watch` passes it on. One that comes twice at once is one wish."""
@@ -162,12 +166,12 @@ class Job:
             time.sleep(POLL_SECONDS)
 
     def _outcome(self) -> int:
-        assert self._process is not None and self._reader is not None
+        assert self._process is not None
         if (status := self._status()) is not None:
             return status
         if self._first is not None:
             return 128 + self._first[0]
-        self._reader.join(timeout=1.0)
+        self._read_all()
         why = reason(self._banners, self._n)
         code = self._process.poll()
         if why is not None and why.users_mistake and self._rank_0() is None:
@@ -191,8 +195,19 @@ class Job:
             self._process.poll()
             time.sleep(0.01)
         self._process.wait()
-        if self._reader is not None:
-            self._reader.join(timeout=1.0)
+        self._read_all()
+
+    def _read_all(self) -> None:
+        """Whatever was said is shown or kept; a daemon elsewhere may hold the streams open."""
+        for reader in self._readers:
+            reader.join(timeout=READ_SECONDS)
+
+
+def _show(fd: int, words: bytes) -> None:
+    """Past Python's own buffers; if nobody listens any more, the run goes on all the same."""
+    with suppress(OSError):
+        while words:
+            words = words[os.write(fd, words) :]
 
 
 def in_session(session: int) -> list[int]:
