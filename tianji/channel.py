@@ -34,7 +34,7 @@ class ChannelSpec:
     """One directed channel between two roles, before any memory is given to it.
 
     An EVERY channel has one source and one target; a LATEST channel has one source and any number
-    of targets.
+    of targets, whom a message wakes, and of readers, who look at it when they like.
     """
 
     name: str
@@ -43,6 +43,7 @@ class ChannelSpec:
     schema: Schema
     delivery: Delivery = Delivery.EVERY
     depth: int = 2  # messages in flight before slot() answers None (EVERY only)
+    readers: tuple[str, ...] = ()  # besides the targets (LATEST only)
 
     def __str__(self) -> str:
         """As in `actor-0.3 -> buffer-0.0`."""

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wires import MemoryWorld, Pumped
 
 from tianji.channel import ChannelSpec, Delivery
 from tianji.errors import TianJiError
 from tianji.schema import Field, Schema
+from tianji.transports.cluster import ClusterTransport
 from tianji.transports.local import LocalTransport
 from tianji.transports.shm import ShmTransport
 
@@ -43,7 +45,44 @@ def shm(*specs):
     left.close()
 
 
-TRANSPORTS = {"local": local, "shm": shm}
+class PumpedTransport:
+    """A transport whose couriers, this one's and the other's, carry whenever an end is used."""
+
+    def __init__(self, transport, pump):
+        self._transport, self._pump = transport, pump
+
+    def outbox(self, name):
+        return Pumped(self._transport.outbox(name), self._pump)
+
+    def inbox(self, name):
+        return Pumped(self._transport.inbox(name), self._pump)
+
+    def __getattr__(self, name):
+        return getattr(self._transport, name)
+
+
+@contextlib.contextmanager
+def wire(*specs):
+    """Two machines, with a wire between them that lies in this process."""
+    net, ranks = {}, {"left": 0, "right": 1}
+    worlds = [MemoryWorld(net, rank, ["a", "b"]) for rank in (0, 1)]
+    ends = [
+        ClusterTransport(world, list(specs), HOMES, ranks, home)
+        for world, home in zip(worlds, ranks, strict=True)
+    ]
+
+    def pump():
+        while any([end.courier.turn() for end in ends]):
+            pass
+
+    yield tuple(PumpedTransport(end, pump) for end in ends)
+    for end, world in zip(ends, worlds, strict=True):
+        end.close()
+        world.meeting.close()
+
+
+TRANSPORTS = {"local": local, "shm": shm, "wire": wire}
+SHARING = {name: TRANSPORTS[name] for name in ("local", "shm")}  # both ends see the same memory
 
 
 @pytest.fixture(params=TRANSPORTS)
@@ -154,13 +193,15 @@ def test_asking_for_the_slot_again_gives_the_same_one(channel):
     assert np.shares_memory(first["data"], second["data"])
 
 
-def test_what_is_taken_is_the_very_memory_that_was_filled(channel):
-    outbox, inbox = channel()
-    slot = outbox.slot()
-    outbox.commit(0)
-    taken = inbox.take()
-    slot["data"][1, 2] = 42.0
-    assert taken.arrays["data"][1, 2] == 42.0
+@pytest.mark.parametrize("transport", SHARING)
+def test_what_is_taken_is_the_very_memory_that_was_filled(transport):
+    with SHARING[transport](spec()) as (left, right):
+        outbox, inbox = left.outbox("channel"), right.inbox("channel")
+        slot = outbox.slot()
+        outbox.commit(0)
+        taken = inbox.take()
+        slot["data"][1, 2] = 42.0
+        assert taken.arrays["data"][1, 2] == 42.0
 
 
 def test_a_push_copies_so_that_the_senders_arrays_stay_its_own(channel):

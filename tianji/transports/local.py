@@ -19,7 +19,7 @@ class LocalTransport:
 
     def __init__(self, specs: list[ChannelSpec]) -> None:
         self._specs = {spec.name: spec for spec in specs}
-        self._blocks = {spec.name: _aligned(ring.n_bytes(spec)) for spec in specs}
+        self._blocks = {spec.name: aligned(ring.n_bytes(spec)) for spec in specs}
         self._silence = ring.Silence()
         self._ends: dict[str, Stateful] = {}  # in the order in which they were asked for
 
@@ -79,7 +79,8 @@ class LocalTransport:
         self._blocks.clear()
 
 
-def _aligned(n_bytes: int) -> ring.Block:
+def aligned(n_bytes: int) -> ring.Block:
+    """Private memory that starts on a cache line."""
     block = np.zeros(n_bytes + ALIGNMENT, np.uint8)
     start = -block.ctypes.data % ALIGNMENT
     return block[start : start + n_bytes]

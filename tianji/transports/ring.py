@@ -52,7 +52,7 @@ def n_bytes(spec: ChannelSpec) -> int:
     return CONTROL_BYTES + 2 * align(8 * slots) + slots * spec.schema.n_bytes
 
 
-class _End:
+class End:
     """What both ends of a channel see of its memory."""
 
     def __init__(self, spec: ChannelSpec, block: Block) -> None:
@@ -69,7 +69,7 @@ class _End:
         self._arrays = [spec.schema.view(b) for b in self._blocks]
 
 
-class _Sender(_End):
+class _Sender(End):
     """What is common to both kinds of outbox."""
 
     def __init__(self, spec: ChannelSpec, block: Block, bells: Sequence[Bell]) -> None:
@@ -150,7 +150,7 @@ class RingOutbox(_Sender):
         self._full_at = self._control[READ] + self._n_slots
 
 
-class RingInbox(_End):
+class RingInbox(End):
     """Receives what a `RingOutbox` sent, as views into the ring."""
 
     def __init__(self, spec: ChannelSpec, block: Block, bell: Bell) -> None:
@@ -221,6 +221,11 @@ class CellOutbox(_Sender):
         self._sequence[k % self._n_slots] = 2 * k - 1
         return self._arrays[k % self._n_slots]
 
+    @property
+    def block(self) -> Block:
+        """The bytes of what `slot` answered with."""
+        return self._blocks[(self._written + 1) % self._n_slots]
+
     def commit(self, version: int) -> None:
         """Makes the cell the newest one."""
         k = self._written + 1
@@ -238,14 +243,14 @@ class CellOutbox(_Sender):
         return True
 
 
-class CellInbox(_End):
+class CellInbox(End):
     """Copies the newest publication: never half of two, never an older one after a newer."""
 
     def __init__(self, spec: ChannelSpec, block: Block) -> None:
         super().__init__(spec, block)
         self._seen = 0
-        self._copy = np.empty(spec.schema.n_bytes, np.uint8)
-        self._view = spec.schema.view(self._copy)
+        self.copy = np.empty(spec.schema.n_bytes, np.uint8)  # of what was taken last
+        self._view = spec.schema.view(self.copy)
 
     @property
     def waiting(self) -> int:
@@ -268,7 +273,7 @@ class CellInbox(_End):
                 return None
             cell = k % self._n_slots
             version = self._versions[cell]
-            np.copyto(self._copy, self._blocks[cell])
+            np.copyto(self.copy, self._blocks[cell])
             if (
                 self._sequence[cell] == 2 * k
             ):  # unchanged since it became the newest: the copy is whole

@@ -12,6 +12,7 @@ import mmap
 import os
 import select
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -119,14 +120,21 @@ class ShmTransport:
     def outbox(self, name: str) -> Outbox:
         """The sending end of the channel called `name`."""
         spec = self._specs[name]
-        listeners = dict.fromkeys(self._homes[target] for target in spec.targets)
-        bells = [self._bells[home] for home in listeners]
-        return ring.sender(spec, self._blocks[name], bells)
+        return ring.sender(spec, self.block(name), self.bells(spec.targets))
 
     def inbox(self, name: str) -> Inbox:
         """A receiving end of the channel called `name`."""
         spec = self._specs[name]
-        return ring.receiver(spec, self._blocks[name], self._bells[self._homes[spec.source]])
+        return ring.receiver(spec, self.block(name), self._bells[self._homes[spec.source]])
+
+    def block(self, name: str) -> ring.Block:
+        """The memory of the channel called `name`."""
+        return self._blocks[name]
+
+    def bells(self, roles: Iterable[str]) -> list[DoorBell]:
+        """One bell for each process of this memory that some of these roles live in."""
+        homes = dict.fromkeys(self._homes[role] for role in roles)
+        return [self._bells[home] for home in homes if home in self._bells]
 
     def arm(self) -> None:
         """Raises this process's flag; look once more for what came before, then `wait`."""
@@ -162,11 +170,11 @@ def _layout(specs: list[ChannelSpec], events: dict[str, int]) -> tuple[dict[str,
 
 
 def _to_json(spec: ChannelSpec) -> list[Any]:
-    schema, targets = spec.schema.to_json(), list(spec.targets)
-    return [spec.name, spec.source, targets, schema, spec.delivery.value, spec.depth]
+    schema, targets, readers = spec.schema.to_json(), list(spec.targets), list(spec.readers)
+    return [spec.name, spec.source, targets, schema, spec.delivery.value, spec.depth, readers]
 
 
 def _from_json(channel: list[Any]) -> ChannelSpec:
-    name, source, targets, schema, delivery, depth = channel
-    layout = Schema.from_json(schema)
-    return ChannelSpec(name, source, tuple(targets), layout, Delivery(delivery), depth)
+    name, source, targets, schema, delivery, depth, readers = channel
+    layout, kind = Schema.from_json(schema), Delivery(delivery)
+    return ChannelSpec(name, source, tuple(targets), layout, kind, depth, tuple(readers))

@@ -1,0 +1,291 @@
+"""Channels between the processes of several machines: rings at every end, a courier in between.
+
+Processes of one machine share memory, as in the process engine. What crosses from one machine to
+another is carried by a thread of each process, so that it moves while the roles compute.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from threading import Thread
+from typing import Protocol
+
+from tianji.channel import ChannelSpec, Delivery, Inbox, Outbox
+from tianji.transports import ring
+from tianji.transports.courier import (
+    Beside,
+    Courier,
+    EveryIn,
+    EveryOut,
+    LatestIn,
+    LatestOut,
+    Route,
+)
+from tianji.transports.descriptors import reserve
+from tianji.transports.local import aligned
+from tianji.transports.meeting import Meeting, fetch
+from tianji.transports.shm import ShmTransport
+from tianji.transports.wire import Wire
+
+BUSY_SECONDS = 0.0001  # from one look at the wire to the next, while payloads are on their way
+LIVELY_SECONDS = 0.0003  # the same shortly after something has happened
+CALM_SECONDS = 0.001  # the same otherwise
+ALONE_SECONDS = 0.02  # the same where nothing crosses the wire but signs of life
+LIVELY_LOOKS = 100  # without any news, after which a wire is calm
+FLUSH_SECONDS = 5.0  # for the last words to leave
+SWITCH_SECONDS = 0.0005  # that a role keeps the interpreter for while its courier waits for it
+
+
+class World(Protocol):
+    """This process among the others, by number."""
+
+    rank: int
+    hosts: list[str]  # the machine of every rank
+    meetings: list[str]  # where every rank hands out descriptors
+    meeting: Meeting
+
+    def wire(self, peers: Iterable[int]) -> Wire:
+        """What carries bytes between this process and its peers."""
+
+
+@dataclass(frozen=True)
+class Map:
+    """Who lives where, seen from one process."""
+
+    homes: dict[str, str]  # of roles: the name of the process that each lives in
+    ranks: dict[str, int]  # of processes
+    hosts: list[str]  # of ranks
+    home: str  # this process
+
+    def rank(self, role: str) -> int:
+        """The rank that a role lives in."""
+        return self.ranks[self.homes[role]]
+
+    def host(self, role: str) -> str:
+        """The machine that a role lives on."""
+        return self.hosts[self.rank(role)]
+
+    @property
+    def here(self) -> str:
+        """This machine."""
+        return self.hosts[self.ranks[self.home]]
+
+    def mates(self) -> list[str]:
+        """The processes on this machine, by rank."""
+        by_rank = sorted(self.ranks, key=lambda home: self.ranks[home])
+        return [home for home in by_rank if self.hosts[self.ranks[home]] == self.here]
+
+    def roles_of(self, spec: ChannelSpec) -> tuple[str, ...]:
+        """Everybody at either end of a channel."""
+        return (spec.source, *spec.targets, *spec.readers)
+
+    def is_shared(self, spec: ChannelSpec) -> bool:
+        """Whether a channel has memory that the processes of this machine share."""
+        hosts = {self.host(role) for role in self.roles_of(spec)}
+        return self.here in hosts and (spec.delivery is Delivery.LATEST or hosts == {self.here})
+
+    def is_mine(self, role: str) -> bool:
+        """Whether a role lives in this process."""
+        return self.homes[role] == self.home
+
+    def readers_by_host(self, spec: ChannelSpec) -> dict[str, list[int]]:
+        """The ranks that read a channel, by machine, each machine's in order."""
+        by_host: dict[str, list[int]] = {}
+        for rank in sorted({self.rank(role) for role in (*spec.targets, *spec.readers)}):
+            by_host.setdefault(self.hosts[rank], []).append(rank)
+        return by_host
+
+
+class Alarm:
+    """Wakes the courier's thread, which shares the process with whoever rings."""
+
+    def __init__(self) -> None:
+        self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._asleep = False
+
+    def ring(self) -> None:
+        """Costs nothing while the courier is awake."""
+        if self._asleep:
+            self._asleep = False
+            os.eventfd_write(self._event, 1)
+
+    def arm(self) -> None:
+        """Announces a sleep; look once more, then `wait`."""
+        self._asleep = True
+
+    def wait(self, seconds: float) -> None:
+        """Sleeps until it rings or the time is over."""
+        if select.select([self._event], [], [], seconds)[0]:
+            os.eventfd_read(self._event)
+        self._asleep = False
+
+    def close(self) -> None:
+        """Nobody sleeps here any more."""
+        os.close(self._event)
+
+
+class ClusterTransport:
+    """Carries messages between ranks: shared memory within a machine, a wire between machines."""
+
+    def __init__(
+        self,
+        world: World,
+        specs: list[ChannelSpec],
+        homes: dict[str, str],
+        ranks: dict[str, int],
+        home: str,
+    ) -> None:
+        self._specs = {spec.name: spec for spec in specs}
+        self._map = Map(homes, ranks, world.hosts, home)
+        self._shared = _shared_memory(world, specs, self._map)
+        self._alarm = Alarm()
+        self._blocks: dict[str, ring.Block] = {}  # of rings whose other end is elsewhere
+        self._routes: dict[tuple[int, int], Route] = {}
+        self._beside: list[Route] = []
+        peers: set[int] = set()
+        for number, spec in enumerate(specs):
+            peers |= self._add(number, spec)
+        self._wire = world.wire(sorted(peers))
+        self.courier = Courier(self._wire, self._routes, peers, self._beside)
+        self._stopping = False
+        self._thread: Thread | None = None
+
+    def start(self) -> None:
+        """Lets the courier run beside the roles."""
+        if self._routes:
+            sys.setswitchinterval(SWITCH_SECONDS)
+        self._thread = Thread(target=self._carry, name="courier", daemon=True)
+        self._thread.start()
+
+    def outbox(self, name: str) -> Outbox:
+        """The sending end of the channel called `name`."""
+        spec = self._specs[name]
+        bells: list[ring.Bell] = list(self._shared.bells(spec.targets))
+        if any(self._map.host(r) != self._map.here for r in (*spec.targets, *spec.readers)):
+            bells.append(self._alarm)
+        return ring.sender(spec, self._block(name), bells)
+
+    def inbox(self, name: str) -> Inbox:
+        """A receiving end of the channel called `name`."""
+        spec = self._specs[name]
+        near = self._shared.bells([spec.source])
+        return ring.receiver(spec, self._block(name), near[0] if near else self._alarm)
+
+    def arm(self) -> None:
+        """Announces that this process is about to wait."""
+        self._shared.arm()
+
+    def disarm(self) -> None:
+        """Takes the announcement back."""
+        self._shared.disarm()
+
+    def wait(self, timeout_seconds: float) -> None:
+        """Sleeps until something may have come, from this machine or by the courier."""
+        self._shared.wait(timeout_seconds)
+
+    def close(self, status: int = 0) -> None:
+        """Lets the last words leave, says goodbye to everybody, and stops the courier."""
+        self._stopping = True
+        if self._thread is not None:
+            self._alarm.ring()
+            self._thread.join()
+        self._flush()
+        self.courier.leave(status)
+        self._flush()
+        self._shared.close()
+        self._alarm.close()
+
+    def _flush(self) -> None:
+        deadline = time.monotonic() + FLUSH_SECONDS
+        while (self.courier.turn() or self._wire.pending) and time.monotonic() < deadline:
+            time.sleep(BUSY_SECONDS)
+
+    def _block(self, name: str) -> ring.Block:
+        return self._blocks[name] if name in self._blocks else self._shared.block(name)
+
+    def _add(self, number: int, spec: ChannelSpec) -> set[int]:
+        """Makes the routes that this process has in a channel; returns its peers there."""
+        where = self._map
+        if not any(where.is_mine(role) for role in where.roles_of(spec)):
+            return set()
+        me = where.ranks[where.home]
+        if spec.delivery is Delivery.EVERY and not where.is_shared(spec):
+            self._add_crossing(number, spec)
+        elif spec.delivery is Delivery.LATEST and where.is_mine(spec.source):
+            self._add_publications(number, spec)
+        elif spec.delivery is Delivery.LATEST and where.host(spec.source) != where.here:
+            bells, source = self._shared.bells(spec.targets), where.rank(spec.source)
+            self._routes[number, source] = LatestIn(
+                number, spec, self._shared.block(spec.name), source, bells
+            )
+        else:
+            self._add_beside(spec)
+        if where.is_mine(spec.source):
+            return {where.rank(role) for role in where.roles_of(spec)} - {me}
+        return {where.rank(spec.source)}
+
+    def _add_crossing(self, number: int, spec: ChannelSpec) -> None:
+        block = self._blocks[spec.name] = aligned(ring.n_bytes(spec))
+        [mine] = self._shared.bells([r for r in self._map.roles_of(spec) if self._map.is_mine(r)])
+        if self._map.is_mine(spec.source):
+            peer = self._map.rank(spec.targets[0])
+            self._routes[number, peer] = EveryOut(number, spec, block, peer, mine)
+        else:
+            peer = self._map.rank(spec.source)
+            self._routes[number, peer] = EveryIn(number, spec, block, peer, mine)
+
+    def _add_publications(self, number: int, spec: ChannelSpec) -> None:
+        for host, readers in self._map.readers_by_host(spec).items():
+            if host != self._map.here:
+                route = LatestOut(number, spec, self._shared.block(spec.name), readers)
+                self._routes |= {(number, reader): route for reader in readers}
+
+    def _add_beside(self, spec: ChannelSpec) -> None:
+        """A channel between processes of this machine, or published on it."""
+        is_every, me = spec.delivery is Delivery.EVERY, self._map.ranks[self._map.home]
+        source = self._map.rank(spec.source)
+        target = self._map.rank(spec.targets[0]) if is_every else None
+        if source == target == me:
+            return
+        bells = self._shared.bells(r for r in self._map.roles_of(spec) if self._map.is_mine(r))
+        block = self._shared.block(spec.name)
+        self._beside.append(Beside(spec, block, source, target, bells))
+
+    def _carry(self) -> None:
+        """The courier's thread."""
+        quiet = 0
+        while not self._stopping:
+            if self.courier.turn():
+                quiet = 0
+                continue
+            self._alarm.arm()
+            if self.courier.turn():  # what was committed before the alarm was armed
+                quiet = 0
+                continue
+            quiet += 1
+            self._alarm.wait(self._nap(quiet))
+
+    def _nap(self, quiet: int) -> float:
+        if not self._routes:
+            return ALONE_SECONDS
+        if self._wire.busy:
+            return BUSY_SECONDS
+        return LIVELY_SECONDS if quiet < LIVELY_LOOKS else CALM_SECONDS
+
+
+def _shared_memory(world: World, specs: list[ChannelSpec], where: Map) -> ShmTransport:
+    """Memory that all processes of this machine map; the first of them makes it."""
+    here, mates = [spec for spec in specs if where.is_shared(spec)], where.mates()
+    if mates[0] == where.home:
+        memory, events = reserve(mates)
+        made = ShmTransport.create(here, where.homes, (memory, events), where.home)
+        world.meeting.hand_out([memory, *events.values()], len(mates) - 1)
+        return made
+    memory, *others = fetch(world.meetings[where.ranks[mates[0]]], 1 + len(mates))
+    events = dict(zip(mates, others, strict=True))
+    return ShmTransport(here, where.homes, memory, events, where.home)

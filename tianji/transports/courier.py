@@ -1,0 +1,352 @@
+"""Moves messages between the rings of two machines, beside the roles and without their help.
+
+A role fills a slot of a ring and commits it as on one machine; the courier of its process sends
+the slot as it lies, and the courier at the other end receives it straight into a slot of the ring
+that the target reads. A slot is free again when the target has freed it over there, so what is in
+flight stays bounded by the depth of the channel however far the machines are apart.
+
+Publications (LATEST) cross once per machine: whoever receives them puts them where every reader of
+that machine looks. The newest is sent when the one before has arrived; those in between are not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from tianji.channel import ChannelSpec
+from tianji.transports.ring import (
+    ABANDONED,
+    CLOSED,
+    READ,
+    WRITTEN,
+    Bell,
+    Block,
+    CellInbox,
+    CellOutbox,
+    End,
+)
+from tianji.transports.wire import Event, Happening, Note, Wire, Word
+
+BEAT_SECONDS = 1.0  # from one sign of life to the next, where nothing else is sent
+
+
+class Route(Protocol):
+    """One end of a channel that crosses machines."""
+
+    def look(self, wire: Wire) -> bool:
+        """Sends what has become due; whether there was anything."""
+
+    def happened(self, wire: Wire, event: Event) -> None:
+        """Something on the wire concerns this channel."""
+
+    def lost(self, peer: int) -> None:
+        """A peer will not answer any more."""
+
+
+class EveryOut(End):
+    """The way out of a ring: sends each slot when it is committed, frees it when it was read."""
+
+    def __init__(self, channel: int, spec: ChannelSpec, block: Block, peer: int, bell: Bell):
+        super().__init__(spec, block)
+        self._channel = channel
+        self._peer = peer
+        self._bell = bell
+        self._sent = 0  # messages handed to the wire
+        self._left: set[int] = set()  # numbers whose payload has left, beyond those before
+        self._free = 0  # all before this have left
+        self._read = 0  # all before this were freed by the target
+        self._said_closed = False
+
+    def look(self, wire: Wire) -> bool:
+        """Sends what was committed since the last look, and the end after everything."""
+        closed, written = self._control[CLOSED] == 1, self._control[WRITTEN]  # in this order
+        moved = self._sent < written
+        while self._sent < written:
+            slot = self._sent % self._n_slots
+            note = Note(Word.MESSAGE, self._channel, self._sent, self._versions[slot])
+            wire.send(self._peer, note, self._blocks[slot])
+            self._sent += 1
+        if closed and not self._said_closed:
+            wire.send(self._peer, Note(Word.CLOSED, self._channel, self._sent))
+            self._said_closed = moved = True
+        return moved
+
+    def happened(self, wire: Wire, event: Event) -> None:
+        """A slot is free when its payload has left and the target has freed its own."""
+        note = event.note
+        if event.what is Happening.SENT:
+            self._left.add(note.number)
+            while self._free in self._left:
+                self._left.remove(self._free)
+                self._free += 1
+        elif note.word is Word.FREED:
+            self._read = note.number
+        elif note.word is Word.ABANDONED:
+            self._control[ABANDONED] = 1
+            self._bell.ring()
+        freed = min(self._free, self._read)
+        if freed > self._control[READ]:
+            self._control[READ] = freed
+            self._bell.ring()
+
+    def lost(self, peer: int) -> None:
+        """Nobody will read what is sent."""
+        if peer == self._peer:
+            self._control[ABANDONED] = 1
+            self._bell.ring()
+
+
+class EveryIn(End):
+    """The way into a ring: receives into the slots in order, and says when they were freed."""
+
+    def __init__(self, channel: int, spec: ChannelSpec, block: Block, peer: int, bell: Bell):
+        super().__init__(spec, block)
+        self._channel = channel
+        self._peer = peer
+        self._bell = bell
+        self._arrived: set[int] = set()  # numbers that came before one that they follow
+        self._said_freed = 0
+        self._said_abandoned = False
+        self._n_sent: int | None = None  # once the sender has closed
+
+    def look(self, wire: Wire) -> bool:
+        """Tells the sender what was freed, and that nothing more will be taken."""
+        moved = False
+        if (read := self._control[READ]) > self._said_freed:
+            wire.send(self._peer, Note(Word.FREED, self._channel, read))
+            self._said_freed, moved = read, True
+        if self._control[ABANDONED] == 1 and not self._said_abandoned:
+            wire.send(self._peer, Note(Word.ABANDONED, self._channel))
+            self._said_abandoned = moved = True
+        return moved
+
+    def happened(self, wire: Wire, event: Event) -> None:
+        """A message becomes visible when it and all before it are whole."""
+        note = event.note
+        slot = note.number % self._n_slots
+        if note.word is Word.CLOSED:
+            self._n_sent = note.number
+        elif event.what is Happening.NOTED:
+            wire.receive(event.peer, note, self._blocks[slot])
+            return
+        else:
+            self._versions[slot] = note.version
+            self._arrived.add(note.number)
+        self._commit()
+
+    def _commit(self) -> None:
+        written = self._control[WRITTEN]
+        while written in self._arrived:
+            self._arrived.remove(written)
+            written += 1
+        self._control[WRITTEN] = written
+        if written == self._n_sent:
+            self._control[CLOSED] = 1
+        self._bell.ring()
+
+    def lost(self, peer: int) -> None:
+        """What has arrived can still be taken; nothing more will come."""
+        if peer == self._peer:
+            self._control[CLOSED] = 1
+            self._bell.ring()
+
+
+class LatestOut:
+    """The way of publications to one other machine, by the first of its readers that lives."""
+
+    def __init__(self, channel: int, spec: ChannelSpec, block: Block, peers: Sequence[int]) -> None:
+        self._channel = channel
+        self._inbox = CellInbox(spec, block)
+        self._peers = list(peers)
+        self._version = 0
+        self._on_its_way = 0  # payload that has not left, answer that has not come
+        self._n_sent = 0
+        self._owed = False  # whoever was to receive the last one has gone
+        self._said_closed = False
+
+    def look(self, wire: Wire) -> bool:
+        """Sends the newest, unless the one before is still on its way; the end after everything."""
+        if self._on_its_way or self._said_closed or not self._peers:
+            return False
+        closed = self._inbox.closed  # before the look for a newer one: the last is sent first
+        if (newest := self._inbox.take()) is not None:
+            self._version, self._owed = newest.version, True
+        if self._owed:
+            self._owed = False
+            self._on_its_way = 2
+            note = Note(Word.MESSAGE, self._channel, self._n_sent, self._version)
+            wire.send(self._peers[0], note, self._inbox.copy)
+            self._n_sent += 1
+            return True
+        if closed and not self._inbox.waiting:
+            for peer in self._peers:  # all, because the first may go with the news
+                wire.send(peer, Note(Word.CLOSED, self._channel, self._n_sent))
+            self._said_closed = True
+        return closed
+
+    def happened(self, wire: Wire, event: Event) -> None:
+        """It has left, or it has arrived."""
+        if self._peers and event.peer == self._peers[0]:  # not of one that was given up
+            self._on_its_way -= 1
+
+    def lost(self, peer: int) -> None:
+        """The next reader of that machine takes over, and gets what the last one may not have."""
+        if peer not in self._peers:
+            return
+        was_first = self._peers[0] == peer
+        self._peers.remove(peer)
+        if was_first:
+            self._on_its_way, self._owed = 0, self._n_sent > 0
+
+
+class LatestIn:
+    """Puts what another machine published where the readers of this machine look."""
+
+    def __init__(
+        self, channel: int, spec: ChannelSpec, block: Block, peer: int, bells: Sequence[Bell]
+    ) -> None:
+        self._channel = channel
+        self._spec = spec
+        self._block = block
+        self._peer = peer
+        self._bells = bells
+        self._receiving: CellOutbox | None = None
+
+    def look(self, wire: Wire) -> bool:
+        """Nothing goes back by itself."""
+        return False
+
+    def happened(self, wire: Wire, event: Event) -> None:
+        """A publication begins to come, or has come, or there will be no more."""
+        note = event.note
+        if note.word is Word.CLOSED:
+            self._outbox().close()
+        elif event.what is Happening.NOTED:
+            self._receiving = self._outbox()  # anew: another may have written here before it died
+            self._receiving.slot()
+            wire.receive(event.peer, note, self._receiving.block)
+        elif self._receiving is not None:
+            self._receiving.commit(note.version)
+            wire.send(event.peer, Note(Word.FREED, self._channel, note.number + 1))
+
+    def _outbox(self) -> CellOutbox:
+        return CellOutbox(self._spec, self._block, self._bells)
+
+    def lost(self, peer: int) -> None:
+        """A publisher that has died publishes nothing more."""
+        if peer == self._peer:
+            self._outbox().close()
+
+
+class Beside(End):
+    """A channel within one machine: crosses no wire, but its ends close when a process dies."""
+
+    def __init__(
+        self,
+        spec: ChannelSpec,
+        block: Block,
+        source: int,
+        target: int | None,
+        bells: Iterable[Bell],
+    ) -> None:
+        super().__init__(spec, block)
+        self._source = source
+        self._target = target  # None: it has readers, who are nothing to the source
+        self._bells = list(bells)
+
+    def look(self, wire: Wire) -> bool:
+        """The memory is shared: there is nothing to carry."""
+        return False
+
+    def happened(self, wire: Wire, event: Event) -> None:
+        """Cannot be: nothing of it is on the wire."""
+        raise AssertionError(f"{self.spec}: {event}")
+
+    def lost(self, peer: int) -> None:
+        """Closes the end of whoever died, in its stead."""
+        if peer == self._source:
+            self._control[CLOSED] = 1
+        elif peer == self._target:
+            self._control[ABANDONED] = 1
+        else:
+            return
+        for bell in self._bells:
+            bell.ring()
+
+
+class Courier:
+    """Gives every route its turns, and keeps the peers informed that this process lives.
+
+    `routes` are found by the number of their channel and a peer; a route may stand there more than
+    once.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        routes: Mapping[tuple[int, int], Route],
+        peers: Iterable[int],
+        beside: Iterable[Route] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._wire = wire
+        self._routes = routes
+        self._moving = list(dict.fromkeys(routes.values()))
+        self._all = [*self._moving, *beside]
+        self._clock = clock
+        now = clock()
+        self.heard_at = dict.fromkeys(peers, now)  # when each peer was last heard of
+        self.left: dict[int, int] = {}  # peers that have said that they go, with their status
+        self.lost: set[int] = set()  # peers that have gone without a word
+        self._beat_at = now
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is on its way."""
+        return self._wire.busy
+
+    def turn(self) -> bool:
+        """Moves what can be moved; False if there was nothing."""
+        moved = False
+        for event in self._wire.poll():
+            moved = True
+            self._happened(event)
+        for route in self._moving:
+            moved |= route.look(self._wire)
+        self._beat()
+        return moved
+
+    def leave(self, status: int) -> None:
+        """Tells every peer that this process goes."""
+        for peer in self.heard_at.keys() - self.lost:
+            self._wire.send(peer, Note(Word.LEFT, number=status))
+
+    def silence(self, peer: int) -> float:
+        """Seconds since a peer was last heard of."""
+        return self._clock() - self.heard_at[peer]
+
+    def _happened(self, event: Event) -> None:
+        if event.what is Happening.LOST:
+            if event.peer not in self.left:
+                self.lost.add(event.peer)
+            for route in self._all:
+                route.lost(event.peer)
+            return
+        if event.what is not Happening.SENT:
+            self.heard_at[event.peer] = self._clock()
+        if event.note.word is Word.LEFT:
+            self.left[event.peer] = event.note.number
+        elif event.note.word is not Word.BEAT:
+            route = self._routes[event.note.channel, event.peer]
+            route.happened(self._wire, event)
+
+    def _beat(self) -> None:
+        now = self._clock()
+        if now - self._beat_at < BEAT_SECONDS:
+            return
+        self._beat_at = now
+        for peer in self.heard_at:
+            if peer not in self.lost and peer not in self.left:
+                self._wire.send(peer, Note(Word.BEAT))

@@ -1,0 +1,70 @@
+"""A wire: what a courier needs of whatever carries bytes from one machine to another.
+
+Everything on it is a note of four numbers; some notes announce a payload, which follows on its way.
+Nothing waits: sending and receiving are started, and `poll` tells later what has come of them.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple, Protocol
+
+from tianji.transports.ring import Block
+
+
+class Word(enum.IntEnum):
+    """What a note says about its channel."""
+
+    MESSAGE = 0  # message `number` of `version`; its payload follows
+    FREED = 1  # the receiver is finished with all messages before `number`
+    CLOSED = 2  # the sender has finished; `number` messages were sent
+    ABANDONED = 3  # the receiver takes nothing more
+    BEAT = 4  # nothing, but the sender is alive
+    LEFT = 5  # the sender goes, with exit status `number`
+
+
+class Note(NamedTuple):
+    """Four numbers that travel in one piece."""
+
+    word: Word
+    channel: int = 0  # its place in the list of all channels
+    number: int = 0
+    version: int = 0
+
+
+class Happening(enum.Enum):
+    """What `poll` tells of."""
+
+    NOTED = enum.auto()  # a note has come
+    RECEIVED = enum.auto()  # the payload that a note had announced has come
+    SENT = enum.auto()  # a payload has left: its memory may be used again
+    LOST = enum.auto()  # the other end has gone; nothing more will come of it
+
+
+class Event(NamedTuple):
+    """One thing that has happened between this process and a peer."""
+
+    what: Happening
+    peer: int
+    note: Note
+
+
+class Wire(Protocol):
+    """Carries notes and payloads between numbered peers, in order from each to each."""
+
+    def send(self, peer: int, note: Note, payload: Block | None = None) -> None:
+        """Starts to send; a payload must stay as it is until it is told to be SENT."""
+
+    def receive(self, peer: int, note: Note, payload: Block) -> None:
+        """Starts to receive what `note` announced; payloads of a peer come in their order."""
+
+    def poll(self) -> list[Event]:
+        """What has happened since the last time; returns at once."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether payloads are on their way, so that it is worth to poll soon again."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether anything that was sent has not left yet."""
