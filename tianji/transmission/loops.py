@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tianji.channel import Inbox, Message, Outbox
-from tianji.transmission.experiment import Collected, Experiment, Use, actor
+from tianji.transmission.experiment import N_REPORTED, Collected, Experiment, Use, actor
 
 Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.float64]
 T = TypeVar("T")
 
 NAP_SECONDS = 0.02  # longest sleep of a process that was not woken, as in a training run
@@ -45,22 +46,24 @@ class Waiting(Protocol):
 
 @dataclass
 class ActorEnds:
-    """The channel ends of one actor."""
+    """What an actor can do."""
 
     waiting: Waiting
-    samples: Outbox
-    report: Outbox
-    go: Inbox
+    send: Callable[[Bytes, int], bool]  # a message and its number; False: no room, try again later
+    has_word: Callable[[], bool]  # whether the receiver has said go
+    has_enough: Callable[[], bool]  # whether the receiver has said stop
+    report: Callable[[Numbers], bool]  # False: no room, try again later
 
 
 @dataclass
 class ReceiverEnds:
-    """The channel ends of the receiver; several actors may share an inbox of samples."""
+    """What the receiver can do; several actors may share one way to take samples."""
 
     waiting: Waiting
-    samples: list[Inbox]
-    reports: list[Inbox]
-    go: Outbox
+    takes: list[Callable[[], Message | None]]
+    reports: list[Callable[[], Message | None]]
+    go: Callable[[], object]
+    stop: Callable[[], object]
 
 
 class Ports(Waiting, Protocol):
@@ -74,18 +77,42 @@ class Ports(Waiting, Protocol):
 
 
 def actor_ends(ports: Ports, name: str) -> ActorEnds:
-    """What the actor called `name` needs of a transport."""
+    """What the actor called `name` does over a transport."""
+    samples, report = ports.outbox(f"samples {name}"), ports.outbox(f"report {name}")
+    go = ports.inbox("go")
     return ActorEnds(
-        ports, ports.outbox(f"samples {name}"), ports.outbox(f"report {name}"), ports.inbox("go")
+        ports,
+        sender(samples),
+        lambda: go.take() is not None,
+        lambda: go.closed,
+        lambda numbers: report.push({"data": numbers}, 0),
     )
 
 
+def sender(outbox: Outbox) -> Callable[[Bytes, int], bool]:
+    """Fills a slot in place: the one copy that is made on the way."""
+    slot, commit, copy = outbox.slot, outbox.commit, np.copyto
+
+    def send(sample: Bytes, number: int) -> bool:
+        if (arrays := slot()) is None:
+            return False
+        copy(arrays["data"], sample)
+        commit(number)
+        return True
+
+    return send
+
+
 def receiver_ends(ports: Ports, n_actors: int) -> ReceiverEnds:
-    """What the receiver needs of a transport."""
-    names = [actor(i) for i in range(n_actors)]
-    samples = [ports.inbox(f"samples {name}") for name in names]
-    reports = [ports.inbox(f"report {name}") for name in names]
-    return ReceiverEnds(ports, samples, reports, ports.outbox("go"))
+    """What the receiver does over a transport."""
+    names, go = [actor(i) for i in range(n_actors)], ports.outbox("go")
+    return ReceiverEnds(
+        ports,
+        [ports.inbox(f"samples {name}").take for name in names],
+        [ports.inbox(f"report {name}").take for name in names],
+        lambda: go.push({"data": np.ones(1, np.uint8)}, 0),
+        go.close,
+    )
 
 
 def until(
@@ -138,48 +165,41 @@ def produce(ends: ActorEnds, experiment: Experiment) -> None:
     """Fills the channel once, waits for the word to go, and sends what was asked."""
     sample = np.ones(experiment.message_bytes, np.uint8)
     for i in range(experiment.depth):
-        _send(ends, sample, i)
-    until(ends.waiting, ends.go.take)
+        until(ends.waiting, lambda i=i: ends.send(sample, i))  # type: ignore[misc]  # a default
+    until(ends.waiting, ends.has_word)
     if experiment.sample_seconds is None:
         costs = _stream(ends, sample, experiment)
     else:
         costs = _sample(ends, sample, experiment.sample_seconds, experiment.depth)
-    until(ends.waiting, lambda: ends.report.push({"data": np.array(costs)}, 0))
-    ends.samples.close()
-    ends.report.close()
-
-
-def _send(ends: ActorEnds, sample: Bytes, number: int) -> None:
-    slot = until(ends.waiting, ends.samples.slot)
-    np.copyto(slot["data"], sample)
-    ends.samples.commit(number)
+    until(ends.waiting, lambda: ends.report(np.array(costs)))
 
 
 def _stream(ends: ActorEnds, sample: Bytes, experiment: Experiment) -> list[float]:
     """One message after the other, without looking at a clock."""
-    slot, commit = ends.samples.slot, ends.samples.commit
-    for i in range(experiment.depth, experiment.depth + experiment.n_messages):
-        arrays = slot() or soon(ends.waiting, slot)
-        np.copyto(arrays["data"], sample)
-        commit(i)
+    send, first = ends.send, experiment.depth
+    for i in range(first, first + experiment.n_messages):
+        if not send(sample, i):
+            soon(ends.waiting, lambda i=i: send(sample, i))  # type: ignore[misc]  # a default
     return [float(experiment.n_messages), 0.0, 0.0]
 
 
-def _sample(ends: ActorEnds, sample: Bytes, seconds: float, number: int) -> list[float]:
+def _sample(ends: ActorEnds, sample: Bytes, seconds: float, first: int) -> list[float]:
     """Sleeps and sends until the receiver has enough; messages, and seconds of both."""
-    sleeper, slot, stopped = Sleeper(seconds), ends.samples.slot, ends.go
-    n, sampling, sending = 0, 0.0, 0.0
-    while not stopped.closed:
-        sampling += sleeper.sleep()
-        arrays = until(ends.waiting, lambda: slot() or (stopped.closed and {}) or None)
-        if not arrays:
-            break
+    sleeper, n, sampling, sending = Sleeper(seconds), 0, 0.0, 0.0
+
+    def sent_or_over() -> bool:
+        nonlocal n, sending
         began = time.perf_counter()
-        np.copyto(arrays["data"], sample)
-        ends.samples.commit(number + n)
-        sending += time.perf_counter() - began
-        n += 1
-    return [float(n), sampling, sending]
+        if ends.send(sample, first + n):
+            sending += time.perf_counter() - began
+            n += 1
+            return True
+        return ends.has_enough()
+
+    while not ends.has_enough():
+        sampling += sleeper.sleep()
+        until(ends.waiting, sent_or_over)
+    return [float(max(n, 1)), sampling, sending]
 
 
 # ------------------------------------------------------------------------------------- the receiver
@@ -212,15 +232,15 @@ def collect(ends: ReceiverEnds, experiment: Experiment, check: Callable[[], None
     """Gives the word to go, uses `n_messages`, and hears what the actors have measured."""
     receiver = _Receiver(ends, experiment, check)
     receiver.some(experiment.depth * experiment.n_actors)
-    ends.go.push({"data": np.ones(1, np.uint8)}, 0)
+    receiver.busy = 0.0
+    ends.go()
     began = time.perf_counter()
-    if experiment.sample_seconds is None and len(ends.samples) == 1:
+    if experiment.sample_seconds is None:
         receiver.stream(experiment.n_messages)
     else:
-        receiver.busy = 0.0
         receiver.some(experiment.n_messages)
     seconds = time.perf_counter() - began
-    ends.go.close()
+    ends.stop()
     return receiver.result(seconds, receiver.hear())
 
 
@@ -230,25 +250,24 @@ class _Receiver:
     def __init__(
         self, ends: ReceiverEnds, experiment: Experiment, check: Callable[[], None]
     ) -> None:
-        self.busy = 0.0
+        self.busy = 0.0  # seconds spent on messages
         self._ends = ends
         self._experiment = experiment
         self._check = check
         self._use = user_of(experiment)
         self._count = 0
         self._wrong = 0
-        self._next = [0] * len(ends.samples)
-        self._ordered = len(ends.samples) == experiment.n_actors
-        self._turn = 0  # which inbox is next: nobody is served twice while others wait
+        self._next = [0] * len(ends.takes)
+        self._ordered = len(ends.takes) == experiment.n_actors  # else nobody knows whose it is
+        self._turn = 0  # who is next: nobody is served twice while others wait
 
     def stream(self, n: int) -> None:
         """`n` messages of the only actor, without looking at a clock."""
-        take, use, expected = self._ends.samples[0].take, self._use, self._next[0]
-        for i in range(expected, expected + n):
+        (take,), use, first = self._ends.takes, self._use, self._next[0]
+        for i in range(first, first + n):
             message = take() or soon(self._ends.waiting, take, self._check)
             use(message.arrays["data"], i)
             self._wrong += message.version != i
-        self._next[0] += n
 
     def some(self, n: int) -> None:
         """`n` messages from anybody, with the time that was spent on them in `busy`."""
@@ -257,12 +276,12 @@ class _Receiver:
             until(self._ends.waiting, lambda: self._round(enough), self._check)
 
     def _round(self, enough: int) -> bool:
-        """One look into every inbox; True if one had something."""
-        before, inboxes = self._count, self._ends.samples
-        for _ in inboxes:
-            i, self._turn = self._turn, (self._turn + 1) % len(inboxes)
+        """One look for everybody's next; True if somebody had one."""
+        before, takes = self._count, self._ends.takes
+        for _ in takes:
+            i, self._turn = self._turn, (self._turn + 1) % len(takes)
             began = time.perf_counter()
-            if (message := inboxes[i].take()) is not None:
+            if (message := takes[i]()) is not None:
                 self._used(i, message)
                 self.busy += time.perf_counter() - began
                 if self._count == enough:
@@ -275,26 +294,26 @@ class _Receiver:
         self._next[i] += 1
         self._count += 1
 
-    def hear(self) -> npt.NDArray[np.float64]:
+    def hear(self) -> Numbers:
         """The sum of the actors' reports; throws away what they had sent too much."""
-        total, missing = np.zeros(3), set(self._ends.reports)
+        total, missing = np.zeros(N_REPORTED), list(self._ends.reports)
         while missing:
             until(self._ends.waiting, lambda: self._listen(total, missing), self._check)
         return total
 
-    def _listen(self, total: npt.NDArray[np.float64], missing: set[Inbox]) -> bool:
-        drained = [inbox.take() for inbox in self._ends.samples]
-        for inbox in list(missing):
-            if (message := inbox.take()) is not None:
+    def _listen(self, total: Numbers, missing: list[Callable[[], Message | None]]) -> bool:
+        drained = [take() for take in self._ends.takes]
+        for report in missing:
+            if (message := report()) is not None:
                 total += message.arrays["data"]
-                missing.discard(inbox)
+                missing.remove(report)
                 return True
         return any(message is not None for message in drained)
 
-    def result(self, seconds: float, reported: npt.NDArray[np.float64]) -> Collected:
+    def result(self, seconds: float, reported: Numbers) -> Collected:
         """The means over all messages."""
         if self._experiment.sample_seconds is None:
             return Collected(seconds, n_wrong=self._wrong)
         n, sampling, sending = reported.tolist()
-        sampled, sent, received = sampling / n, sending / n, self.busy / self._experiment.n_messages
-        return Collected(seconds, sampled, sent, received, self._wrong)
+        received = self.busy / self._experiment.n_messages
+        return Collected(seconds, sampling / n, sending / n, received, self._wrong)

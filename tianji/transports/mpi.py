@@ -109,6 +109,10 @@ class World:
         """Notes and payloads between this rank and its peers."""
         return MpiWire(self.comm, peers)
 
+    def leave(self) -> None:
+        """Ends MPI in this process; waits for the other ranks to do the same."""
+        MPI.Finalize()
+
 
 def library() -> str:
     """The MPI that mpi4py was made for, as in `Open MPI v5.0.11`."""
