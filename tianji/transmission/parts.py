@@ -24,7 +24,7 @@ from tianji.transmission.rows import Row
 
 DEPTH = 8  # messages in flight where one actor sends
 CROWD_DEPTH = 4  # messages of each in flight where many do
-MEMCPY, COPY, RAW_TCP = "memcpy", "copy between processes", "raw TCP"
+MEMCPY, COPY, RAW_TCP = "memcpy", "plain copy", "raw TCP"
 
 Say = Callable[[str], None]
 Times = dict[str, list[float]]  # seconds of every round
@@ -158,6 +158,7 @@ def _link_row(
         limit_seconds=median(raw),
         of_limit=_ratio(raw, taken),
         wire_bytes=found[-1][1],
+        wire_payload_bytes=_sent_bytes(experiment),
         n_wrong=sum(collected.n_wrong for collected, _ in found),
     )
 
@@ -168,12 +169,18 @@ def _crossing(carrier: Carrier, experiment: Experiment, hosts: Hosts) -> tuple[C
     before = hosts[0].received_bytes()
     found = carrier.across(experiment, hosts)
     came = hosts[0].received_bytes() - before
-    if came < (wanted := experiment.n_messages * experiment.message_bytes):
+    if came < (wanted := _sent_bytes(experiment)):
         raise TianJiError(
-            f"{carrier.name}: {wanted:,} bytes were received, but {came:,} came over the link: "
+            f"{carrier.name}: {wanted:,} bytes were sent, but {came:,} came over the link: "
             "it has found another way between the hosts, and the figure would mean nothing"
         )
     return found, came
+
+
+def _sent_bytes(experiment: Experiment) -> int:
+    """At least, with the messages that warm the memory."""
+    n = experiment.n_messages + experiment.n_actors * experiment.depth
+    return n * experiment.message_bytes
 
 
 # ------------------------------------------------------------------------------------ (b) and (c)

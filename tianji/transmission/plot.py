@@ -39,12 +39,13 @@ class Series:
 
 @dataclass
 class Panel:
-    """One of Figure 5's four; both axes are logarithmic."""
+    """One of Figure 5's four; sizes, actors and most rates are drawn by their logarithms."""
 
     title: str
     x_label: str
     y_label: str
     is_bytes: bool = False  # what x counts: bytes in powers of two, or actors
+    is_from_zero: bool = False  # whether y begins at zero, as a share of a limit should
     series: list[Series] = field(default_factory=list)
 
 
@@ -71,7 +72,7 @@ def _panels(rows: list[Row]) -> list[Panel]:
     size, rate = "message size", "MB/s"
     views = Panel("(a) one actor, messages used where they lie", size, rate, True)
     stored = Panel("(a) one actor, messages copied into a store", size, rate, True)
-    link = Panel("(d) one actor across a link of 1 Gbit/s", size, rate, True)
+    link = Panel("(d) one actor across a link of 1 Gbit/s", size, rate, True, True)
     _add_sizes(views, [row for row in rows if row.part == "a" and row.use == "views"])
     _add_sizes(stored, [row for row in rows if row.part == "a" and row.use == "store"])
     _add_sizes(link, [row for row in rows if row.part == "d"])
@@ -135,7 +136,7 @@ class _Scale:
         share = (math.log(value) - self._low) / (self._high - self._low)
         return round(self._start + share * (self._end - self._start), 1)
 
-    def decades(self) -> list[float]:
+    def marks(self) -> list[float]:
         """Powers of ten in sight, with what lies between where there are few."""
         first, last = math.floor(self._low / math.log(10)), math.ceil(self._high / math.log(10))
         steps = (1, 2, 5) if last - first <= 3 else (1,)
@@ -143,12 +144,35 @@ class _Scale:
         return [mark for mark in marks if self._low <= math.log(mark) <= self._high]
 
 
+class _FromZero:
+    """From values to places, evenly."""
+
+    def __init__(self, values: Sequence[float], start: float, end: float) -> None:
+        self._high = 1.08 * max(values)
+        self._start, self._end = start, end
+
+    def __call__(self, value: float) -> float:
+        return round(self._start + value / self._high * (self._end - self._start), 1)
+
+    def marks(self) -> list[float]:
+        """Five or so round numbers."""
+        rough = self._high / 5
+        step = next(
+            s * 10.0**power
+            for power in range(math.floor(math.log10(rough)), 99)
+            for s in (1, 2, 5)
+            if s * 10.0**power >= rough
+        )
+        return [i * step for i in range(math.floor(self._high / step) + 1)]
+
+
 def _drawn(panel: Panel) -> list[str]:
     points = [point for series in panel.series for point in series.points]
     across = _Scale([x for x, _ in points], LEFT, WIDTH - RIGHT)
-    up = _Scale([y for _, y in points], HEIGHT - BOTTOM, TOP)
+    kind = _FromZero if panel.is_from_zero else _Scale
+    up = kind([y for _, y in points], HEIGHT - BOTTOM, TOP)
     lines = [_text(LEFT, 24, panel.title, size=14, weight="bold")]
-    for value in up.decades():
+    for value in up.marks():
         lines.append(_line(LEFT, up(value), WIDTH - RIGHT, up(value), PALE))
         lines.append(_text(LEFT - 8, up(value) + 4, f"{value:,g}", anchor="end"))
     for value in _marks([x for x, _ in points], panel.is_bytes):
@@ -176,7 +200,7 @@ def _bytes(value: float) -> str:
     return f"{value / 2**20:g} MB" if value >= 2**20 else f"{value / 2**10:g} KB"
 
 
-def _shape(series: Series, across: _Scale, up: _Scale) -> list[str]:
+def _shape(series: Series, across: _Scale, up: _Scale | _FromZero) -> list[str]:
     if series.is_line:
         path = " ".join(f"{across(x)},{up(y)}" for x, y in sorted(series.points))
         style = f'fill="none" stroke="{series.colour}" stroke-width="1.5"'

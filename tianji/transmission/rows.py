@@ -31,6 +31,7 @@ class Row:
     of_beside: float | None = None  # the same of a memcpy beside a busy process
     costs: Costs | None = None  # that equation 1 is given
     wire_bytes: int | None = None  # counted on the receiver's link, by one of the rounds
+    wire_payload_bytes: int | None = None  # of the messages among them, with those that warm up
     n_wrong: int = 0  # messages lost, doubled or out of order
 
     @property

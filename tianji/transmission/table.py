@@ -80,8 +80,8 @@ def _shares(row: Row | None, has_beside: bool, has_more: bool, has_wire: bool) -
     cells = ["" if row.of_limit is None else f"{row.of_limit:.2f}"]
     cells += ["" if row.of_beside is None else f"{row.of_beside:.2f}"] * has_beside
     cells += [f"{row.messages_per_second:,.0f}"] * has_more
-    payload = row.n_messages * row.message_bytes
-    cells += [f"{row.wire_bytes / payload:.2f}" if row.wire_bytes else ""] * has_wire
+    wire, payload = row.wire_bytes, row.wire_payload_bytes
+    cells += [f"{wire / payload:.3f}" if wire and payload else ""] * has_wire
     return cells
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
+
+WIDTH = 120  # columns of what is written into a file or a pipe
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +45,8 @@ def run(options: argparse.Namespace) -> int:
 
     plan = plan_of(options)
     folder = files.made(options.out)
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    is_known = sys.stdout.isatty() or "COLUMNS" in os.environ
+    console = Console(highlight=False, width=None if is_known else WIDTH)
     with Console(stderr=True).status("starting") as status:
         measured = parts.measure(plan, status.update)
     for part in to_tables(measured.rows, measured.skipped, console.width):
