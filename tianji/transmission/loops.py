@@ -26,7 +26,7 @@ NAP_SECONDS = 0.02  # longest sleep of a process that was not woken, as in a tra
 LINGER = 50  # attempts, some microseconds, before one end of a stream goes to sleep
 PAGE = 4096
 STORE_BYTES = 32 << 20  # a receiver copies into a store of this size, round and round
-LEAST_STORED = 8  # messages, however large they are
+LEAST_STORED, MOST_STORED = 8, 32_768  # messages, however large or small they are
 SMOOTHING = 0.05  # of the mean by which sleeps are too long
 PR_SET_TIMERSLACK = 29
 
@@ -209,7 +209,7 @@ class Store:
     """Memory of the receiver's own that messages are copied into, all of it touched before."""
 
     def __init__(self, message_bytes: int) -> None:
-        n = max(LEAST_STORED, STORE_BYTES // message_bytes)
+        n = max(LEAST_STORED, min(MOST_STORED, STORE_BYTES // message_bytes))
         self._rows = list(np.ones((n, message_bytes), np.uint8))
         self._n = n
 

@@ -30,6 +30,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="pickled-mpi, queue, zeromq-ipc, zeromq-tcp, ray; none",
     )
     parser.add_argument("--samples", type=int, metavar="N", help="of each point of part b")
+    parser.add_argument("--sizes", metavar="LIST", help="of messages in parts a and d, in KB")
+    parser.add_argument("--actors", metavar="LIST", help="numbers of actors in parts b and c")
     parser.add_argument(
         "--out", type=Path, default=Path("transmission"), metavar="DIR", help="CSV, JSON and plot"
     )
