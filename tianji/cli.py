@@ -19,6 +19,7 @@ VERBS = {
     "report": "draw one page about a run, or about several side by side",
     "export": "write a trained policy as a file that other programs run",
     "doctor": "say what this machine offers, and what to do about what it lacks",
+    "bench": "measure what this machine and our channels can do",
 }
 
 

@@ -166,8 +166,10 @@ class Exchange:
 
     def _average(self, vector: Weights) -> None:
         """Writes the mean over the learners into `vector`; all add in the same order."""
-        for i in range(self._n_learners):
-            other = vector if i == self._index else self._came[i].arrays["vector"]
-            np.add(self._sum if i else 0, other, out=self._sum)
-        np.divide(self._sum, np.float32(self._n_learners), out=vector)
+        came = {i: message.arrays["vector"] for i, message in self._came.items()}
+        came[self._index] = vector
+        total = came[0]
+        for i in range(1, self._n_learners):
+            total = np.add(total, came[i], out=self._sum)
+        np.divide(total, np.float32(self._n_learners), out=vector)
         self.averaged += 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from tianji.algorithms.base import Algorithm, Task
@@ -11,6 +13,17 @@ from tianji.errors import TianJiError
 from tianji.replay import Replay
 from tianji.rollouts import Rollouts
 from tianji.store import Sampling
+
+
+def check_algorithm(name: str, algorithm: type[Algorithm]) -> None:
+    """Refuses an algorithm that lacks what every algorithm needs."""
+    missing = set(algorithm.__abstractmethods__)
+    if algorithm.learn is Algorithm.learn and not algorithm.shares_updates():
+        missing.add("learn")
+    if missing:
+        raise TianJiError(f"agent.type: {name!r} lacks {', '.join(sorted(missing))}")
+    if not dataclasses.is_dataclass(getattr(algorithm, "Hyp", None)):
+        raise TianJiError(f"agent.type: {name!r} needs a dataclass Hyp with its hyper-parameters")
 
 
 def ratio_of(config: Config, sampling: Sampling) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -10,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tianji import envs
+from tianji import envs, fitting
 from tianji.algorithms.base import Algorithm, Task
 from tianji.balance import Balance
 from tianji.channel import ChannelSpec, Delivery, Inbox, Outbox
@@ -23,7 +22,6 @@ from tianji.evaluation import MOST_ENVS, env_seed
 from tianji.evaluator import ORDER_SCHEMA as EVALUATION_ORDER
 from tianji.evaluator import Evaluator, evaluation_schema
 from tianji.exchange import Exchange, exchange_schema
-from tianji.fitting import check_groups, check_publishing, check_room, check_sizes, ratio_of
 from tianji.fusion import Fusion, parameters_schema
 from tianji.imports import load_class
 from tianji.reducer import Reducer
@@ -136,29 +134,23 @@ def load_algorithm(config: Config) -> tuple[type[Algorithm], Any]:
         raise TianJiError(
             f"agent.type: {name!r} is no subclass of tianji.algorithms.base.Algorithm"
         )
-    missing = set(algorithm.__abstractmethods__)
-    if algorithm.learn is Algorithm.learn and not algorithm.shares_updates():
-        missing.add("learn")
-    if missing:
-        raise TianJiError(f"agent.type: {name!r} lacks {', '.join(sorted(missing))}")
-    if not dataclasses.is_dataclass(getattr(algorithm, "Hyp", None)):
-        raise TianJiError(f"agent.type: {name!r} needs a dataclass Hyp with its hyper-parameters")
+    fitting.check_algorithm(name, algorithm)
     return algorithm, bind(algorithm.Hyp, config.hyp, "hyp")
 
 
 def prepare(config: Config, env: EnvSpec) -> Job:
     """Checks the configuration against the environment and derives every size."""
     algorithm, hyp = load_algorithm(config)
-    check_sizes(config, env)
+    fitting.check_sizes(config, env)
     task = Task(env, config.model, hyp, config.parallel.actor_cfg.num, config.n_learners)
     sampling = algorithm.sampling(task)
     length = algorithm.rollout_length(task) or config.parallel.actor_cfg.send_size
-    check_publishing(config, sampling)
-    check_groups(config, algorithm, sampling)
-    check_room(sampling, length, task)
+    fitting.check_publishing(config, sampling)
+    fitting.check_groups(config, algorithm, sampling)
+    fitting.check_room(sampling, length, task)
     algorithm.n_weights(task)
     stop = config.stop_return if config.stop_return is not None else env.reward_threshold
-    return Job(config, algorithm, task, length, sampling, ratio_of(config, sampling), stop)
+    return Job(config, algorithm, task, length, sampling, fitting.ratio_of(config, sampling), stop)
 
 
 def from_json(description: Mapping[str, Any], config: Config) -> Job:
@@ -177,10 +169,10 @@ def channels_of(job: Job) -> list[ChannelSpec]:
     learners = tuple(role.name for role in roles if role.kind is Kind.LEARNER)
     control = Schema((Field("nothing", "uint8"),))
     specs = [spec for group in range(job.config.n_groups) for spec in _group_channels(job, group)]
-    specs.append(ChannelSpec("control", LAUNCHER, learners, control, latest))
-    specs.append(
+    specs.append(  # before `control`: what the last checkpoint may hold is known at the end
         ChannelSpec("orders", LAUNCHER, tuple(r.name for r in roles), ORDER_SCHEMA, latest)
     )
+    specs.append(ChannelSpec("control", LAUNCHER, learners, control, latest))
     for role in roles:
         layout = report_schema()
         if role.kind is Kind.LEARNER:

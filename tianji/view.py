@@ -314,8 +314,7 @@ def _by_kind(names: list[str], each_group: bool) -> dict[str, list[str]]:
     """A row for each kind of role, in each group or in all of them, as in `actor-0.* (4)`."""
     rows: dict[str, list[str]] = {}
     for name in names:
-        place = name.partition(".")[0] if each_group else kind_of(name)
-        rows.setdefault(place, []).append(name)
+        rows.setdefault(name.partition("." if each_group else "-")[0], []).append(name)
     star = ".*" if each_group else "-*"
     return {
         some[0] if len(some) == 1 else f"{place}{star} ({len(some)})": some

@@ -12,7 +12,7 @@ HERE = made.refusal()
 pytestmark = [pytest.mark.process, pytest.mark.skipif(HERE is not None, reason=str(HERE))]
 
 
-def test_a_host_has_its_own_name_and_bytes_are_counted(self):
+def test_a_host_has_its_own_name_and_bytes_are_counted():
     with made.Hosts(2) as hosts:
         assert hosts[1].run(["cat", "/proc/sys/kernel/hostname"]).stdout == "host1\n"
         before = hosts[0].sent_bytes()
@@ -23,7 +23,7 @@ def test_a_host_has_its_own_name_and_bytes_are_counted(self):
     assert socket.gethostname() != "host1"
 
 
-def test_nothing_is_left_behind_whatever_the_body_does(self):
+def test_nothing_is_left_behind_whatever_the_body_does():
     class Broken(Exception):
         pass
 
@@ -37,7 +37,7 @@ def test_nothing_is_left_behind_whatever_the_body_does(self):
     assert not spaces & made._spaces()
 
 
-def test_a_cut_link_carries_nothing_until_it_is_mended(self):
+def test_a_cut_link_carries_nothing_until_it_is_mended():
     code = "import socket, sys; socket.create_connection((sys.argv[1], 9), 1)"
     with made.Hosts(2) as hosts:
         ask = [sys.executable, "-c", code, hosts[1].address]
@@ -48,7 +48,7 @@ def test_a_cut_link_carries_nothing_until_it_is_mended(self):
         assert "ConnectionRefused" in hosts[0].run(ask, check=False).stderr
 
 
-def test_what_a_killed_maker_left_is_swept(self):
+def test_what_a_killed_maker_left_is_swept():
     code = (
         "import os\nfrom tianji.transmission.hosts import Hosts\n"
         "with Hosts(1) as hosts: print(hosts[0].space, flush=True); os._exit(9)"

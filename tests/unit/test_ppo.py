@@ -297,9 +297,10 @@ def test_final_observations_are_bootstrapped_from():
     assert (near != far).any()
 
 
+@pytest.mark.parametrize("correction", ["none", "clip", "vtrace"])
 @pytest.mark.parametrize("n_valid", [0, 1])
-def test_a_batch_with_hardly_a_valid_sample_does_no_harm(n_valid):
-    learner, batch = rollouts(task())
+def test_a_batch_with_hardly_a_valid_sample_does_no_harm(n_valid, correction):
+    learner, batch = rollouts(task(mode="async", correction=correction))
     batch["valid"][...] = False
     batch["valid"].flat[:n_valid] = True
     learner.learn(batch)

@@ -239,7 +239,7 @@ class PPO(Algorithm):
         picked: torch.Tensor,
     ) -> Importance | None:
         """How much likelier each action is under the present policy, if a correction is wanted."""
-        if self.hyp.mode == "sync" or self.hyp.correction == "none":
+        if self.hyp.mode == "sync" or self.hyp.correction == "none" or not len(picked):
             return None
         with torch.no_grad():
             logp, _ = self._log_probability(obs, action.to(self._device))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tianji.transports.courier import Courier
     from tianji.transports.mpi import World
 
-WAIT_SECONDS = 3600.0  # for rank 0, which may try out an environment for long
+WAIT_SECONDS = 600.0  # for rank 0, which may try out an environment for long
 
 
 @contextmanager

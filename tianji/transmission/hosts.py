@@ -22,7 +22,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -107,6 +107,9 @@ class Hosts:
     def __getitem__(self, index: int) -> Host:
         return self.hosts[index]
 
+    def __iter__(self) -> Iterator[Host]:
+        return iter(self.hosts)
+
     def __len__(self) -> int:
         return len(self.hosts)
 
@@ -154,10 +157,12 @@ class Hosts:
         path.chmod(0o755)
         return path
 
-    def hostfile(self, slots: int) -> Path:
-        """Addresses with `slots` ranks each, for mpirun."""
-        path = self.folder / f"hostfile-{slots}"
-        path.write_text("".join(f"{host.address} slots={slots}\n" for host in self.hosts))
+    def hostfile(self, slots: int | Sequence[int]) -> Path:
+        """For mpirun: the addresses with `slots` ranks each, or with a number for each host."""
+        each = [slots] * len(self) if isinstance(slots, int) else list(slots)
+        path = self.folder / f"hostfile-{'-'.join(map(str, each))}"
+        lines = [f"{host.address} slots={n}\n" for host, n in zip(self, each, strict=True) if n]
+        path.write_text("".join(lines))
         return path
 
 

@@ -208,11 +208,8 @@ class LatestIn:
         self, channel: int, spec: ChannelSpec, block: Block, peer: int, bells: Sequence[Bell]
     ) -> None:
         self._channel = channel
-        self._spec = spec
-        self._block = block
+        self._outbox = CellOutbox(spec, block, bells)
         self._peer = peer
-        self._bells = bells
-        self._receiving: CellOutbox | None = None
 
     def look(self, wire: Wire) -> bool:
         """Nothing goes back by itself."""
@@ -222,22 +219,19 @@ class LatestIn:
         """A publication begins to come, or has come, or there will be no more."""
         note = event.note
         if note.word is Word.CLOSED:
-            self._outbox().close()
+            self._outbox.close()
         elif event.what is Happening.NOTED:
-            self._receiving = self._outbox()  # anew: another may have written here before it died
-            self._receiving.slot()
-            wire.receive(event.peer, note, self._receiving.block)
-        elif self._receiving is not None:
-            self._receiving.commit(note.version)
+            self._outbox.catch_up()  # another process may have received here before it died
+            self._outbox.slot()
+            wire.receive(event.peer, note, self._outbox.block)
+        else:
+            self._outbox.commit(note.version)
             wire.send(event.peer, Note(Word.FREED, self._channel, note.number + 1))
-
-    def _outbox(self) -> CellOutbox:
-        return CellOutbox(self._spec, self._block, self._bells)
 
     def lost(self, peer: int) -> None:
         """A publisher that has died publishes nothing more."""
         if peer == self._peer:
-            self._outbox().close()
+            self._outbox.close()
 
 
 class Beside(End):

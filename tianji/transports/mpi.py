@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
+import subprocess
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, NamedTuple
 
 import mpi4py
 import numpy as np
 
-from tianji.errors import TianJiError
+from tianji import mpirun
+from tianji.errors import USER_MISTAKE, TianJiError
 from tianji.transports import ring
 from tianji.transports.meeting import Meeting
 from tianji.transports.wire import Event, Happening, Note, Word
@@ -35,6 +38,7 @@ from mpi4py import MPI  # noqa: E402  # after its settings
 NOTES, PAYLOADS, TALK = 1, 2, 3  # tags
 ABOUT_BYTES = 512  # what each rank says of itself at the beginning
 NAP_SECONDS = 0.001  # from one look for words to the next
+START_SECONDS = 60.0  # for all ranks to come up
 SAY_SECONDS = 10.0  # for words to leave
 
 
@@ -45,7 +49,8 @@ class World:
     """
 
     def __init__(self) -> None:
-        level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
+        with _patience():
+            level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
         if level < MPI.THREAD_SERIALIZED:
             raise TianJiError(
                 f"this MPI ({library()}) lets no second thread use it (level {level}): use the "
@@ -118,6 +123,35 @@ class World:
     def wire(self, peers: Iterable[int]) -> MpiWire:
         """Notes and payloads between this rank and its peers."""
         return MpiWire(self.comm, peers)
+
+    def leave(self) -> None:
+        """Ends MPI in this process; waits for the other ranks to do the same."""
+        MPI.Finalize()
+
+
+@contextmanager
+def _patience() -> Iterator[None]:
+    """Ends this process if the body takes too long: MPI waits for ever for ranks that never come.
+
+    It holds the interpreter meanwhile, so no thread of ours could say a word: a shell does it for
+    rank 0, and the others just go.
+    """
+    rank, _ = mpirun.inside() or (0, 1)
+    signal.setitimer(signal.ITIMER_REAL, START_SECONDS + 1.0)  # its default is to end the process
+    words = (
+        f"tianji: not all ranks have come up within {START_SECONDS:.0f} s: is tianji[mpi] installed"
+        " on every machine, and does every machine reach the others?"
+    )
+    script = f'sleep {START_SECONDS}; echo "{words}" >&2; echo {USER_MISTAKE} > "$0"'
+    told = os.environ.get(mpirun.STATUS, os.devnull)
+    watcher = None if rank else subprocess.Popen(["sh", "-c", script, told], process_group=0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        if watcher is not None:
+            os.killpg(watcher.pid, signal.SIGKILL)  # with its sleep
+            watcher.wait()
 
 
 @cache

@@ -1,0 +1,83 @@
+"""`tianji bench transmission` as a user would start it, with very small counts."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tianji.transmission import ranks
+from tianji.transmission.experiment import Experiment, Use
+from tianji.transmission.ours import shm
+from tianji.transmission.ranks import mpi
+
+pytestmark = pytest.mark.process
+
+
+def bench(folder, env, *options, timeout=100):
+    command = [sys.executable, "-m", "tianji.cli", "bench", "transmission", "--out", str(folder)]
+    return subprocess.run(
+        [*command, *options],
+        env=env | {"COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+
+
+def test_a_small_run_prints_its_tables_and_writes_its_files(tmp_path, child_env):
+    options = ["--quick", "--parts", "a,b", "--transports", "local,shm", "--peers", "queue"]
+    few = ["--samples", "24", "--sizes", "1,64", "--actors", "1,2"]
+    done = bench(tmp_path / "out", child_env, *options, *few)
+    assert done.returncode == 0, done.stderr
+    assert "(a) one actor" in done.stdout and "eq. 1" in done.stdout
+    said = json.loads((tmp_path / "out" / "transmission.json").read_text())
+    rows = said["rows"]
+    assert {row["carrier"] for row in rows if row["part"] == "a"} == {"local", "shm", "queue"}
+    assert not any(row["n_wrong"] for row in rows)
+    curve = [row for row in rows if row["part"] == "b"]
+    assert {row["n_actors"] for row in curve} == {1, 2}
+    assert all(row["predicted_seconds"] > 0 and row["sample_seconds"] > 0 for row in curve)
+    assert (tmp_path / "out" / "transmission.svg").read_text().startswith("<svg")
+
+
+def test_a_name_that_is_not_known_is_the_users_mistake(tmp_path, child_env):
+    done = bench(tmp_path / "out", child_env, "--parts", "z")
+    assert done.returncode == 2
+    assert done.stderr.strip() == "tianji: --parts: no 'z'; known are a, b, c, d, all and none"
+    assert not (tmp_path / "out").exists()
+
+
+def test_many_actors_over_shared_memory_lose_nothing():
+    found = shm(Experiment(1000, 400, n_actors=3, sample_seconds=0.0, use=Use.STORE, depth=2))
+    assert found.n_wrong == 0
+    assert found.receive_seconds > 0 and found.send_seconds > 0
+
+
+@pytest.mark.skipif(ranks.missing() is not None, reason=str(ranks.missing()))
+def test_ranks_of_mpi_run_the_same_experiment():
+    found = mpi(Experiment(1000, 100, n_actors=2, sample_seconds=0.0, depth=2))
+    assert found.n_wrong == 0 and found.receive_seconds > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_figures_at_small_scale(tmp_path, child_env):
+    """On cores that others use as well: what holds in spite of them."""
+    done = bench(tmp_path, child_env, "--quick", "--parts", "a,b,c,d", timeout=500)
+    assert done.returncode == 0, done.stderr
+    said = json.loads((tmp_path / "transmission.json").read_text())
+    large = [
+        row
+        for row in said["rows"]
+        if (row["part"], row["carrier"], row["use"]) == ("a", "shm", "store")
+        and row["message_bytes"] >= 64 << 10
+    ]
+    assert large and all(row["of_limit"] > 0.5 for row in large)
+    errors = [abs(row["error_percent"]) for row in said["rows"] if row["part"] == "b"]
+    assert sorted(errors)[len(errors) // 2] < 15
+    crossing = [row for row in said["rows"] if row["part"] == "d" and row["carrier"] == "mpi"]
+    assert all(row["of_limit"] > 0.8 for row in crossing)
+    assert all(row["wire_bytes"] >= row["wire_payload_bytes"] for row in crossing)
+    assert bool(crossing) is (os.geteuid() == 0 and "part d" not in said["skipped"])

@@ -1,0 +1,66 @@
+"""What a run leaves in its folder: CSV, JSON and a plot."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tianji import __version__
+from tianji.errors import TianJiError
+from tianji.transmission.parts import Measured
+from tianji.transmission.plan import Plan
+from tianji.transmission.plot import draw
+from tianji.transmission.rows import findings, knees
+
+
+def write(folder: Path, plan: Plan, measured: Measured) -> list[Path]:
+    """Writes `transmission.csv`, `.json` and `.svg`; returns where they are."""
+    paths = [folder / f"transmission.{kind}" for kind in ("csv", "json", "svg")]
+    table = [row.to_json() for row in measured.rows]
+    with paths[0].open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(table[0]) if table else ["part"])
+        writer.writeheader()
+        writer.writerows(table)
+    paths[1].write_text(json.dumps(_everything(plan, measured, table), indent=1) + "\n")
+    paths[2].write_text(draw(measured.rows))
+    return paths
+
+
+def made(folder: Path) -> Path:
+    """The folder, which is made before anything is measured: later would be a pity."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TianJiError(f"--out {folder}: {error.strerror}: name a folder to write to") from error
+    return folder
+
+
+def _everything(plan: Plan, measured: Measured, table: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "tianji": __version__,
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "machine": {
+            "system": platform.system(),
+            "architecture": platform.machine(),
+            "cores": len(os.sched_getaffinity(0)),
+            "load": os.getloadavg()[0],
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+        },
+        "plan": dataclasses.asdict(plan),
+        "rows": table,
+        "knees": [
+            {"part": part, "carrier": carrier, "asked_sample_seconds": seconds, "actors": actors}
+            for (part, carrier, seconds), actors in knees(measured.rows).items()
+        ],
+        "findings": [dataclasses.asdict(each) for each in findings(measured.rows)],
+        "skipped": measured.skipped,
+    }

@@ -1,0 +1,292 @@
+"""The four parts of Figure 5: message sizes, actors, actors on several hosts, a link's limit."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+from tianji.errors import TianJiError
+from tianji.transmission import hosts as namespaces
+from tianji.transmission.carriers import Carrier, available
+from tianji.transmission.equation import Costs
+from tianji.transmission.experiment import Collected, Experiment, Use
+from tianji.transmission.hosts import Hosts
+from tianji.transmission.limits import (
+    copy_between_seconds,
+    memcpy_beside_seconds,
+    memcpy_seconds,
+    raw_tcp_seconds,
+)
+from tianji.transmission.plan import LINK_BITS, MESSAGE_BYTES, Plan
+from tianji.transmission.rows import Row
+
+DEPTH = 8  # messages in flight where one actor sends
+CROWD_DEPTH = 4  # messages of each in flight where many do
+MEMCPY, COPY, RAW_TCP = "memcpy", "plain copy", "raw TCP"
+
+Say = Callable[[str], None]
+Times = dict[str, list[float]]  # seconds of every round
+
+
+@dataclass
+class Measured:
+    """Everything that a run has found."""
+
+    rows: list[Row]
+    skipped: dict[str, str]  # what was left out, and why
+
+
+def measure(plan: Plan, say: Say) -> Measured:
+    """Runs the parts that are asked for; what cannot run here is named, with the reason."""
+    carriers, skipped = available((*plan.transports, *plan.peers))
+    rows: list[Row] = []
+    if "a" in plan.parts:
+        rows += sizes(plan, carriers, say)
+    if "b" in plan.parts:
+        rows += actors(plan, carriers, say)
+    far = [carrier for carrier in carriers if carrier.across is not None]
+    for part, measured in (("c", far_actors), ("d", link)):
+        if part not in plan.parts:
+            continue
+        if reason := namespaces.refusal() or (None if far else "nothing to carry: needs MPI"):
+            skipped[f"part {part}"] = reason
+        else:
+            rows += measured(plan, far, say)
+    return Measured(rows, skipped)
+
+
+# ------------------------------------------------------------------------------------ (a) and (d)
+
+
+def sizes(plan: Plan, carriers: list[Carrier], say: Say) -> list[Row]:
+    """Part a: one actor that sends as fast as it can, beside plain copies of the same bytes."""
+    rows = []
+    for size in plan.sizes:
+        say(f"a: {size // 1024:,} KB")
+        experiment = Experiment(size, plan.n_messages(size, plan.figure_bytes), depth=DEPTH)
+        few = Experiment(size, plan.n_messages(size, plan.figure_bytes // 4), depth=DEPTH)
+        times: dict[str, list[float]] = defaultdict(list)
+        wrong: dict[str, int] = defaultdict(int)
+        for i in range(plan.rounds):
+            times[MEMCPY].append(memcpy_seconds(experiment))
+            times["beside"].append(memcpy_beside_seconds(experiment))
+            times[COPY].append(copy_between_seconds(experiment))
+            for carrier, use in _uses(plan, carriers, size, i):
+                given = few if carrier.is_peer else experiment
+                found = carrier.run(_using(given, use))
+                scale = experiment.n_messages / given.n_messages
+                times[f"{carrier.name} {use.value}"].append(found.seconds * scale)
+                wrong[f"{carrier.name} {use.value}"] += found.n_wrong
+        for carrier, use in _uses(plan, carriers, size, 0):
+            key = f"{carrier.name} {use.value}"
+            rows.append(_size_row(experiment, carrier.name, use, times, wrong[key]))
+    return rows
+
+
+def _uses(plan: Plan, carriers: list[Carrier], size: int, i: int) -> list[tuple[Carrier, Use]]:
+    """What is measured at a size in round `i`."""
+    found = []
+    for carrier in carriers:
+        if carrier.name in ("local", "shm"):
+            found += [(carrier, use) for use in Use]
+        elif size in plan.peer_sizes and i < plan.peer_rounds:
+            found += [(carrier, use) for use in Use if carrier.has_views or use is Use.STORE]
+    return found
+
+
+def _using(experiment: Experiment, use: Use) -> Experiment:
+    return Experiment(experiment.message_bytes, experiment.n_messages, use=use, depth=DEPTH)
+
+
+def _size_row(experiment: Experiment, carrier: str, use: Use, times: Times, wrong: int) -> Row:
+    taken = times[f"{carrier} {use.value}"]
+    limit = MEMCPY if use is Use.VIEWS else COPY
+    return Row(
+        "a",
+        carrier,
+        use.value,
+        experiment.message_bytes,
+        experiment.n_messages,
+        median(taken),
+        limit=limit,
+        limit_seconds=median(times[limit]),
+        of_limit=_ratio(times[limit], taken),
+        of_beside=_ratio(times["beside"], taken) if use is Use.VIEWS else None,
+        n_wrong=wrong,
+    )
+
+
+def _ratio(limit: list[float], taken: list[float]) -> float:
+    """Within each round, because a noisy minute hits both."""
+    return median(least / took for least, took in zip(limit, taken, strict=False))
+
+
+def link(plan: Plan, carriers: list[Carrier], say: Say) -> list[Row]:
+    """Part d: one actor on another host, beside raw TCP over the same link."""
+    rows = []
+    with Hosts(2, LINK_BITS) as hosts:
+        for size in plan.link_sizes:
+            say(f"d: {size // 1024:,} KB over the link")
+            experiment = Experiment(size, plan.n_messages(size, plan.link_bytes), depth=DEPTH)
+            n_bytes = size * experiment.n_messages
+            raw: list[float] = []
+            found: dict[str, list[tuple[Collected, int]]] = defaultdict(list)
+            for i in range(plan.link_rounds):
+                raw.append(raw_tcp_seconds(hosts[1], hosts[0], n_bytes))
+                for carrier in carriers:
+                    if not carrier.is_peer or (size in plan.peer_sizes and i == 0):
+                        found[carrier.name].append(_crossing(carrier, experiment, hosts))
+            rows += [_link_row(experiment, name, raw, each) for name, each in found.items()]
+    return rows
+
+
+def _link_row(
+    experiment: Experiment, carrier: str, raw: list[float], found: list[tuple[Collected, int]]
+) -> Row:
+    taken = [collected.seconds for collected, _ in found]
+    return Row(
+        "d",
+        carrier,
+        experiment.use.value,
+        experiment.message_bytes,
+        experiment.n_messages,
+        median(taken),
+        n_hosts=2,
+        limit=RAW_TCP,
+        limit_seconds=median(raw),
+        of_limit=_ratio(raw, taken),
+        wire_bytes=found[-1][1],
+        wire_payload_bytes=_sent_bytes(experiment),
+        n_wrong=sum(collected.n_wrong for collected, _ in found),
+    )
+
+
+def _crossing(carrier: Carrier, experiment: Experiment, hosts: Hosts) -> tuple[Collected, int]:
+    """One run between hosts, and the bytes that came over the receiver's link."""
+    assert carrier.across is not None
+    before = hosts[0].received_bytes()
+    found = carrier.across(experiment, hosts)
+    came = hosts[0].received_bytes() - before
+    if came < (wanted := _sent_bytes(experiment)):
+        raise TianJiError(
+            f"{carrier.name}: {wanted:,} bytes were sent, but {came:,} came over the link: "
+            "it has found another way between the hosts, and the figure would mean nothing"
+        )
+    return found, came
+
+
+def _sent_bytes(experiment: Experiment) -> int:
+    """At least, with the messages that warm the memory."""
+    n = experiment.n_messages + experiment.n_actors * experiment.depth
+    return n * experiment.message_bytes
+
+
+# ------------------------------------------------------------------------------------ (b) and (c)
+
+
+def actors(plan: Plan, carriers: list[Carrier], say: Say) -> list[Row]:
+    """Part b: actors that sleep for the sample time, all on this machine."""
+    rows = []
+    for carrier in carriers:
+        if carrier.name == "local" or carrier.name not in plan.crowds:
+            continue  # actors of one process cannot sleep side by side
+        samples = plan.peer_samples if carrier.is_peer else plan.samples
+        curve = _Curve("b", carrier, carrier.run, plan, samples, plan.actors)
+        rows += curve.measure(say)
+    return rows
+
+
+def far_actors(plan: Plan, carriers: list[Carrier], say: Say) -> list[Row]:
+    """Part c: the same with the actors spread over several hosts, the receiver alone on another."""
+    rows = []
+    with Hosts(plan.n_hosts, LINK_BITS) as hosts:
+        for carrier in carriers:
+            if carrier.is_peer:
+                continue
+
+            def run(experiment: Experiment, carrier: Carrier = carrier) -> Collected:
+                return _crossing(carrier, experiment, hosts)[0]
+
+            curve = _Curve(
+                "c", carrier, run, plan, plan.host_samples, plan.host_actors, plan.n_hosts
+            )
+            rows += curve.measure(say)
+    return rows
+
+
+class _Curve:
+    """Collection times of one carrier over numbers of actors and sample times.
+
+    What equation 1 is given is measured apart from what it predicts: Tsp and Tsd of a single actor,
+    and Trv where that many actors send without sampling, so that the receiver never waits.
+    """
+
+    def __init__(
+        self,
+        part: str,
+        carrier: Carrier,
+        run: Callable[[Experiment], Collected],
+        plan: Plan,
+        samples: int,
+        actors: tuple[int, ...],
+        n_hosts: int = 1,
+    ) -> None:
+        self._part = part
+        self._carrier = carrier
+        self._run = run
+        self._plan = plan
+        self._samples = samples
+        self._actors = actors
+        self._n_hosts = n_hosts
+        self._alone: dict[float, Collected] = {}  # one actor, by sample time
+
+    def measure(self, say: Say) -> list[Row]:
+        """Every point, with the rounds of one number of actors side by side."""
+        rows = []
+        for n_actors in self._actors:
+            say(f"{self._part}: {self._carrier.name}, {n_actors} actors")
+            times = (0.0, *self._plan.sample_seconds)
+            found: dict[float, list[Collected]] = {seconds: [] for seconds in times}
+            for _ in range(1 if self._carrier.is_peer else self._plan.actor_rounds):
+                for seconds in times:
+                    if seconds or not self._carrier.is_peer:
+                        found[seconds].append(self._run(self._experiment(n_actors, seconds)))
+            rows += [self._row(n_actors, seconds, found) for seconds in times[1:]]
+        return rows
+
+    def _experiment(self, n_actors: int, seconds: float) -> Experiment:
+        n = self._plan.n_samples(self._samples, n_actors, seconds)
+        return Experiment(MESSAGE_BYTES, n, n_actors, seconds, Use.STORE, CROWD_DEPTH)
+
+    def _row(self, n_actors: int, seconds: float, found: dict[float, list[Collected]]) -> Row:
+        experiment, rounds = self._experiment(n_actors, seconds), found[seconds]
+        took = median(each.seconds for each in rounds)
+        self._alone.setdefault(
+            seconds, sorted(rounds, key=lambda each: each.seconds)[len(rounds) // 2]
+        )
+        return Row(
+            self._part,
+            self._carrier.name,
+            Use.STORE.value,
+            MESSAGE_BYTES,
+            self._samples,
+            took * self._samples / experiment.n_messages,
+            n_actors,
+            self._n_hosts,
+            seconds,
+            costs=self._costs(seconds, n_actors, found[0.0]),
+            n_wrong=sum(each.n_wrong for each in rounds),
+        )
+
+    def _costs(self, seconds: float, n_actors: int, full: list[Collected]) -> Costs | None:
+        alone = self._alone[seconds]
+        if not full or alone.sample_seconds is None or alone.send_seconds is None:
+            return None
+        if self._n_hosts > 1:  # the receiver's link is what it spends the time on
+            n = self._experiment(n_actors, 0.0).n_messages
+            received = median(each.seconds / n for each in full)
+        else:
+            received = median(each.receive_seconds or 0.0 for each in full)
+        return Costs(alone.sample_seconds, alone.send_seconds, received)

@@ -1,0 +1,138 @@
+"""The tables of a run in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tianji.transmission.rows import Finding, Row, findings, knees
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+NARROW = 100  # columns of a terminal below which tables leave out what the CSV has as well
+TITLES = {
+    "views": "(a) one actor, used where the messages lie: MB/s",
+    "store": "(a) one actor, copied into a store: MB/s",
+    "b": "(b) 512 KB, actors on one host",
+    "c": "(c) 512 KB, actors on several hosts",
+    "d": "(d) one actor across a link of 1 Gbit/s: MB/s",
+}
+
+
+def to_tables(rows: list[Row], skipped: dict[str, str], width: int) -> list[RenderableType]:
+    """Everything, part by part."""
+    from rich.text import Text
+
+    parts: list[RenderableType] = []
+    for use in ("views", "store"):
+        parts += _by_size(TITLES[use], [r for r in rows if r.part == "a" and r.use == use], width)
+    for part in ("b", "c"):
+        for carrier in _names(row for row in rows if row.part == part):
+            curve = [row for row in rows if row.part == part and row.carrier == carrier]
+            parts += _by_actors(f"{TITLES[part]}, {carrier}", curve, width)
+    parts += _by_size(TITLES["d"], [row for row in rows if row.part == "d"], width)
+    parts += [_found(findings(rows))] if rows else []
+    parts += [Text(f"{name}: {reason}", "yellow") for name, reason in skipped.items()]
+    return parts
+
+
+def _names(rows: Iterable[Row]) -> list[str]:
+    return list(dict.fromkeys(row.carrier for row in rows))
+
+
+def _table(title: str, *columns: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False
+    )
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
+
+
+def _by_size(title: str, rows: list[Row], width: int) -> list[RenderableType]:
+    """A line for each size: the limit, every carrier, and how near the first of ours comes."""
+    if not rows:
+        return []
+    names = _names(rows)
+    ours = next((name for name in ("shm", "mpi") if name in names), names[0])
+    beside = ["of it, beside"] if any(row.of_beside is not None for row in rows) else []
+    more = [f"{ours} messages/s"] if width >= NARROW else []
+    wire = ["wire/payload"] if any(row.wire_bytes for row in rows) else []
+    limit = rows[0].limit
+    table = _table(title, "KB", limit, *names, f"{ours} of it", *beside, *more, *wire)
+    for size in sorted({row.message_bytes for row in rows}):
+        at = {row.carrier: row for row in rows if row.message_bytes == size}
+        line = [f"{size // 1024:,}", _rate(next(iter(at.values())).limit_megabytes_per_second)]
+        line += [_rate(at[name].megabytes_per_second) if name in at else "" for name in names]
+        line += _shares(at.get(ours), bool(beside), bool(more), bool(wire))
+        table.add_row(*line)
+    return [table]
+
+
+def _shares(row: Row | None, has_beside: bool, has_more: bool, has_wire: bool) -> list[str]:
+    if row is None:
+        return []
+    cells = ["" if row.of_limit is None else f"{row.of_limit:.2f}"]
+    cells += ["" if row.of_beside is None else f"{row.of_beside:.2f}"] * has_beside
+    cells += [f"{row.messages_per_second:,.0f}"] * has_more
+    wire, payload = row.wire_bytes, row.wire_payload_bytes
+    cells += [f"{wire / payload:.3f}" if wire and payload else ""] * has_wire
+    return cells
+
+
+def _rate(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 1_000 else f"{value:.1f}"
+
+
+def _by_actors(title: str, rows: list[Row], width: int) -> list[RenderableType]:
+    """A line for each sample time and number of actors, and the knees below."""
+    from rich.text import Text
+
+    predicted = any(row.costs is not None for row in rows)
+    head = ["ST ms", "actors", f"s/{rows[0].n_messages:,}"]
+    head += ["eq. 1", "error %"] if predicted else []
+    head += ["MB/s"] + (["Tsp us", "Tsd us", "Trv us"] if predicted else [])
+    head += ["NA*"] if predicted and width >= NARROW else []
+    table, last = _table(title, *head), None
+    for row in sorted(rows, key=lambda row: (row.asked_sample_seconds or 0, row.n_actors)):
+        if last not in (None, row.asked_sample_seconds):
+            table.add_section()
+        last = row.asked_sample_seconds
+        table.add_row(*_point(row)[: len(head)])
+    said = [
+        f"knee NA* of {1e3 * seconds:g} ms: {actors:.1f} actors"
+        for (_, _, seconds), actors in knees(rows).items()
+    ]
+    return [table, *([Text("; ".join(said) + "\n")] if said else [])]
+
+
+def _point(row: Row) -> list[str]:
+    cells = [f"{1e3 * (row.asked_sample_seconds or 0):g}", str(row.n_actors), _time(row.seconds)]
+    rate = _rate(row.megabytes_per_second)
+    if row.costs is None or row.predicted_seconds is None:
+        return [*cells, rate]
+    each = (row.costs.sample, row.costs.send, row.costs.receive)
+    cells += [_time(row.predicted_seconds), f"{row.error_percent:+.1f}", rate]
+    return [*cells, *(f"{1e6 * cost:,.0f}" for cost in each), f"{row.costs.knee:.1f}"]
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:,.1f}" if seconds >= 10 else f"{seconds:.2f}"
+
+
+def _found(found: list[Finding]) -> RenderableType:
+    from rich.text import Text
+
+    table = _table("figures asked for", "", "asked", "found", "")
+    table.columns[0].justify = "left"
+    for each in found:
+        word = Text("reached", "green") if each.is_reached else Text("missed", "bold red")
+        table.add_row(each.what, each.asked, each.found, word)
+    return table
