@@ -19,7 +19,10 @@ STATUS = "TIANJI_STATUS"  # the file that rank 0 leaves its exit status in
 SAID = "said"  # files beside it: what rank 0 printed when nobody listened any more
 RANK_0 = "rank0"  # the file beside it that says where rank 0 is
 TERMINAL = "TIANJI_TERMINAL"  # 1 if what rank 0 prints ends up in a terminal
-SETTINGS = {"OMPI_MCA_btl_tcp_progress_thread": "1"}  # or nothing moves while a rank computes
+SETTINGS = {
+    "OMPI_MCA_btl_tcp_progress_thread": "1",  # or nothing moves while a rank computes
+    "OMPI_MCA_opal_abort_delay": "10",  # seconds that a rank has left when mpirun has gone
+}
 KEEPALIVE = {"time": 10, "intvl": 2, "probes": 5}  # seconds, seconds, times: a cut link in 20 s
 CONNECT_SECONDS = 10  # for ssh to reach a host
 FORWARDED = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "TERM", "COLUMNS", "LINES")

@@ -147,11 +147,18 @@ class Ranks:
             return
         now = time.monotonic()
         self._orphaned_at = self._orphaned_at or now
-        if now - self._orphaned_at > ORPHAN_SECONDS:
-            gone = self._silent(QUIET_SECONDS)
+        lost = self._on_lost_machines()
+        if lost or now - self._orphaned_at > ORPHAN_SECONDS:
+            gone = lost or self._silent(QUIET_SECONDS)
             whom = f"a machine was lost: {self._names(gone)}" if gone else "it was killed"
             self._give_up(gone)
             raise RoleFailed(f"mpirun has ended although the run had not: {whom}")
+
+    def _on_lost_machines(self) -> list[str]:
+        """The processes of machines of which nobody is left."""
+        lost = self._courier.lost
+        there = {self.hosts[rank] for rank in self.ranks.values() if rank not in lost}
+        return [home for home, rank in self.ranks.items() if self.hosts[rank] not in there]
 
     def _check_silence(self) -> None:
         limit = self._config.parallel.global_cfg.link_seconds
