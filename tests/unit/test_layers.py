@@ -22,6 +22,7 @@ LAYERS = (
     ("replay", "rollouts", "consumption", "envs.base", "roster", "folder", "report"),
     ("resources", "sinks", "dashboard"),
     ("placement",),
+    ("slurm",),
     ("algorithms.base", "episodes", "trajectory", "role", "shards"),
     ("exchange", "fusion", "fitting", "standin"),
     ("roles", "reducer", "transports", "algorithms", "models", "envs", "evaluation"),
