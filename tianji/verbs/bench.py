@@ -41,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
     """Prints the tables and writes the files; the exit status is 0 whatever was found."""
     from rich.console import Console
 
+    from tianji.signals import Signals
     from tianji.transmission import files, parts
     from tianji.transmission.options import plan_of
     from tianji.transmission.table import to_tables
@@ -49,7 +50,8 @@ def run(options: argparse.Namespace) -> int:
     folder = files.made(options.out)
     is_known = sys.stdout.isatty() or "COLUMNS" in os.environ
     console = Console(highlight=False, width=None if is_known else WIDTH)
-    with Console(stderr=True).status("starting") as status:
+    with Signals() as signals, Console(stderr=True).status("starting") as status:
+        signals.at_once = True  # hosts and processes go with the blocks that made them
         measured = parts.measure(plan, status.update)
     for part in to_tables(measured.rows, measured.skipped, console.width):
         console.print(part)
