@@ -24,9 +24,10 @@ def bottleneck(progress: Progress, job: Job, engine: str = "process") -> str:
     spent = shares(at_start(progress), progress.counts, homes_in(job, engine))
     learner, buffer, actors = (_mean(spent, kind) for kind in ("learner", "buffer", "actor"))
     if takes_turns(job, engine):
-        acting = actors.busy * (job.task.n_actors if engine == "local" else 1)
-        whole = learner.busy + acting or 1.0  # each counts the moments in which it wakes the other
-        words = f"in turns: {learner.busy / whole:.0%} learning, {acting / whole:.0%} acting"
+        per_group = (job.config.n_learners, job.task.n_actors) if engine == "local" else (1, 1)
+        learning, acting = learner.busy * per_group[0], actors.busy * per_group[1]
+        whole = learning + acting or 1.0  # each counts the moments in which it wakes the other
+        words = f"in turns: {learning / whole:.0%} learning, {acting / whole:.0%} acting"
     else:
         words = _who_waits(learner.idle, actors.idle, buffer.busy, job.ratio)
     return words.replace("%", " %")
@@ -36,7 +37,7 @@ def _before_learning(progress: Progress, job: Job) -> str:
     if progress.started_at is None:
         ready = sum(1 for counts in progress.counts.values() if counts[Count.READY_AT])
         return f"starting: {ready} of {len(progress.counts)} roles are ready"
-    warmup = job.sampling.warmup
+    warmup = job.sampling.warmup * job.config.n_groups
     if progress.received < warmup:
         return f"warming up: {progress.received:,} of {warmup:,} samples"
     return f"waiting: no update {'since the resume' if progress.updates else 'yet'}"

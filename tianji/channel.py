@@ -103,8 +103,30 @@ class Inbox(Protocol):
         """Says that nothing more will be taken."""
 
 
-class Transport(Protocol):
-    """What carries the messages of a set of channels; a config may name another `module:Class`.
+class Carrier(Protocol):
+    """The channels of a run, seen from one process."""
+
+    def outbox(self, name: str) -> Outbox:
+        """The sending end of the channel called `name`."""
+
+    def inbox(self, name: str) -> Inbox:
+        """A receiving end of the channel called `name`."""
+
+    def arm(self) -> None:
+        """Announces that this process is about to wait, so that senders ring its bell."""
+
+    def disarm(self) -> None:
+        """Takes the announcement back: there was something to do after all."""
+
+    def wait(self, timeout_seconds: float) -> None:
+        """Sleeps until a message or a free slot may have come, or the time is over."""
+
+    def close(self) -> None:
+        """Gives the memory back; the ends must not be used afterwards."""
+
+
+class Transport(Carrier, Protocol):
+    """A carrier for the process engine; a config may name another `module:Class`.
 
     The launcher calls `create`, hands `inherited` file descriptors and the `describe` text to
     every child process, and the child calls `attach`. A transport within one process needs only
@@ -126,21 +148,3 @@ class Transport(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """Plain data from which `attach` rebuilds this transport in a child."""
-
-    def outbox(self, name: str) -> Outbox:
-        """The sending end of the channel called `name`."""
-
-    def inbox(self, name: str) -> Inbox:
-        """A receiving end of the channel called `name`."""
-
-    def arm(self) -> None:
-        """Announces that this process is about to wait, so that senders ring its bell."""
-
-    def disarm(self) -> None:
-        """Takes the announcement back: there was something to do after all."""
-
-    def wait(self, timeout_seconds: float) -> None:
-        """Sleeps until a message or a free slot may have come, or the time is over."""
-
-    def close(self) -> None:
-        """Gives the memory back; the ends must not be used afterwards."""

@@ -142,8 +142,13 @@ class Checkpoint:
 
     @property
     def version(self) -> int:
-        """Updates behind its weights."""
+        """Updates behind its weights, which are those of the first group."""
         return int(self.manifest["version"])
+
+    @property
+    def updates(self) -> int:
+        """Updates of all groups."""
+        return int(self.manifest.get("updates", self.version))
 
     @property
     def env_steps(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from tianji import __version__
+from tianji import __version__, mpirun
 
 VERBS = {
     "train": "train what a configuration file describes",
@@ -25,19 +25,29 @@ VERBS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
+    status = _main(arguments)
+    mpirun.leave_status(status)
+    return status
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # until a run begins there is nothing to tidy up
     from tianji.errors import USER_MISTAKE, TianJiError
     from tianji.signals import Interrupted
 
+    rank = (mpirun.inside() or (0, 1))[0]
+    if rank:
+        _be_quiet()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given:
         parser().print_help(sys.stderr)
         return USER_MISTAKE
     options, unknown = parser(given).parse_known_args(given)
+    options.given = given
     if unknown:  # the usage of the verb helps, that of `tianji` does not
         _alone(options.verb).error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
-        return int(_module(options.verb).run(options))
+        return _run(options, rank)
     except TianJiError as error:
         print(f"tianji: {error}", file=sys.stderr)
         return USER_MISTAKE
@@ -46,6 +56,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output has gone; the run itself is on disk
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # for the interpreter's last flush
         return 0
+
+
+def _be_quiet() -> None:
+    """Rank 0 speaks for all: nobody wants to read a message as often as there are ranks."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+    os.close(nowhere)
+
+
+def _run(options: argparse.Namespace, rank: int) -> int:
+    """Runs a verb; in an MPI job the other ranks train with rank 0 and leave all else to it."""
+    verb = _module(options.verb)
+    if mpirun.inside() is None or options.verb not in ("train", "resume"):
+        return 0 if rank else int(verb.run(options))
+    from tianji.engines import rank as ranks
+
+    with ranks.among_others():
+        return ranks.serve() if rank else int(verb.run(options))
 
 
 def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:

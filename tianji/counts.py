@@ -34,6 +34,8 @@ class Count(enum.IntEnum):
     WEIGHTS_TAKEN = enum.auto()  # times that newer weights were loaded (actor)
     SAVED = enum.auto()  # number of the last checkpoint that the role has written its part of
     SAVE_ERROR = enum.auto()  # why that failed, as an errno; 0: it did not
+    FUSIONS = enum.auto()  # means that were made (reducer) or taken (learner)
+    DISTANCE = enum.auto()  # between groups before the last fusion, see `reducer` (reducer)
 
 
 OF_THIS_PROCESS = (Count.READY_AT, Count.QUEUE, Count.SAVED, Count.SAVE_ERROR)

@@ -61,7 +61,7 @@ class Examiner:
         every, steps = self._config.exp.eval_step, progress.produced
         if every is None or not progress.updates:
             return
-        self._see(progress.updates, steps)
+        self._see(progress.version, steps)
         self._take_all()
         if self._due is not None and steps >= self._due:
             self._n_orders += 1

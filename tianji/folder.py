@@ -39,6 +39,7 @@ LIMITS = (  # that a run may be given more of when it is resumed
     "exp.save_replay",
     "exp.track",
     "global_cfg.save_freq",
+    "global_cfg.exit_val",
     "learner_cfg.finish_reward",
     "learner_cfg.exit_val",
 )

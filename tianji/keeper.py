@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,7 +16,7 @@ from tianji.config import Config
 from tianji.counts import Count, counts_state
 from tianji.errors import TianJiError
 from tianji.folder import read_json
-from tianji.roster import Kind, role_name, roles_of
+from tianji.roster import Kind, is_first_learner, role_name, roles_of
 from tianji.saving import ANY_SIZE, LAST, STORE, writing
 from tianji.state import State
 from tianji.watch import Progress
@@ -78,33 +78,40 @@ class Keeper:
         """Orders what is due, and seals what is complete; nearly always it does neither."""
         if self._ordered is not None:
             self._look_after(self._ordered, progress)
-        elif progress.updates and self._is_due(progress):
+        elif progress.version and self._is_due(progress):
             self._order(progress)
 
     def close(self, progress: Progress) -> Checkpoint | None:
-        """Seals what the roles wrote at their end, if the learner was among them."""
+        """Seals what the roles wrote at their end, if the first learners were among them."""
         self._give_up()
         folder = self._checkpoints / LAST
         names = [role.name for role in roles_of(self._config)]
         absent = [name for name in names if not (folder / f"{name}.sha256").exists()]
-        if role_name(Kind.LEARNER) in absent or (absent and progress.started_at is None):
+        lost = any(is_first_learner(name) for name in absent)
+        if lost or (absent and progress.started_at is None):
             checkpoint.FILES.remove(folder)  # of a run that never began nothing is worth more
             return None
-        if absent:
-            self._warn(f"{', '.join(absent)} saved nothing at the end, and goes on from before")
+        if new := [name for name in absent if name not in progress.lost]:
+            self._warn(f"{', '.join(new)} saved nothing at the end, and goes on from before")
         self._number += 1
         last = Ordered(self._number, time.monotonic(), self._facts(), _score(progress))
+        if not self._fill_in(folder, absent, progress):
+            return None
+        if (same := self._same_as_newest(folder)) is not None:
+            checkpoint.FILES.remove(folder)
+            return same
+        return self._seal(folder, last)
+
+    def _fill_in(self, folder: Path, absent: Sequence[str], progress: Progress) -> bool:
+        """Writes what is known of roles that could not say it themselves; False if that fails."""
         try:
             for name in absent:
                 part = self._remembered(name) | {"counts": counts_state(progress.counts[name])}
                 checkpoint.write_part(folder, name, part, checkpoint.FILES)
         except OSError as error:
             self._fail(folder, error.strerror or str(error))
-            return None
-        if (same := self._same_as_newest(folder)) is not None:
-            checkpoint.FILES.remove(folder)
-            return same
-        return self._seal(folder, last)
+            return False
+        return True
 
     def _same_as_newest(self, folder: Path) -> Checkpoint | None:
         """The newest checkpoint, if nothing was trained since it was taken."""
@@ -139,18 +146,18 @@ class Keeper:
     def _is_due(self, progress: Progress) -> bool:
         updates, seconds = self._config.save_freq, self._config.exp.save_seconds
         if updates is not None:
-            return progress.updates >= self._saved_version + updates
+            return progress.version >= self._saved_version + updates
         return seconds is not None and time.monotonic() - self._saved_at >= seconds
 
     def _order(self, progress: Progress) -> None:
         self._number += 1
         self._ordered = Ordered(self._number, time.monotonic(), self._facts(), _score(progress))
-        self._saved_at, self._saved_version = time.monotonic(), progress.updates
+        self._saved_at, self._saved_version = time.monotonic(), progress.version
         largest = {"auto": LARGEST_COPY, "always": ANY_SIZE, "never": 0}
         self._engine.order(self._number, largest[self._config.exp.save_replay])
 
     def _look_after(self, ordered: Ordered, progress: Progress) -> None:
-        counts = [progress.counts[role.name] for role in roles_of(self._config)]
+        counts = [progress.counts[name] for name in self._alive(progress)]
         if any(c[Count.SAVED] != ordered.number for c in counts):
             self._remind(ordered, progress)
             return
@@ -159,16 +166,20 @@ class Keeper:
         folder = self._checkpoints / writing(ordered.number)
         if errors:
             self._fail(folder, _why(min(errors)))
-        else:
+        elif self._fill_in(folder, progress.lost, progress):
             self._seal(folder, ordered)
+
+    def _alive(self, progress: Progress) -> list[str]:
+        names = [role.name for role in roles_of(self._config)]
+        return [name for name in names if name not in progress.lost]
 
     def _remind(self, ordered: Ordered, progress: Progress) -> None:
         """Says once that a role does not answer: until it does there are no checkpoints."""
         if time.monotonic() - ordered.at < PATIENCE_SECONDS or ordered.number == self._reminded:
             return
         self._reminded = ordered.number
-        names = [role.name for role in roles_of(self._config)]
-        silent = [n for n in names if progress.counts[n][Count.SAVED] != ordered.number]
+        alive = self._alive(progress)
+        silent = [n for n in alive if progress.counts[n][Count.SAVED] != ordered.number]
         self._warn(f"no checkpoint can be taken while {', '.join(silent)} does not answer")
 
     def _seal(self, folder: Path, ordered: Ordered) -> Checkpoint | None:
@@ -190,13 +201,16 @@ class Keeper:
 
     def _about(self, folder: Path, ordered: Ordered) -> Facts:
         """What the manifest says beside its list of files."""
-        learner = checkpoint.read_written(folder, role_name(Kind.LEARNER))
+        groups = range(self._config.n_groups)
+        firsts = [role_name(Kind.LEARNER, 0, group) for group in groups]
+        versions = [checkpoint.read_written(folder, name)["version"] for name in firsts]
         stores = list(folder.glob(f"*{STORE}.sha256"))  # complete ones
         return {
             "tianji": __version__,
             "config": self._config.name,
             "number": ordered.number,
-            "version": learner["version"],
+            "version": versions[0],
+            "updates": sum(versions),
             "env_steps": _env_steps(folder),
             "score": ordered.score,
             "replay": "kept" if stores else self._why_without(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import sys
 import time
 import traceback
@@ -12,28 +13,30 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tianji import resources
+from tianji import mpirun, resources
 from tianji.config import Config
 from tianji.engines.crew import Crew, RoleFailed, refuse_platform
 from tianji.errors import USER_MISTAKE, TianJiError
 from tianji.folder import Claim, claim, identify
 from tianji.outcome import Report
-from tianji.roster import Kind, role_name
+from tianji.roster import LAUNCHER, Kind, role_name
 from tianji.signals import Interrupted, Signals
 from tianji.status import ENDED, Status
 
 if TYPE_CHECKING:  # numpy is not loaded before the first child has been started
     from tianji.engines.local import LocalEngine
-    from tianji.engines.process import ProcessEngine
+    from tianji.engines.ranks import Ranks
+    from tianji.engines.remote import RemoteEngine
+    from tianji.resources import Share
     from tianji.resuming import Resumed
     from tianji.run import Run
     from tianji.topology import Job
     from tianji.watch import Limits, Progress
     from tianji.weights import Saved
 
-    Engine: TypeAlias = LocalEngine | ProcessEngine
+    Engine: TypeAlias = LocalEngine | RemoteEngine
 
-ENGINES = ("process", "local")
+ENGINES = ("process", "local", "mpi")
 
 
 def train(
@@ -54,16 +57,13 @@ def train(
     a run that has ended goes on, and the configuration may say anew when it ends.
     """
     began = time.monotonic() if started_at is None else started_at
-    name = engine or ("process" if config.parallel.global_cfg.use_comm_parallel else "local")
-    if name not in ENGINES:
-        raise TianJiError(f"engine: want one of {ENGINES}, got {name!r}")
-    if name == "process":
-        refuse_platform()
+    name = chosen_engine(config, engine)
     if config.exp.track:
         from tianji.sinks import refuse_missing
 
         refuse_missing(config.exp.track)
     with Signals() as signals, ExitStack() as stack:
+        mpirun.arrive()
         claimed = claim(folder, config, extend)
         stack.callback(claimed.release)
         try:
@@ -72,7 +72,7 @@ def train(
                 _open_dashboard(claimed.folder, dashboard, stack)
             signals.at_once = True
             signals.check()
-            make = _process_engine if name == "process" else _local_engine
+            make = _MAKERS[name]
             job, runner = make(config, claimed.folder, resumed, stack)
             signals.at_once = False
             signals.check()
@@ -86,6 +86,25 @@ def train(
         seconds = row_seconds or ROW_SECONDS
         run = Run(job, runner.name, claimed.folder, quiet, began, seconds, resumed)
         return _watched(run, runner, signals)
+
+
+def chosen_engine(config: Config, engine: str | None) -> str:
+    """The engine that was asked for, by name or by being in an MPI job or by the config."""
+    among_ranks = mpirun.inside() is not None
+    name = engine or ("mpi" if among_ranks else None)
+    name = name or ("process" if config.parallel.global_cfg.use_comm_parallel else "local")
+    if name not in ENGINES:
+        raise TianJiError(f"engine: want one of {ENGINES}, got {name!r}")
+    if name == "mpi" and not among_ranks:
+        raise TianJiError(
+            "engine mpi: this process is no rank of an MPI job: start it on the command line, "
+            "tianji train CONFIG --engine mpi, or with mpirun"
+        )
+    if name != "mpi" and among_ranks and mpirun.inside() != (0, 1):
+        raise TianJiError(f"engine {name}: it starts its own processes: run it without mpirun")
+    if name != "local":
+        refuse_platform(name)
+    return name
 
 
 def _resumed(claimed: Claim, config: Config) -> Resumed | None:
@@ -118,7 +137,7 @@ def _process_engine(
     stack.callback(crew.dismiss)
     first = role_name(Kind.LEARNER)  # it loads longest: before this process loads anything
     crew.start(first, lenient[first])
-    from tianji.engines.process import ProcessEngine
+    from tianji.engines.process import process_engine
     from tianji.topology import load_algorithm
 
     algorithm, hyp = load_algorithm(config)
@@ -129,7 +148,7 @@ def _process_engine(
     job = _tried(config)
     identify(folder, config, "process", asdict(hyp))
     saved = None if resumed is None else resumed.saved
-    return job, ProcessEngine(job, crew, folder, shares, saved)
+    return job, process_engine(job, crew, folder, shares, saved)
 
 
 def _local_engine(
@@ -146,6 +165,58 @@ def _local_engine(
     job = _tried(config)
     identify(folder, config, "local", asdict(job.task.hyp))
     return job, LocalEngine(job, folder, None if resumed is None else resumed.saved)
+
+
+def _mpi_engine(
+    config: Config, folder: Path, resumed: Resumed | None, stack: ExitStack
+) -> tuple[Job, Engine]:
+    """The ranks are there already: they are told what they are, and load while sizes are found."""
+    from tianji.engines.mpi import mpi_engine
+    from tianji.transports.mpi import world
+
+    ranks, shares = _placed(config, stack)
+    ranks.assign(shares, folder / "logs")
+    job = _tried(config)
+    identify(folder, config, "mpi", asdict(job.task.hyp))
+    saved = None if resumed is None else resumed.saved
+    return job, mpi_engine(world(), job, ranks, folder, shares, saved)
+
+
+def _placed(config: Config, stack: ExitStack) -> tuple[Ranks, dict[str, Share]]:
+    """All ranks of the job, and what each may use."""
+    from tianji.engines.ranks import Ranks, identity
+    from tianji.topology import load_algorithm
+    from tianji.transports.mpi import world
+
+    ranks = Ranks(world(), config)
+    stack.callback(ranks.dismiss)
+    ranks.gather(identity())
+    algorithm, hyp = load_algorithm(config)
+    return ranks, ranks.shares(algorithm.alternates(hyp, config.parallel.actor_cfg.num))
+
+
+def placement(config: Config, engine: str | None = None) -> str:
+    """Which process every role would live in, and on what cores, as a table for people."""
+    from tianji.placement import table
+    from tianji.roster import homes_of
+    from tianji.topology import load_algorithm
+
+    name = chosen_engine(config, engine)
+    if name == "mpi":
+        with ExitStack() as stack:
+            ranks, shares = _placed(config, stack)
+            return ranks.table(shares)
+    homes, cores, here = homes_of(config), resources.available_cores(), platform.node()
+    if name == "local":
+        return f"all {len(homes) - 1} roles in one process on {here}"
+    algorithm, hyp = load_algorithm(config)
+    alternates = algorithm.alternates(hyp, config.parallel.actor_cfg.num)
+    everybody = dict.fromkeys([LAUNCHER, *homes.values()], resources.Share(cores, 1))
+    shares = everybody | resources.assign(config, cores, alternates)
+    return table(config, dict.fromkeys(everybody, 0), [here], shares)
+
+
+_MAKERS = {"process": _process_engine, "local": _local_engine, "mpi": _mpi_engine}
 
 
 def _tried(config: Config) -> Job:

@@ -1,8 +1,8 @@
 """What each role must remember to go on another day, and how it goes on.
 
 Where everything is restored, what was in flight between the roles too, training goes on as if it
-had never stopped. Otherwise what was in flight is lost, and `rejoin` makes the roles agree again on
-where they stand: on the learner's version.
+had never stopped. Otherwise what was in flight is lost, and `rejoin` makes the roles of a group
+agree again on where they stand: on the version of its first learner.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import assert_never
 import numpy as np
 
 from tianji.counts import Count, counts_state, restore_counts
+from tianji.reducer import Reducer
 from tianji.roles import Actor, Buffer, Learner, Role
 from tianji.state import State, restore_to, state_of
 
-AnyRole = Actor | Buffer | Learner
+AnyRole = Actor | Buffer | Learner | Reducer
 
 
 def state(role: Role) -> State:
@@ -30,6 +31,8 @@ def state(role: Role) -> State:
             return about | _buffer_state(known)
         case Learner():
             return about | _learner_state(known)
+        case Reducer():
+            return about | {"came": known.came, "gathered": known.gathered}
         case _:
             assert_never(known)
 
@@ -47,6 +50,8 @@ def restore(role: Role, state: State) -> None:
             _restore_buffer(known, state)
         case Learner():
             _restore_learner(known, state)
+        case Reducer():
+            known.came[...], known.gathered[...] = state["came"], state["gathered"]
         case _:
             assert_never(known)
 
@@ -54,6 +59,14 @@ def restore(role: Role, state: State) -> None:
 def is_bare(state: State) -> bool:
     """Whether a role had died: then its counts are all that was known of it."""
     return state.keys() == {"counts"}
+
+
+def follow(role: Role, state: State) -> None:
+    """Makes a learner the same as the first of its group, of which this is the state."""
+    assert isinstance(role, Learner)
+    role.version, role.published = state["version"], state["published"]
+    role.counts[Count.VERSION] = role.version
+    role.algorithm.restore(state["algorithm"])
 
 
 def rejoin(role: Role, version: int) -> None:
@@ -64,10 +77,14 @@ def rejoin(role: Role, version: int) -> None:
         _rejoin_buffer(role, version)
     elif isinstance(role, Learner):
         role.publish()
+        if role.fusion is not None:
+            role.fusion.rejoin(version)
+    elif isinstance(role, Reducer):
+        role.came[:] = False
 
 
 def _known(role: Role) -> AnyRole:
-    assert isinstance(role, Actor | Buffer | Learner)
+    assert isinstance(role, AnyRole)
     return role
 
 
@@ -149,6 +166,7 @@ def _learner_state(learner: Learner) -> State:
         "weights": learner.algorithm.weights(),
         "algorithm": learner.algorithm.state(),
         "consumption": learner.consumption.state(),
+        "fusion": state_of(learner.fusion),
     }
 
 
@@ -156,3 +174,4 @@ def _restore_learner(learner: Learner, state: State) -> None:
     learner.version, learner.published = state["version"], state["published"]
     learner.algorithm.restore(state["algorithm"])
     learner.consumption.restore(state["consumption"])
+    restore_to(learner.fusion, state.get("fusion"))

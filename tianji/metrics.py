@@ -32,7 +32,7 @@ class Metric:
 METRICS = (
     Metric("wall_s", "seconds", "since the command was started; first in every row"),
     Metric("env_steps", "steps", "environment steps that actors have pushed; the x axis"),
-    Metric("updates", "updates", "calls of the algorithm's `learn`"),
+    Metric("updates", "updates", "calls of the algorithm's `learn`, of all groups together"),
     Metric("rollout/ep_rew_mean", "reward", "mean return of the last 100 finished episodes"),
     Metric("rollout/ep_len_mean", "steps", "mean length of the last 100 finished episodes"),
     Metric("rollout/episodes", "episodes", "finished episodes so far"),
@@ -55,15 +55,23 @@ METRICS = (
     Metric("staleness/age_p50", "steps", "received since the sample was, median"),
     Metric("staleness/freshness", "share", "batch size over samples in the store (equation 2)"),
     Metric("staleness/new", "share", "consumed samples that had never been consumed before"),
+    Metric("fusion/n", "fusions", "means of the groups' parameters so far; 0 with one group"),
+    Metric(
+        "fusion/distance",
+        "",
+        "of the groups' parameters from their mean before the last fusion, root mean square",
+    ),
     Metric("comm/refused", "times", "a full channel said no so far: pacing, not an error"),
     Metric("comm/in_queue", "messages", "trajectories and batches that wait to be taken"),
-    Metric("comm/bytes_s", "bytes/s", "trajectories, batches and weights that roles push"),
+    Metric("comm/bytes_s", "bytes/s", "trajectories, batches, weights and means that roles push"),
     Metric("roles/<role>/busy", "share", "of its process's time that the role worked"),
     Metric(
         "roles/<role>/idle", "share", "of its process's time that nobody there had anything to do"
     ),
     Metric(
-        "roles/<role>/rate", "1/s", "steps pushed (actor), steps taken (buffer), updates (learner)"
+        "roles/<role>/rate",
+        "1/s",
+        "steps pushed (actor), steps taken (buffer), updates (learner), fusions (reducer)",
     ),
     Metric("eval/mean_reward", "reward", "mean return of the last evaluation's games"),
     Metric("eval/std_reward", "reward", "standard deviation of their returns"),
@@ -87,7 +95,8 @@ class Upkeep:
 
 def ratio_of(progress: Progress, job: Job) -> float | None:
     """Samples consumed per sample received, as the balance counts: without warm-up and drops."""
-    beyond = progress.total(Count.UNITS_RECEIVED, Kind.BUFFER) - job.sampling.warmup
+    warmup = job.sampling.warmup * job.config.n_groups
+    beyond = progress.total(Count.UNITS_RECEIVED, Kind.BUFFER) - warmup
     return progress.total(Count.UNITS_CONSUMED, Kind.BUFFER) / beyond if beyond > 0 else None
 
 
@@ -129,6 +138,8 @@ def row(
         "staleness/age_p50": progress.age.percentile(0.5),
         "staleness/freshness": progress.freshness if progress.consumed else None,
         "staleness/new": progress.new if progress.consumed else None,
+        "fusion/n": progress.fusions,
+        "fusion/distance": progress.distance,
         "comm/refused": sum(int(c[Count.REFUSED]) for c in counts),
         "comm/in_queue": sum(int(c[Count.QUEUE]) for c in counts),
         "comm/bytes_s": rates.n_bytes,
@@ -201,7 +212,8 @@ row after an evaluation has come; `evaluations.jsonl` has every game of every ev
 steps and updates behind the weights that played.
 
 `<role>` is the name of a role, as in `actor-0.3`: group 0, actor 3. `<scalar>` is whatever the
-algorithm's `learn` returns.
+algorithm's `learn` returns. With several groups or learners, counts and rates are of all of them
+together, staleness is over the samples of all, and scalars are means over all learners.
 
 This page is generated: `python -m tianji.metrics > docs/metrics.md`.
 

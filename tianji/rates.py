@@ -10,11 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from tianji.counts import Count, Vector
-from tianji.roster import roles_of
+from tianji.roster import MEAN, roles_of
 from tianji.topology import Job, channels_of
-from tianji.watch import Progress
+from tianji.watch import Progress, updates_by_group
 
-WORK = {"actor": Count.PRODUCED, "buffer": Count.RECEIVED, "learner": Count.VERSION}
+WORK = {
+    "actor": Count.PRODUCED,
+    "buffer": Count.RECEIVED,
+    "learner": Count.VERSION,
+    "reducer": Count.FUSIONS,
+}
 """The counter by which the rate of each kind of role is measured."""
 
 Counts = Mapping[str, Vector]  # by role
@@ -92,13 +97,13 @@ class Meter:
 
 
 def message_bytes(job: Job) -> dict[str, int]:
-    """The size of what each role pushes to another: a trajectory, a batch or the weights."""
-    pushed = ("trajectories", "batches", "weights")
-    return {
-        spec.source: spec.schema.n_bytes
-        for spec in channels_of(job)
-        if spec.name.partition(" ")[0] in pushed
-    }
+    """The size of what each role pushes: a trajectory, a whole batch, the weights or the mean."""
+    pushed = ("trajectories", "batches", "weights", MEAN)
+    sizes: dict[str, int] = {}
+    for spec in channels_of(job):
+        if spec.name.partition(" ")[0] in pushed:
+            sizes[spec.source] = sizes.get(spec.source, 0) + spec.schema.n_bytes
+    return sizes
 
 
 def at_start(progress: Progress) -> Counts:
@@ -115,9 +120,7 @@ def at_start(progress: Progress) -> Counts:
 
 def updates_since(progress: Progress) -> int:
     """Updates of this process: those before a resume are not measured in it."""
-    return progress.updates - int(
-        sum(c[Count.VERSION] for n, c in progress.base.items() if kind_of(n) == "learner")
-    )
+    return progress.updates - sum(updates_by_group(progress.base).values())
 
 
 def homes_in(job: Job, engine: str) -> dict[str, str]:

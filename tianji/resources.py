@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from tianji.config import Config
 from tianji.errors import TianJiError
-from tianji.roster import Kind, role_name
+from tianji.roster import Kind, roles_of
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -49,35 +50,58 @@ def available_cores() -> tuple[int, ...]:
     return tuple(sorted(os.sched_getaffinity(0)))
 
 
-def assign(config: Config, cores: tuple[int, ...], alternates: bool) -> dict[str, Share]:
-    """The share of every process: `learner`, `buffer` and `actor` (0, 1, ...) by name.
+def unbound_cores() -> tuple[int, ...]:
+    """The cores of whoever started this process: mpirun may have bound it to just one of them."""
+    try:
+        return tuple(sorted(os.sched_getaffinity(os.getppid())))
+    except OSError:
+        return available_cores()
+
+
+def assign(
+    config: Config, cores: tuple[int, ...], alternates: bool, here: Collection[str] | None = None
+) -> dict[str, Share]:
+    """The share of every process, by name.
+
+    `here` are the processes on this machine, all of them unless given.
 
     A role that was given a number of cores has them to itself. The others share what is left, or
     all cores where nothing is left. Where acting and learning take turns (`alternates`), actors
     may be given the learner's cores too.
     """
-    parallel = config.parallel
-    wanted = {role_name(Kind.LEARNER): parallel.learner_cfg.cores}
-    if parallel.buffer_cfg.cores is not None:
-        wanted[role_name(Kind.BUFFER)] = parallel.buffer_cfg.cores
+    parallel, given = config.parallel, _given(config)
+    if here is not None:
+        given = {home: n for home, n in given.items() if home in here}
+    actors = {home: n for home, n in given.items() if home.startswith("actor")}
+    wanted = {home: n for home, n in given.items() if home not in actors}
     n_fixed = sum(n or 0 for n in wanted.values())
-    actors = {
-        role_name(Kind.ACTOR, i): parallel.actor_cfg.cores for i in range(parallel.actor_cfg.num)
-    }
     n_actors = sum(n or 0 for n in actors.values())
     _refuse_too_many(n_fixed, n_actors, cores, alternates)
     after = 0 if alternates and n_fixed + n_actors > len(cores) else n_fixed
     shares = _cut(wanted, cores, 0) | _cut(actors, cores, after)
     rest = cores[n_fixed + n_actors :] or cores
-    for name, n in (wanted | actors).items():
+    for home, n in given.items():
         if n is None:
-            shares[name] = Share(rest, 1)
-    learner = role_name(Kind.LEARNER)
-    if wanted[learner] is None:
+            shares[home] = Share(rest, 1)
+    if parallel.learner_cfg.cores is None:
         # While it learns the actors of an alternating run are idle, and leave it their cores.
         spare = len(rest) if alternates else len(rest) - len(actors)
-        shares[learner] = Share(rest, min(max(1, spare), MOST_THREADS))
+        learners = [home for home in wanted if home.startswith("learner")]
+        threads = min(max(1, spare // max(1, len(learners))), MOST_THREADS)
+        shares |= dict.fromkeys(learners, Share(rest, threads))
     return shares
+
+
+def _given(config: Config) -> dict[str, int | None]:
+    """The number of cores that the configuration gives to each process."""
+    parallel = config.parallel
+    cores = {
+        Kind.ACTOR: parallel.actor_cfg.cores,
+        Kind.BUFFER: parallel.buffer_cfg.cores,
+        Kind.LEARNER: parallel.learner_cfg.cores,
+    }
+    alone = [role for role in roles_of(config) if role.home == role.name]
+    return {role.home: cores.get(role.kind) for role in alone}
 
 
 def _cut(wanted: dict[str, int | None], cores: tuple[int, ...], start: int) -> dict[str, Share]:
@@ -93,7 +117,7 @@ def _refuse_too_many(n_fixed: int, n_actors: int, cores: tuple[int, ...], altern
     needed = max(n_fixed, n_actors) if alternates else n_fixed + n_actors
     if needed > len(cores):
         raise TianJiError(
-            f"parallel_parameters: learner and buffer want {n_fixed} cores, the actors {n_actors}, "
+            f"parallel_parameters: learners and buffers want {n_fixed} cores, actors {n_actors}, "
             f"but this machine offers {len(cores)}: lower `cores` or `num`, or leave `cores` out"
         )
 

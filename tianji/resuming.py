@@ -35,7 +35,7 @@ class Resumed:
 
     @property
     def version(self) -> int:
-        """Updates that had been made."""
+        """Updates of the first group that had been made."""
         return 0 if self.saved is None else self.saved.version
 
     def take_up(self, folder: Path) -> None:
@@ -102,6 +102,7 @@ def _ends(config: Config) -> dict[str, float | None]:
         "exp.max_seconds": exp.max_seconds,
         "exp.stop_return": config.stop_return,
         "learner_cfg.exit_val.learn_step": config.max_updates,
+        "global_cfg.exit_val.fusion_step": config.max_fusions,
     }
 
 
@@ -116,6 +117,7 @@ def _refuse_reached(folder: Path, before: Config, now: Config, ended: bool) -> N
         "exp.episodes": watched.get("episodes"),
         "exp.max_seconds": watched.get("elapsed_seconds"),
         "learner_cfg.exit_val.learn_step": manifest.get("version"),
+        "global_cfg.exit_val.fusion_step": watched.get("fusions"),
     }
     for name, done in made.items():
         limit = said[name]
@@ -139,7 +141,7 @@ def find(folder: Path, config: Config) -> Resumed:
         notices.append(f"{folder} holds a run that had saved nothing: it begins again")
         return Resumed(None, {}, tuple(notices))
     refuse_checkpoint(saved, config)
-    steps, updates = saved.env_steps, saved.version
+    steps, updates = saved.env_steps, saved.updates
     notices.append(
         f"resumed from {saved.folder.name}: {steps:,} steps and {updates:,} updates were made"
     )

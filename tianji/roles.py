@@ -8,6 +8,7 @@ makes may be refused for now; then it says False and an engine decides what to d
     Buffer   takes trajectories while more may be produced, and hands out batches while
              they may be consumed                                                             ❻ ❼
     Learner  learns from each batch and publishes its weights when its trigger fires          ❶ ❷
+    Reducer  averages the parameters of several groups, see `reducer.py`
 
 The stream ends from the front: whoever sees its input closed closes its output and is done. What a
 role must remember to go on another day stands in `memory.py`.
@@ -16,10 +17,7 @@ role must remember to go on another day stands in `memory.py`.
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-
-import numpy as np
 
 from tianji.algorithms.base import Algorithm, Policy
 from tianji.balance import Balance
@@ -28,30 +26,15 @@ from tianji.consumption import Consumption
 from tianji.counts import Count
 from tianji.envs.base import Env
 from tianji.episodes import Clock, EpisodeLog
+from tianji.exchange import Exchange
+from tianji.fusion import Fusion
+from tianji.role import Role
 from tianji.schema import Arrays
 from tianji.store import Store
 from tianji.trajectory import TrajectoryWriter
 from tianji.trigger import PublishTrigger, PushTrigger
 
-
-class Role(ABC):
-    """One loop of Figure 2."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.done = False
-        self.counts = np.zeros(len(Count))
-
-    @abstractmethod
-    def step(self) -> bool:
-        """Does one bounded piece of work, if there is one; never waits."""
-
-    def report(self) -> Arrays:
-        """What the role publishes about itself, as `counts.report_schema` lays it out."""
-        return {"counts": self.counts}
-
-    def close(self) -> None:  # noqa: B027  # most roles hold nothing
-        """Gives back what the role holds outside of memory."""
+__all__ = ["Actor", "Buffer", "Learner", "Role"]
 
 
 class Actor(Role):
@@ -155,6 +138,7 @@ class Buffer(Role):
     def step(self) -> bool:
         """Receives at most one trajectory of each actor and hands out at most one batch."""
         if self.batches.abandoned:  # the learner is done: what is left is for nobody
+            self.batches.close()
             self.done = True
             return True
         if self._closed:
@@ -224,18 +208,20 @@ class Buffer(Role):
 
 
 class Learner(Role):
-    """Turns batches into weights."""
+    """Turns batches into weights, alone or together with others that have parts of each batch."""
 
     def __init__(
         self,
         name: str,
         algorithm: Algorithm,
         batches: Inbox,
-        weights: Outbox,
+        weights: Outbox | None,  # the first learner of a group publishes for all
         control: Inbox,
         trigger: PublishTrigger,
         max_updates: int | None = None,
         clock: Clock = time.monotonic,
+        exchange: Exchange | None = None,
+        fusion: Fusion | None = None,
     ) -> None:
         super().__init__(name)
         self.algorithm = algorithm
@@ -247,33 +233,71 @@ class Learner(Role):
         self._max_updates = max_updates
         self.consumption = Consumption(self.counts, algorithm.scalars, clock)
         self.published = False  # anything yet
+        self.exchange = exchange  # with the other learners of the group, if there are any
+        self.fusion = fusion  # with other groups, if there are any
+        self._batch: Arrays = {}  # of an update that the others are needed for
 
     def step(self) -> bool:
         """Learns from one batch, if one has come."""
+        if self.exchange is not None and self.exchange.running:
+            return self._go_on(self.exchange)
         if self.control.closed or self.version == self._max_updates:
             return self._finish()
         if not self.published:  # not when it is made: it may be about to be restored
             self.publish()
         if (message := self.batches.take()) is None:  # ❶ load what has come
             return self._finish() if self.batches.closed else False
-        scalars = self.algorithm.learn(message.arrays)  # ❷ learn
-        self.consumption.add(message.arrays, self.version, scalars)
+        if self.exchange is not None:
+            self._batch = message.arrays
+            correction = None if self.fusion is None else self.fusion.correction()
+            self.exchange.begin(self.algorithm.updates(self._batch), correction)
+            return self._go_on(self.exchange) or True
+        self._learned(message.arrays, self.algorithm.learn(message.arrays))  # ❷ learn
+        return True
+
+    @property
+    def settled(self) -> bool:
+        """False in the middle of an update."""
+        return self.exchange is None or not self.exchange.running
+
+    def _go_on(self, exchange: Exchange) -> bool:
+        """Learns as far as the gradients of the others have come."""
+        moved = exchange.step()
+        if exchange.scalars is not None:
+            if exchange.correction is not None:
+                self.algorithm.shift(exchange.correction)
+            self._learned(self._batch, exchange.scalars)
+        return self._finish() if exchange.broken else moved
+
+    def _learned(self, batch: Arrays, scalars: dict[str, float]) -> None:
+        self.consumption.add(batch, self.version, scalars)
         self.counts[Count.QUEUE] = self.batches.waiting
         self.version += 1
         self.counts[Count.VERSION] = self.version
+        if self.fusion is not None:
+            self._fuse(self.fusion)
         if self.trigger.fires(self.version):  # ❷ and send, if it is time
             self.publish()
-        return True
+
+    def _fuse(self, fusion: Fusion) -> None:
+        """Adds what has come of the other groups before anybody acts with these weights."""
+        if self.exchange is None and (correction := fusion.correction()) is not None:
+            self.algorithm.shift(correction)
+        fusion.offer(self.algorithm.parameters, self.version)
+        self.counts[Count.FUSIONS], self.counts[Count.REFUSED] = fusion.n_fusions, fusion.refused
 
     def publish(self) -> None:
         """Sends the weights to whoever reads them."""
-        self.weights.push({"weights": self.algorithm.weights()}, self.version)
-        self.counts[Count.PUSHED] += 1
+        if self.weights is not None:
+            self.weights.push({"weights": self.algorithm.weights()}, self.version)
+            self.counts[Count.PUSHED] += 1
         self.published = True
 
     def _finish(self) -> bool:
         self.publish()
-        self.weights.close()
+        for outbox in (self.weights, self.fusion, self.exchange):
+            if outbox is not None:
+                outbox.close()
         self.batches.close()
         self.done = True
         return True

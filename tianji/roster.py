@@ -1,4 +1,8 @@
-"""Which roles a configuration asks for, and the process that each of them lives in."""
+"""Which roles a configuration asks for, where each of them lives, and the names of channels.
+
+A group is `learner_cfg.num` learners with one buffer and `actor_cfg.num` actors. Where several
+groups are fused there is one reducer for all of them.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from dataclasses import dataclass
 from tianji.config import Config
 
 LAUNCHER = "launcher"
+MEAN = "mean"  # the channel from the reducer to all groups
 
 
 class Kind(enum.IntEnum):
@@ -17,6 +22,7 @@ class Kind(enum.IntEnum):
     BUFFER = 1
     LEARNER = 2
     EVALUATOR = 3
+    REDUCER = 4
 
 
 @dataclass(frozen=True)
@@ -26,27 +32,49 @@ class RoleSpec:
     kind: Kind
     index: int
     home: str
+    group: int = 0
 
     @property
     def name(self) -> str:
         """As in `actor-0.3`: group 0, actor 3."""
-        return role_name(self.kind, self.index)
+        return role_name(self.kind, self.index, self.group)
 
 
-def role_name(kind: Kind, index: int = 0) -> str:
-    """The name of a role of the only group."""
-    return f"{kind.name.lower()}-0.{index}"
+def role_name(kind: Kind, index: int = 0, group: int = 0) -> str:
+    """The name of a role; the evaluator and the reducer count as of group 0."""
+    return f"{kind.name.lower()}-{group}.{index}"
+
+
+def group_of(role: str) -> int:
+    """0 of `actor-0.3`."""
+    return int(role.partition("-")[2].partition(".")[0])
+
+
+def is_first_learner(role: str) -> bool:
+    """Whether a role publishes the weights of its group."""
+    return role == role_name(Kind.LEARNER, 0, group_of(role))
 
 
 def roles_of(config: Config) -> tuple[RoleSpec, ...]:
-    """The roles that train. The buffer rides with the learner unless it was given its own cores."""
-    parallel = config.parallel
-    learner = role_name(Kind.LEARNER)
-    buffer = learner if parallel.buffer_cfg.cores is None else role_name(Kind.BUFFER)
-    actors = [
-        RoleSpec(Kind.ACTOR, i, role_name(Kind.ACTOR, i)) for i in range(parallel.actor_cfg.num)
-    ]
-    return (RoleSpec(Kind.LEARNER, 0, learner), RoleSpec(Kind.BUFFER, 0, buffer), *actors)
+    """The roles that train: those of group 0 first, and the reducer last."""
+    roles = [role for group in range(config.n_groups) for role in _group(config, group)]
+    if config.fuses:
+        roles.append(RoleSpec(Kind.REDUCER, 0, role_name(Kind.REDUCER)))
+    return tuple(roles)
+
+
+def _group(config: Config, group: int) -> list[RoleSpec]:
+    """The buffer rides with the first learner unless it was given its own cores."""
+
+    def alone(kind: Kind, index: int) -> RoleSpec:
+        return RoleSpec(kind, index, role_name(kind, index, group), group)
+
+    learners = [alone(Kind.LEARNER, i) for i in range(config.n_learners)]
+    buffer = alone(Kind.BUFFER, 0)
+    if config.parallel.buffer_cfg.cores is None:
+        buffer = RoleSpec(Kind.BUFFER, 0, learners[0].home, group)
+    actors = [alone(Kind.ACTOR, i) for i in range(config.parallel.actor_cfg.num)]
+    return [*learners, buffer, *actors]
 
 
 def evaluator_of(config: Config) -> RoleSpec | None:
@@ -62,3 +90,23 @@ def homes_of(config: Config) -> dict[str, str]:
     if (evaluator := evaluator_of(config)) is not None:
         homes[evaluator.name] = evaluator.home
     return homes
+
+
+def weights_of(group: int) -> str:
+    """The channel on which the first learner of a group publishes."""
+    return f"weights {group}"
+
+
+def batches_of(group: int, learner: int) -> str:
+    """The channel of the batches, or parts of batches, of one learner."""
+    return f"batches {group}.{learner}"
+
+
+def gradients_of(group: int, source: int, target: int) -> str:
+    """The channel from one learner of a group to another."""
+    return f"gradients {group}.{source}>{target}"
+
+
+def parameters_of(group: int) -> str:
+    """The channel from a group to the reducer."""
+    return f"parameters {group}"

@@ -23,7 +23,9 @@ from tianji import checkpoint, memory
 from tianji.channel import Inbox, Outbox
 from tianji.config import Config
 from tianji.counts import Count
-from tianji.roles import Role
+from tianji.episodes import Clock
+from tianji.roles import Learner, Role
+from tianji.roster import Kind, group_of, role_name
 from tianji.schema import Arrays, Field, Schema
 from tianji.state import State, copied, n_bytes
 
@@ -61,8 +63,11 @@ def writing(number: int) -> str:
 class Saver:
     """Takes part in the checkpoints of a run, for the roles of one process."""
 
-    def __init__(self, roles: list[Role], orders: Inbox, folder: Path) -> None:
+    def __init__(
+        self, roles: list[Role], orders: Inbox, folder: Path, clock: Clock = time.monotonic
+    ) -> None:
         self._roles = roles
+        self._clock = clock  # of whoever gives the orders
         self._orders = orders
         self._folder = folder
         self._order: Arrays = ORDER_SCHEMA.empty()
@@ -72,8 +77,11 @@ class Saver:
         self._ending = False  # what is still being written in the background is not needed
 
     def look(self, more: Callable[[], dict[str, State]] = dict) -> None:
-        """Begins to write if a new order has come; `more` are parts besides the roles'."""
-        if not self._newer_order():
+        """Begins to write if a new order has come; `more` are parts besides the roles'.
+
+        While a role is in the middle of something it leaves the order for later.
+        """
+        if not all(role.settled for role in self._roles) or not self._newer_order():
             return
         number, largest = int(self._order["number"]), int(self._order["largest_store"])
         if not number:
@@ -100,7 +108,7 @@ class Saver:
         try:
             states = {role.name: memory.state(role) for role in self._roles} | more()
             parts = _parts(states, int(self._order["largest_store"]))
-            self._write_parts(self._folder / LAST, parts, lambda: time.monotonic() > deadline)
+            self._write_parts(self._folder / LAST, parts, lambda: self._clock() > deadline)
         except Exception as error:  # of the disk, or of a user's `state()`
             _say(f"the last checkpoint could not be written: {error}")
 
@@ -162,6 +170,25 @@ def _say(text: str) -> None:
     """To the log of the process, or to whoever looks on, where there is room for it."""
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)
+
+
+def recall(role: Role, saved: checkpoint.Checkpoint, in_flight: bool) -> None:
+    """Makes a role go on from a checkpoint, which has what was `in_flight` too or has not.
+
+    Without it the parts may be of different moments. Then the learners of a group all take what
+    the first of them knew, so that they are the same again.
+    """
+    part, group = part_of(saved, role.name), group_of(role.name)
+    if part is not None:
+        memory.restore(role, part)
+    if in_flight:
+        return
+    first = role_name(Kind.LEARNER, 0, group)
+    leader = part_of(saved, first)
+    assert leader is not None, "no checkpoint is sealed without the first learner of each group"
+    if isinstance(role, Learner) and role.name != first:
+        memory.follow(role, leader)
+    memory.rejoin(role, leader["version"])
 
 
 def part_of(saved: checkpoint.Checkpoint, name: str) -> State | None:

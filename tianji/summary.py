@@ -22,6 +22,7 @@ COUNTS_OF_KIND = {
     "actor": {"produced": Count.PRODUCED, "weights_taken": Count.WEIGHTS_TAKEN},
     "buffer": {"received": Count.RECEIVED, "dropped": Count.DROPPED},
     "learner": {"consumed": Count.CONSUMED},
+    "reducer": {"fusions": Count.FUSIONS},
 }
 COUNTS_OF_ALL = {"version": Count.VERSION, "pushed": Count.PUSHED, "refused": Count.REFUSED}
 
@@ -49,6 +50,9 @@ def summarise(
         "received": progress.received,
         "consumed": progress.consumed,
         "dropped": progress.dropped,
+        "groups": job.config.n_groups,
+        "fusions": progress.fusions,
+        "fusion_distance": progress.distance,
         "restarts": 0,  # a role that ends early ends the run
         "resumes": times.resumes,
         "production_per_second": _per_second(progress.produced, seconds),
@@ -204,6 +208,9 @@ def _measured(summary: dict[str, Any]) -> list[str]:
         _line("replay", used),
         _line("staleness", old),
     ]
+    if summary["fusions"]:
+        words = f"{summary['fusions']:,} of {summary['groups']} groups"
+        lines.append(_line("fusions", f"{words}, {summary['fusion_distance']:.3g} apart at last"))
     if played := summary.get("evaluation"):
         best, last = played["best"], played["last"]
         words = f"{played['n']:,} in training: best mean return {best:,.1f}, last {last:,.1f}"

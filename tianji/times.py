@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tianji.counts import Count
-from tianji.roster import Kind
 from tianji.watch import Progress
 
 
@@ -39,8 +38,8 @@ class Times:
 
     def first_consumed(self, progress: Progress) -> float | None:
         """Seconds from the command to the first update, the first time."""
-        at = float(progress.total(Count.FIRST_CONSUMED_AT, Kind.LEARNER))
-        return self._first("first_consumed_seconds", at or None)
+        clocks = [float(counts[Count.FIRST_CONSUMED_AT]) for counts in progress.counts.values()]
+        return self._first("first_consumed_seconds", min(filter(None, clocks), default=None))
 
     def state(self, progress: Progress) -> dict[str, Any]:
         """What the run must know of this process when it goes on in another."""

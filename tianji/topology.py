@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
-import dataclasses
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from tianji import envs
+from tianji import envs, fitting
 from tianji.algorithms.base import Algorithm, Task
 from tianji.balance import Balance
 from tianji.channel import ChannelSpec, Delivery, Inbox, Outbox
 from tianji.config import Config, bind
 from tianji.counts import learner_report_schema, report_schema
 from tianji.envs.base import EnvSpec
-from tianji.episodes import EPISODE_SCHEMA
+from tianji.episodes import EPISODE_SCHEMA, Clock
 from tianji.errors import TianJiError
 from tianji.evaluation import MOST_ENVS, env_seed
 from tianji.evaluator import ORDER_SCHEMA as EVALUATION_ORDER
 from tianji.evaluator import Evaluator, evaluation_schema
+from tianji.exchange import Exchange, exchange_schema
+from tianji.fusion import Fusion, parameters_schema
 from tianji.imports import load_class
-from tianji.replay import Replay
+from tianji.reducer import Reducer
 from tianji.roles import Actor, Buffer, Learner, Role
 from tianji.rollouts import Rollouts
-from tianji.roster import LAUNCHER, Kind, RoleSpec, evaluator_of, role_name, roles_of
+from tianji.roster import (
+    LAUNCHER,
+    MEAN,
+    Kind,
+    RoleSpec,
+    batches_of,
+    evaluator_of,
+    gradients_of,
+    parameters_of,
+    role_name,
+    roles_of,
+    weights_of,
+)
 from tianji.saving import ORDER_SCHEMA
 from tianji.schema import Field, Schema
+from tianji.shards import Shards, shard_schema
+from tianji.standin import StandIn
 from tianji.store import Sampling, trajectory_schema
 from tianji.transports import ring
 from tianji.trigger import EveryUpdates, WhenFull
@@ -81,19 +97,29 @@ class Job:
         """Memory that the run will take beside code and libraries."""
         rings = sum(ring.n_bytes(spec) for spec in channels_of(self))
         store = self.sampling.n_bytes(self.trajectory, self.task.n_actors, self.slack)
-        return {"channels": rings, "store": store}
+        return {"channels": rings, "store": store * self.config.n_groups}
 
-    def seed(self, kind: Kind, index: int = 0) -> int:
+    @property
+    def n_parameters(self) -> int:
+        """Numbers that learners send each other, as gradients or as parameters."""
+        return self.algorithm.n_parameters(self.task)
+
+    def train_steps(self, group: int) -> int:
+        """The environment steps of one group: an equal share of all."""
+        steps, n_groups = self.config.exp.train_steps, self.config.n_groups
+        return steps // n_groups + (group < steps % n_groups)
+
+    def seed(self, kind: Kind, index: int = 0, group: int = 0) -> int:
         """The seed of one role: streams of different roles never meet."""
-        entropy = (self.config.exp.seed, int(kind), index)
+        entropy = (self.config.exp.seed, int(kind), index, *((group,) if group else ()))
         return int(np.random.SeedSequence(entropy).generate_state(1)[0])
 
-    def env_seed(self, actor: int) -> int:
+    def env_seed(self, actor: int, group: int = 0) -> int:
         """The seed of an actor's first environment; the others count on from it."""
         given = self.config.environment.seed
         if given is None:
-            return self.seed(Kind.ACTOR, actor) % 2**31
-        return given + actor * self.task.env.n_envs
+            return self.seed(Kind.ACTOR, actor, group) % 2**31
+        return given + (group * self.task.n_actors + actor) * self.task.env.n_envs
 
     def to_json(self) -> dict[str, Any]:
         """What a worker process needs to make the same job."""
@@ -108,25 +134,23 @@ def load_algorithm(config: Config) -> tuple[type[Algorithm], Any]:
         raise TianJiError(
             f"agent.type: {name!r} is no subclass of tianji.algorithms.base.Algorithm"
         )
-    if missing := sorted(algorithm.__abstractmethods__):
-        raise TianJiError(f"agent.type: {name!r} lacks {', '.join(missing)}")
-    if not dataclasses.is_dataclass(getattr(algorithm, "Hyp", None)):
-        raise TianJiError(f"agent.type: {name!r} needs a dataclass Hyp with its hyper-parameters")
+    fitting.check_algorithm(name, algorithm)
     return algorithm, bind(algorithm.Hyp, config.hyp, "hyp")
 
 
 def prepare(config: Config, env: EnvSpec) -> Job:
     """Checks the configuration against the environment and derives every size."""
     algorithm, hyp = load_algorithm(config)
-    _check_sizes(config, env)
-    task = Task(env, config.model, hyp, config.parallel.actor_cfg.num)
+    fitting.check_sizes(config, env)
+    task = Task(env, config.model, hyp, config.parallel.actor_cfg.num, config.n_learners)
     sampling = algorithm.sampling(task)
     length = algorithm.rollout_length(task) or config.parallel.actor_cfg.send_size
-    _check_publishing(config, sampling)
-    _check_room(sampling, length, task)
+    fitting.check_publishing(config, sampling)
+    fitting.check_groups(config, algorithm, sampling)
+    fitting.check_room(sampling, length, task)
     algorithm.n_weights(task)
     stop = config.stop_return if config.stop_return is not None else env.reward_threshold
-    return Job(config, algorithm, task, length, sampling, _ratio(config, sampling), stop)
+    return Job(config, algorithm, task, length, sampling, fitting.ratio_of(config, sampling), stop)
 
 
 def from_json(description: Mapping[str, Any], config: Config) -> Job:
@@ -139,87 +163,67 @@ def from_json(description: Mapping[str, Any], config: Config) -> Job:
     return prepare(config, EnvSpec(**env))
 
 
-def _ratio(config: Config, sampling: Sampling) -> float:
-    given = config.parallel.global_cfg.replay_ratio
-    if given == "serial":
-        return sampling.serial_ratio
-    ratio = 1.0 if given == "balanced" else float(given)
-    if isinstance(sampling, Rollouts) and ratio != 1.0:
-        raise TianJiError(
-            f"global_cfg.replay_ratio: {config.agent.type} learns from each sample once, so 1, "
-            f"not {ratio:g}: use 'serial', or hyp.update_step for more epochs"
-        )
-    return ratio
-
-
-def _check_publishing(config: Config, sampling: Sampling) -> None:
-    """Refuses to publish so seldom that actors would wait for ever or make only what is too old."""
-    learner = config.parallel.learner_cfg
-    interval, lag = learner.send_interval, sampling.max_lag
-    if sampling.per_version is not None and (interval != 1 or learner.trigger):
-        raise TianJiError(
-            "learner_cfg: synchronous training publishes after every update: leave out "
-            "send_interval and trigger, or use an asynchronous mode (PPO: hyp.mode='async')"
-        )
-    if lag is not None and interval > lag:
-        raise TianJiError(
-            f"learner_cfg.send_interval: {interval} updates from one publication to the next is "
-            f"more than the {lag} that a rollout may be behind: lower it, or raise hyp.max_lag"
-        )
-
-
-def _check_room(sampling: Sampling, length: int, task: Task) -> None:
-    """Refuses a replay store that could not hold one trajectory of every actor."""
-    least = task.n_actors * task.env.n_envs * length
-    if isinstance(sampling, Replay) and sampling.capacity < least:
-        raise TianJiError(
-            f"hyp.buffer_size: {sampling.capacity} samples are less than one trajectory per actor "
-            f"({task.n_actors} actors x {task.env.n_envs} environments x {length} steps): "
-            f"use {least} at least"
-        )
-
-
-def _check_sizes(config: Config, env: EnvSpec) -> None:
-    n_inputs = int(np.prod(env.observation.shape, dtype=int))
-    n_outputs = env.n_actions or int(np.prod(env.action.shape, dtype=int))
-    for name, given, true in (
-        ("c1", config.model.c1, n_inputs),
-        ("c2", config.model.c2, n_outputs),
-    ):
-        if given is not None and given != true:
-            what = "observations have" if name == "c1" else "actions have"
-            raise TianJiError(
-                f"model.{name}: found {given}, but the environment's {what} size {true}: "
-                f"write {name}={true} or leave it out"
-            )
-
-
 def channels_of(job: Job) -> list[ChannelSpec]:
     """Every channel of the run."""
-    learner, buffer = role_name(Kind.LEARNER), role_name(Kind.BUFFER)
-    actors = [role_name(Kind.ACTOR, i) for i in range(job.task.n_actors)]
-    roles = roles_of(job.config)
-    weights = _weights_schema(job)
-    batch = job.sampling.batch_schema(job.trajectory)
-    latest = Delivery.LATEST
+    roles, latest = roles_of(job.config), Delivery.LATEST
+    learners = tuple(role.name for role in roles if role.kind is Kind.LEARNER)
     control = Schema((Field("nothing", "uint8"),))
-    specs = [
-        ChannelSpec("weights", learner, tuple(actors), weights, latest),
-        ChannelSpec("batches", buffer, (learner,), batch, depth=job.batches_ahead),
-        ChannelSpec("control", LAUNCHER, (learner,), control, latest),
-        ChannelSpec("orders", LAUNCHER, tuple(r.name for r in roles), ORDER_SCHEMA, latest),
-    ]
-    for actor in actors:
-        specs.append(
-            ChannelSpec(f"trajectories {actor}", actor, (buffer,), job.trajectory, depth=job.depth)
-        )
-        specs.append(ChannelSpec(f"episodes {actor}", actor, (LAUNCHER,), EPISODE_SCHEMA, depth=64))
+    specs = [spec for group in range(job.config.n_groups) for spec in _group_channels(job, group)]
+    specs.append(  # before `control`: what the last checkpoint may hold is known at the end
+        ChannelSpec("orders", LAUNCHER, tuple(r.name for r in roles), ORDER_SCHEMA, latest)
+    )
+    specs.append(ChannelSpec("control", LAUNCHER, learners, control, latest))
     for role in roles:
         layout = report_schema()
         if role.kind is Kind.LEARNER:
             layout = learner_report_schema(job.algorithm.scalars)
         specs.append(ChannelSpec(f"report {role.name}", role.name, (LAUNCHER,), layout, latest))
-    return specs + _evaluation_channels(job)
+    return specs + _fusion_channels(job) + _evaluation_channels(job)
+
+
+def _group_channels(job: Job, group: int) -> list[ChannelSpec]:
+    """What the roles of one group exchange, and their episodes."""
+    n = job.config.n_learners
+    learners = [role_name(Kind.LEARNER, i, group) for i in range(n)]
+    actors = [role_name(Kind.ACTOR, i, group) for i in range(job.task.n_actors)]
+    buffer, weights = role_name(Kind.BUFFER, 0, group), _weights_schema(job)
+    batch = shard_schema(job.sampling.batch_schema(job.trajectory), n)
+    ahead, gradient = job.batches_ahead, exchange_schema(job.n_parameters)
+    latest, readers = Delivery.LATEST, _readers(job, group)
+    specs = [
+        ChannelSpec(weights_of(group), learners[0], tuple(actors), weights, latest, readers=readers)
+    ]
+    for i, learner in enumerate(learners):
+        specs.append(ChannelSpec(batches_of(group, i), buffer, (learner,), batch, depth=ahead))
+        specs += [
+            ChannelSpec(gradients_of(group, i, j), learner, (other,), gradient)
+            for j, other in enumerate(learners)
+            if j != i
+        ]
+    for actor in actors:
+        specs.append(
+            ChannelSpec(f"trajectories {actor}", actor, (buffer,), job.trajectory, depth=job.depth)
+        )
+        specs.append(ChannelSpec(f"episodes {actor}", actor, (LAUNCHER,), EPISODE_SCHEMA, depth=64))
+    return specs
+
+
+def _readers(job: Job, group: int) -> tuple[str, ...]:
+    """Who looks at a group's weights besides its actors; a learner would wake them for nothing."""
+    evaluator = evaluator_of(job.config)
+    return (LAUNCHER,) if evaluator is None or group else (LAUNCHER, evaluator.name)
+
+
+def _fusion_channels(job: Job) -> list[ChannelSpec]:
+    """Between the first learner of each group and the reducer."""
+    if not job.config.fuses:
+        return []
+    reducer, layout = role_name(Kind.REDUCER), parameters_schema(job.n_parameters)
+    firsts = tuple(role_name(Kind.LEARNER, 0, group) for group in range(job.config.n_groups))
+    specs = [ChannelSpec(MEAN, reducer, firsts, layout, Delivery.LATEST)]
+    for group, first in enumerate(firsts):
+        specs.append(ChannelSpec(parameters_of(group), first, (reducer,), layout, depth=1))
+    return specs
 
 
 def _evaluation_channels(job: Job) -> list[ChannelSpec]:
@@ -258,19 +262,23 @@ class Ports(Protocol):
         """A receiving end of a channel."""
 
 
-def build(role: RoleSpec, job: Job, ports: Ports) -> Role:
-    """Makes one role, for any engine."""
-    makers = {
-        Kind.ACTOR: _build_actor,
-        Kind.BUFFER: _build_buffer,
-        Kind.LEARNER: _build_learner,
-        Kind.EVALUATOR: _build_evaluator,
-    }
-    return makers[role.kind](role, job, ports)
+def build(role: RoleSpec, job: Job, ports: Ports, clock: Clock = time.monotonic) -> Role:
+    """Makes one role, for any engine; `clock` is the launcher's, whatever machine this is."""
+    match role.kind:
+        case Kind.ACTOR:
+            return _build_actor(role, job, ports, clock)
+        case Kind.BUFFER:
+            return _build_buffer(role, job, ports)
+        case Kind.LEARNER:
+            return _build_learner(role, job, ports, clock)
+        case Kind.EVALUATOR:
+            return _build_evaluator(role, job, ports)
+        case Kind.REDUCER:
+            return _build_reducer(role, job, ports)
 
 
-def _build_actor(role: RoleSpec, job: Job, ports: Ports) -> Actor:
-    config, seed = job.config, job.seed(Kind.ACTOR, role.index)
+def _build_actor(role: RoleSpec, job: Job, ports: Ports, clock: Clock) -> Actor:
+    config, seed = job.config, job.seed(Kind.ACTOR, role.index, role.group)
     env = make_env(config)
     if env.spec != job.task.env:
         raise TianJiError(
@@ -282,49 +290,97 @@ def _build_actor(role: RoleSpec, job: Job, ports: Ports) -> Actor:
         role.name,
         env,
         job.algorithm.policy(job.task, role.index, seed),
-        weights=ports.inbox("weights"),
+        weights=ports.inbox(weights_of(role.group)),
         trajectories=ports.outbox(f"trajectories {role.name}"),
         episodes=ports.outbox(f"episodes {role.name}"),
         trigger=trigger(job.length),
         length=job.length,
-        seed=job.env_seed(role.index),
+        seed=job.env_seed(role.index, role.group),
         per_version=job.sampling.per_version,
+        clock=clock,
     )
 
 
 def _build_buffer(role: RoleSpec, job: Job, ports: Ports) -> Buffer:
-    actors = [role_name(Kind.ACTOR, i) for i in range(job.task.n_actors)]
-    store = job.sampling.build(job.trajectory, len(actors), job.slack, job.seed(Kind.BUFFER))
+    actors = [role_name(Kind.ACTOR, i, role.group) for i in range(job.task.n_actors)]
+    seed = job.seed(Kind.BUFFER, 0, role.group)
+    store = job.sampling.build(job.trajectory, len(actors), job.slack, seed)
     balance = Balance(job.ratio, job.sampling.batch_units, job.sampling.warmup, job.slack)
-    return Buffer(
+    names = [batches_of(role.group, i) for i in range(job.config.n_learners)]
+    outboxes = [ports.outbox(name) for name in names]
+    batch = job.sampling.batch_schema(job.trajectory)
+    inboxes = [ports.inbox(f"trajectories {actor}") for actor in actors]
+    if (share := job.sampling.per_version) is not None:
+        inboxes = [StandIn(i, job.trajectory, share, lambda: buffer.handed) for i in inboxes]
+    buffer = Buffer(
         role.name,
-        [ports.inbox(f"trajectories {actor}") for actor in actors],
-        ports.outbox("batches"),
+        inboxes,
+        outboxes[0] if len(outboxes) == 1 else Shards(outboxes, batch),
         store,
         balance,
-        max_steps=job.config.exp.train_steps,
+        max_steps=job.train_steps(role.group),
     )
+    return buffer
 
 
-def _build_learner(role: RoleSpec, job: Job, ports: Ports) -> Learner:
-    from tianji.algorithms.device import device_for  # here, because only a learner has torch
-
+def _build_learner(role: RoleSpec, job: Job, ports: Ports, clock: Clock) -> Learner:
     learner_cfg = job.config.parallel.learner_cfg
     trigger: type = EveryUpdates
     if learner_cfg.trigger:
         trigger = load_class(learner_cfg.trigger, job.config.folder)
-    algorithm = job.algorithm(job.task, job.seed(Kind.LEARNER), device_for(learner_cfg.device))
-    where = f"{job.config.agent.type}.weights()"
-    _weights_schema(job).check({"weights": algorithm.weights()}, where)
+    algorithm = _make_algorithm(role, job)
+    first = role.index == 0
     return Learner(
         role.name,
         algorithm,
-        batches=ports.inbox("batches"),
-        weights=ports.outbox("weights"),
+        batches=ports.inbox(batches_of(role.group, role.index)),
+        weights=ports.outbox(weights_of(role.group)) if first else None,
         control=ports.inbox("control"),
         trigger=trigger(learner_cfg.send_interval),
         max_updates=job.config.max_updates,
+        exchange=_make_exchange(role, job, ports) if job.config.n_learners > 1 else None,
+        fusion=_make_fusion(role, job, ports) if job.config.fuses and first else None,
+        clock=clock,
     )
+
+
+def _make_algorithm(role: RoleSpec, job: Job) -> Algorithm:
+    """Learners of a group begin alike; so do fused groups, for a mean of strangers is nothing."""
+    from tianji.algorithms.device import device_for  # here, because only a learner has torch
+
+    device, name = device_for(job.config.parallel.learner_cfg.device), job.config.agent.type
+    algorithm = job.algorithm(job.task, job.seed(Kind.LEARNER, 0, role.group), device)
+    _weights_schema(job).check({"weights": algorithm.weights()}, f"{name}.weights()")
+    if job.config.fuses or job.config.n_learners > 1:
+        layout = parameters_schema(job.n_parameters)
+        layout.check({"parameters": algorithm.parameters()}, f"{name}.parameters()")
+    if job.config.fuses and role.group:
+        first = job.algorithm(job.task, job.seed(Kind.LEARNER), device)
+        algorithm.shift(first.parameters() - algorithm.parameters())
+        algorithm.load(algorithm.weights().copy())  # what follows from them, as a target network
+    return algorithm
+
+
+def _make_exchange(role: RoleSpec, job: Job, ports: Ports) -> Exchange:
+    group, own = role.group, role.index
+    others = [i for i in range(job.config.n_learners) if i != own]
+    return Exchange(
+        own,
+        {i: ports.outbox(gradients_of(group, own, i)) for i in others},
+        {i: ports.inbox(gradients_of(group, i, own)) for i in others},
+        job.n_parameters,
+    )
+
+
+def _make_fusion(role: RoleSpec, job: Job, ports: Ports) -> Fusion:
+    outbox, mean = ports.outbox(parameters_of(role.group)), ports.inbox(MEAN)
+    interval = job.config.parallel.learner_cfg.send_root_interval
+    return Fusion(outbox, mean, job.n_parameters, interval)
+
+
+def _build_reducer(role: RoleSpec, job: Job, ports: Ports) -> Reducer:
+    inboxes = [ports.inbox(parameters_of(group)) for group in range(job.config.n_groups)]
+    return Reducer(role.name, inboxes, ports.outbox(MEAN), job.n_parameters, job.config.max_fusions)
 
 
 def _build_evaluator(role: RoleSpec, job: Job, ports: Ports) -> Evaluator:
@@ -333,7 +389,7 @@ def _build_evaluator(role: RoleSpec, job: Job, ports: Ports) -> Evaluator:
         role.name,
         make_games_env(job.config, n_episodes),
         job.algorithm.policy(job.task, 0, seed),
-        weights=ports.inbox("weights"),
+        weights=ports.inbox(weights_of(0)),
         orders=ports.inbox("evaluate"),
         results=ports.outbox("evaluations"),
         n_episodes=n_episodes,

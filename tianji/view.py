@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import IO, TYPE_CHECKING, NamedTuple, Protocol, TextIO
 
+from tianji import mpirun
 from tianji.bottleneck import bottleneck
 from tianji.counts import Count
 from tianji.metrics import ratio_of
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
 
 LINE_SECONDS = 2.0  # from one plain line to the next
 MOST_ACTORS = 8  # that get a row of their own
+MOST_GROUPS = 4  # that get rows of their own, one for each kind of role
 LABEL_WIDTH = 11  # columns before the values
 BUSY_WIDTH = 30  # columns of a role's bar, where there is room
-COLOURS = {"learner": "green", "buffer": "magenta", "actor": "cyan"}
+COLOURS = {"learner": "green", "buffer": "magenta", "actor": "cyan", "reducer": "yellow"}
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 
@@ -61,7 +63,9 @@ def view_for(stream: TextIO | None = None) -> View:
     """A panel if `stream` is a terminal that can draw one, lines otherwise."""
     stream = sys.stdout if stream is None else stream
     try:
-        draws = stream.isatty() and (stream.encoding or "").lower().startswith("utf")
+        draws = (
+            stream.isatty() and mpirun.draws() and (stream.encoding or "").lower().startswith("utf")
+        )
     except (AttributeError, ValueError):  # a notebook's, or closed
         draws = False
     if not draws:
@@ -292,13 +296,30 @@ class _Row(NamedTuple):
 
 def _roles(scene: Scene) -> _Wide:
     """One line for each role; a rich table of so many cells would take most of a frame's time."""
-    names = list(scene.progress.counts)
+    names, n_groups = list(scene.progress.counts), scene.job.config.n_groups
+    together = _of_one_group(names) if n_groups == 1 else _by_kind(names, n_groups <= MOST_GROUPS)
+    rows = [_Row(), *(_row(scene, some, label) for label, some in together.items())]
+    return _Wide(lambda width: _lines(rows, width))
+
+
+def _of_one_group(names: list[str]) -> dict[str, list[str]]:
+    """A row for each role, and one for the actors beyond the first few."""
     actors = [name for name in names if kind_of(name) == "actor"]
     rest = actors[MOST_ACTORS:] if len(actors) > MOST_ACTORS + 1 else []
-    rows = [_Row(), *(_row(scene, [name], name) for name in names if name not in rest)]
-    if rest:
-        rows.append(_row(scene, rest, f"… and {len(rest)} more actors"))
-    return _Wide(lambda width: _lines(rows, width))
+    more = {f"… and {len(rest)} more actors": rest} if rest else {}
+    return {name: [name] for name in names if name not in rest} | more
+
+
+def _by_kind(names: list[str], each_group: bool) -> dict[str, list[str]]:
+    """A row for each kind of role, in each group or in all of them, as in `actor-0.* (4)`."""
+    rows: dict[str, list[str]] = {}
+    for name in names:
+        rows.setdefault(name.partition("." if each_group else "-")[0], []).append(name)
+    star = ".*" if each_group else "-*"
+    return {
+        some[0] if len(some) == 1 else f"{place}{star} ({len(some)})": some
+        for place, some in rows.items()
+    }
 
 
 def _lines(rows: Sequence[_Row], width: int) -> Text:
@@ -328,28 +349,26 @@ def _row(scene: Scene, names: Sequence[str], label: str) -> _Row:
     if progress.started_at is None:
         ready = all(progress.counts[name][Count.READY_AT] for name in names)
         return _Row(label, "ready" if ready else "starting", "", "", "", "", None, "")
-    version = min(int(progress.counts[name][Count.VERSION]) for name in names)
+    made = Count.FUSIONS if kind == "reducer" else Count.VERSION
+    version = min(int(progress.counts[name][made]) for name in names)
     shown = f"{version:,}" if kind != "buffer" and progress.updates else ""
     rate = sum(scene.rates.roles.get(name, 0.0) for name in names)
     spent = [scene.rates.shares.get(name, NOTHING) for name in names]
     busy, idle = (sum(times) / len(names) for times in zip(*spent, strict=True))
-    unit = "updates/s" if kind == "learner" else "steps/s  "
-    speed = f"{rate:,.1f}" if kind == "learner" and rate < 100 else f"{rate:,.0f}"
-    queue, style = _queue(scene, kind), COLOURS[kind]
+    unit = {"learner": "updates/s", "reducer": "fusions/s"}.get(kind, "steps/s  ")
+    speed = f"{rate:,.0f}" if unit == "steps/s  " or rate >= 100 else f"{rate:,.1f}"
+    queue, style = _queue(scene, names), COLOURS[kind]
     return _Row(label, f"{speed} {unit}", _percent(busy), _percent(idle), queue, shown, busy, style)
 
 
-def _queue(scene: Scene, kind: str) -> str:
-    """How many of the messages that may wait for a role do."""
-    job = scene.job
-    if kind == "actor":
+def _queue(scene: Scene, names: Sequence[str]) -> str:
+    """How many of the messages that may wait for these roles do."""
+    job, kind = scene.job, kind_of(names[0])
+    room = {"buffer": job.depth * job.task.n_actors, "learner": job.batches_ahead}.get(kind)
+    if room is None:
         return ""
-    waiting = sum(
-        int(c[Count.QUEUE]) for n, c in scene.progress.counts.items() if kind_of(n) == kind
-    )
-    if kind == "buffer":
-        return f"{waiting}/{job.depth * job.task.n_actors}"
-    return f"{waiting}/{job.batches_ahead}"
+    waiting = sum(int(scene.progress.counts[name][Count.QUEUE]) for name in names)
+    return f"{waiting}/{room * len(names)}"
 
 
 def _foot(scene: Scene) -> Table:

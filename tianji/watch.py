@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from tianji.channel import Inbox
 from tianji.counts import Count, Histogram, Vector
-from tianji.roster import Kind, role_name, roles_of
+from tianji.roster import Kind, group_of, is_first_learner, roles_of
+from tianji.schema import Arrays
 from tianji.state import State
 from tianji.status import Status
 from tianji.topology import Job, Ports
@@ -36,6 +38,7 @@ class Progress:
     solved_at: float | None = None  # clock of the last of the 100 episodes that reached the target
     started_at: float | None = None  # clock at which all roles were ready
     earlier_seconds: float = 0.0  # of training, before the run was resumed
+    lost: list[str] = field(default_factory=list)  # roles that died; training goes on without them
 
     def elapsed(self, now: float) -> float:
         """Seconds of training until the moment `now` of the clock."""
@@ -54,18 +57,33 @@ class Progress:
 
     @property
     def received(self) -> int:
-        """Valid environment steps that the buffer took."""
+        """Valid environment steps that the buffers took."""
         return int(self.total(Count.RECEIVED, Kind.BUFFER))
 
     @property
     def consumed(self) -> int:
-        """Valid samples that the learner learned from."""
+        """Valid samples that the learners learned from."""
         return int(self.total(Count.CONSUMED, Kind.LEARNER))
 
     @property
     def updates(self) -> int:
-        """Calls of `learn`."""
-        return int(self.total(Count.VERSION, Kind.LEARNER))
+        """Calls of `learn`, of all groups; the learners of one group make each of them together."""
+        return sum(updates_by_group(self.counts).values())
+
+    @property
+    def version(self) -> int:
+        """Updates behind the weights of the first group, which are those that are kept."""
+        return updates_by_group(self.counts).get(0, 0)
+
+    @property
+    def fusions(self) -> int:
+        """Means of the groups' parameters that were made."""
+        return int(self.total(Count.FUSIONS, Kind.REDUCER))
+
+    @property
+    def distance(self) -> float | None:
+        """How far the groups were apart before the last fusion; None before the first."""
+        return self.total(Count.DISTANCE, Kind.REDUCER) if self.fusions else None
 
     @property
     def dropped(self) -> int:
@@ -89,11 +107,18 @@ class Progress:
         return float(np.mean(self.returns)) if self.returns else None
 
 
+def updates_by_group(counts: Mapping[str, Vector]) -> dict[int, int]:
+    """The version of each group."""
+    firsts = {name: c for name, c in counts.items() if is_first_learner(name)}
+    return {group_of(name): int(c[Count.VERSION]) for name, c in firsts.items()}
+
+
 class Watch:
     """Reads the channels on which roles report, without ever making them wait."""
 
     def __init__(self, job: Job, ports: Ports) -> None:
         roles = roles_of(job.config)
+        self._homes = {role.name: role.home for role in roles}
         self._target = job.stop_return
         self._scalar_names = job.algorithm.scalars
         self._reports: dict[str, Inbox] = {
@@ -103,6 +128,7 @@ class Watch:
             ports.inbox(f"episodes {role.name}") for role in roles if role.kind is Kind.ACTOR
         ]
         self.progress = Progress({role.name: np.zeros(len(Count)) for role in roles})
+        self._learners: dict[str, Arrays] = {}  # what each of them said last
 
     def poll(self) -> Progress:
         """Takes whatever has come."""
@@ -111,13 +137,18 @@ class Watch:
                 counts = self.progress.counts[name] = message.arrays["counts"].copy()
                 if self.progress.earlier_seconds:  # its first word: before any waiting for others
                     self.progress.base.setdefault(name, counts.copy())
-                if name == role_name(Kind.LEARNER):
-                    self._read_learner(message.arrays)
+                if "staleness" in message.arrays:
+                    self._learners[name] = {n: a.copy() for n, a in message.arrays.items()}
+                    self._read_learners()
         self._read_episodes()
         ready = [c[Count.READY_AT] for c in self.progress.counts.values()]
         if self.progress.started_at is None and all(ready):
             self.progress.started_at = max(ready)
         return self.progress
+
+    def lose(self, home: str) -> None:
+        """A process has died, and training goes on without the roles that lived in it."""
+        self.progress.lost += [name for name, place in self._homes.items() if place == home]
 
     def state(self) -> State:
         """What the roles do not know: the last episodes, and how long training has lasted."""
@@ -126,6 +157,7 @@ class Watch:
             "returns": list(progress.returns),
             "lengths": list(progress.lengths),
             "episodes": progress.n_episodes,
+            "fusions": progress.fusions,
             "elapsed_seconds": progress.elapsed(time.monotonic()),
         }
 
@@ -138,12 +170,14 @@ class Watch:
         progress.n_episodes = state["episodes"]
         progress.earlier_seconds = state["elapsed_seconds"]
 
-    def _read_learner(self, arrays: dict[str, Vector]) -> None:
-        progress = self.progress
-        progress.staleness = Histogram(arrays["staleness"].copy())
-        progress.age = Histogram(arrays["age"].copy())
-        progress.new_percent = Histogram(arrays["new"].copy())
-        values = arrays["scalars"].tolist()
+    def _read_learners(self) -> None:
+        """Puts together what all learners measured; scalars are means over those that learned."""
+        progress, said = self.progress, list(self._learners.values())
+        progress.staleness = Histogram(np.sum([a["staleness"] for a in said], axis=0))
+        progress.age = Histogram(np.sum([a["age"] for a in said], axis=0))
+        progress.new_percent = Histogram(np.sum([a["new"] for a in said], axis=0))
+        learned = [a["scalars"] for a in said if a["counts"][Count.VERSION]] or [said[0]["scalars"]]
+        values = np.mean(learned, axis=0).tolist()
         progress.scalars = dict(zip(self._scalar_names, values, strict=True))
 
     def _read_episodes(self) -> None:
@@ -176,12 +210,15 @@ class Limits:
     def __init__(self, job: Job) -> None:
         self._episodes = job.config.exp.episodes
         self._seconds = job.config.exp.max_seconds
+        self._fusions = job.config.max_fusions
 
     def reached(self, progress: Progress) -> Status | None:
         """The status with which the run should end now, if it should."""
         if progress.solved_at is not None:
             return Status.SOLVED
         if self._episodes is not None and progress.n_episodes >= self._episodes:
+            return Status.FINISHED
+        if self._fusions is not None and progress.fusions >= self._fusions:
             return Status.FINISHED
         if self._seconds is None or progress.started_at is None:
             return None

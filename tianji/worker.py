@@ -11,19 +11,23 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tianji.engines.loop import ProcessPorts
+    from tianji.episodes import Clock
     from tianji.roles import Role
+    from tianji.topology import Job
 
 
 def main() -> int:
     """Runs the roles of one process until they are done."""
     home, kind = sys.argv[1:3]
     _settle()
-    _preload(kind)
+    preload(kind)
     text = sys.stdin.read()
     if not text:
         return 0
@@ -49,7 +53,7 @@ def _settle() -> None:
         os._exit(1)
 
 
-def _preload(kind: str) -> None:
+def preload(kind: str) -> None:
     """Loads what this kind of role will need, while the launcher is still measuring sizes."""
     if kind == "learner":
         import torch  # noqa: F401
@@ -75,7 +79,22 @@ def _run(home: str, description: dict[str, Any]) -> int:
 def _train(home: str, description: dict[str, Any]) -> None:
     from tianji import topology
     from tianji.config import from_json
-    from tianji.engines.loop import Loop, attach
+    from tianji.engines.loop import attach
+
+    job = topology.from_json(description, from_json(description["config"]))
+    train(home, job, attach(job, description["transport"], home), description)
+
+
+def train(
+    home: str,
+    job: Job,
+    ports: ProcessPorts,
+    description: dict[str, Any],
+    clock: Clock = time.monotonic,
+) -> None:
+    """Makes the roles of one process, resumed if the run is, and runs them until they are done."""
+    from tianji import topology
+    from tianji.engines.loop import Loop
     from tianji.roster import evaluator_of, roles_of
     from tianji.saving import Saver
 
@@ -83,31 +102,26 @@ def _train(home: str, description: dict[str, Any]) -> None:
         import torch
 
         torch.set_num_threads(description["threads"][home])
-    config = from_json(description["config"])
-    job = topology.from_json(description, config)
-    ports = attach(job, description["transport"], home)
-    evaluator = evaluator_of(config)
+    evaluator = evaluator_of(job.config)
     if evaluator is not None and home == evaluator.home:
         Loop([topology.build(evaluator, job, ports)], ports).run()
         return
-    roles = [topology.build(role, job, ports) for role in roles_of(job.config) if role.home == home]
+    mine = [role for role in roles_of(job.config) if role.home == home]
+    roles = [topology.build(role, job, ports, clock) for role in mine]
     if description["resumed"] is not None:
         _resume(roles, description["resumed"])
-    saver = Saver(roles, ports.inbox("orders"), Path(description["checkpoints"]))
-    Loop(roles, ports, saver).run()
+    saver = Saver(roles, ports.inbox("orders"), Path(description["checkpoints"]), clock)
+    Loop(roles, ports, saver, clock).run()
 
 
 def _resume(roles: list[Role], folder: str) -> None:
     """Every role goes on from its part; what was in flight between them is lost."""
-    from tianji import memory
     from tianji.checkpoint import open_checkpoint
-    from tianji.saving import part_of
+    from tianji.saving import recall
 
     saved = open_checkpoint(Path(folder))
     for role in roles:
-        if (part := part_of(saved, role.name)) is not None:
-            memory.restore(role, part)
-        memory.rejoin(role, saved.version)
+        recall(role, saved, in_flight=False)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from puppets import MISSING, Puppets
 from wires import MemoryWorld, Pumped
 
 from tianji.channel import ChannelSpec, Delivery
@@ -82,14 +83,30 @@ def wire(*specs):
 
 
 TRANSPORTS = {"local": local, "shm": shm, "wire": wire}
+
+
+@pytest.fixture(scope="module")
+def puppets(child_env):
+    """Two ranks of an MPI job."""
+    if MISSING:
+        pytest.skip(MISSING)
+    puppets = Puppets(child_env)
+    yield puppets
+    puppets.close()
+
+
 SHARING = {name: TRANSPORTS[name] for name in ("local", "shm")}  # both ends see the same memory
 
 
-@pytest.fixture(params=TRANSPORTS)
+@pytest.fixture(params=[*TRANSPORTS, "mpi"])
 def connect(request):
     """Makes transports and closes them after the test; returns (sender's, receiver's)."""
+    if request.param == "mpi":
+        kind = request.getfixturevalue("puppets").connect
+    else:
+        kind = TRANSPORTS[request.param]
     with contextlib.ExitStack() as stack:
-        yield lambda *specs: stack.enter_context(TRANSPORTS[request.param](*specs))
+        yield lambda *specs: stack.enter_context(kind(*specs))
 
 
 @pytest.fixture
@@ -221,10 +238,12 @@ def test_taken_arrays_stay_whole_until_the_next_take(channel):
     assert number(taken) == 1
 
 
-def test_slots_start_on_cache_lines(channel):
-    outbox, _ = channel()
-    assert outbox.slot()["number"].ctypes.data % 64 == 0
-    assert outbox.slot()["data"].ctypes.data % 64 == 0
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_slots_start_on_cache_lines(transport):
+    with TRANSPORTS[transport](spec()) as (left, _):
+        slot = left.outbox("channel").slot()
+        assert slot["number"].ctypes.data % 64 == 0
+        assert slot["data"].ctypes.data % 64 == 0
 
 
 def test_a_channel_is_closed_only_after_everything_was_taken(channel):

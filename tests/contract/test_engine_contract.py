@@ -3,6 +3,8 @@
 import pytest
 from commands import TASKS, rows, train
 
+from tianji import checkpoint
+
 pytestmark = pytest.mark.process
 
 
@@ -64,6 +66,60 @@ def test_several_actors_are_all_heard(run):
     summary = run("dqn", "actor_cfg.num=3", "exp.train_steps=3000").summary
     shares = [summary["roles"][f"actor-0.{i}"]["produced"] for i in range(3)]
     assert min(shares) > 0
+
+
+def test_groups_share_the_steps_and_are_fused(run):
+    summary = run(
+        *("dqn", "global_cfg.group_num=2", "learner_cfg.send_root_interval=5"),
+        "exp.train_steps=3001",
+    ).summary
+    roles = summary["roles"]
+    received = [roles[f"buffer-{group}.0"]["received"] for group in (0, 1)]
+    assert all(1500 <= n < 1501 + 16 * 4 for n in received)
+    assert summary["received"] == sum(received)
+    versions = [roles[f"learner-{group}.0"]["version"] for group in (0, 1)]
+    assert summary["updates"] == sum(versions)
+    assert summary["consumed"] == sum(versions) * 32
+    assert all(abs(v - (n - 64) * 8 / 32) <= 1 for v, n in zip(versions, received, strict=True))
+    assert 0 < summary["fusions"] <= min(versions) / 5
+    assert summary["fusion_distance"] > 0
+    assert summary["replay_ratio"]["measured"] == pytest.approx(8, rel=0.01)
+
+
+def test_learners_of_a_group_make_every_update_together(run):
+    done = run("dqn", "learner_cfg.num=2", "exp.train_steps=1500")
+    summary, roles = done.summary, done.summary["roles"]
+    assert summary["consumed"] == summary["updates"] * 32
+    assert roles["learner-0.0"]["version"] == roles["learner-0.1"]["version"]
+    assert roles["learner-0.0"]["consumed"] == summary["consumed"] / 2
+    assert abs(summary["updates"] - (summary["received"] - 64) * 8 / 32) <= 1
+    saved, _ = checkpoint.newest(done.folder)
+    first, second = (saved.part(f"learner-0.{i}")["algorithm"] for i in (0, 1))
+    assert first["parameters"].tobytes() == second["parameters"].tobytes()
+
+
+def test_groups_of_several_learners_stay_alike_within_each_group(run):
+    done = run(
+        *("ppo", "global_cfg.group_num=2", "learner_cfg.num=2", "actor_cfg.num=2"),
+        *("learner_cfg.send_root_interval=1", "global_cfg.exit_val.fusion_step=4"),
+    )
+    assert done.summary["status"] == "finished"
+    assert done.summary["fusions"] == 4
+    assert done.summary["staleness"]["max"] == 0
+    saved, _ = checkpoint.newest(done.folder)
+    for group in (0, 1):
+        parts = [saved.part(f"learner-{group}.{i}")["algorithm"] for i in (0, 1)]
+        assert parts[0]["parameters"].tobytes() == parts[1]["parameters"].tobytes()
+
+
+def test_groups_without_fusion_learn_by_themselves(run):
+    summary = run(
+        *("ppo", "global_cfg.group_num=2", "global_cfg.use_group_parallel=False"),
+        "learner_cfg.exit_val.learn_step=3",
+    ).summary
+    assert summary["updates"] == 6
+    assert "reducer-0.0" not in summary["roles"]
+    assert (summary["fusions"], summary["fusion_distance"]) == (0, None)
 
 
 def test_the_run_folder_is_complete(run):

@@ -43,6 +43,26 @@ def test_a_killed_learner_ends_the_run_and_is_named(run):
     assert not any(map(alive, crew.values()))
 
 
+@pytest.mark.parametrize("victim", ["learner-0.1", "learner-1.0", "reducer-0.0"])
+def test_one_of_several_learners_that_is_killed_ends_the_run_and_is_named(tmp_path, victim):
+    pair = {"learner-0.1": "learner_cfg.num=2"}.get(victim, "global_cfg.group_num=2")
+    folder, more = tmp_path / "run", ("--set", pair, "--set", "exp.save_freq=50")
+    process = start(ROOT / "configs" / "cartpole_dqn.py", folder, *ENDLESS, *more)
+    try:
+        crew = training(process, folder)
+        began = time.monotonic()
+        _kill(crew[victim], signal.SIGKILL)
+        out, err = process.communicate(timeout=20)
+    finally:
+        end(process)
+    assert time.monotonic() - began < 5  # the others end by themselves
+    assert process.returncode == 1
+    assert f"{victim} was killed by SIGKILL" in err
+    assert "did not end" not in err
+    assert not any(map(alive, crew.values()))
+    assert "Failed" in out and "tianji resume" in out
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_run_cleanly(run, number, status):
     process, folder, crew = run

@@ -17,6 +17,17 @@ def test_the_echo_task_is_learned_in_seconds(tmp_path, algorithm, engine):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("key", ["global_cfg.group_num=2", "learner_cfg.num=2"])
+@pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
+def test_the_echo_task_is_learned_by_two(tmp_path, algorithm, key, engine):
+    options = ("--engine", engine, "--set", key, "--set", "actor_cfg.num=2")
+    more = ("--set", "learner_cfg.send_root_interval=2")
+    done = train(TASKS / f"echo_{algorithm}.py", tmp_path / "run", *options, *more)
+    assert done.status == 0, done.err
+    assert done.summary["status"] == "solved"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 def test_ppo_solves_cartpole(tmp_path, engine):
     done = train(ROOT / "configs" / "cartpole_ppo.py", tmp_path / "run", "--engine", engine)
     assert done.summary["status"] == "solved"

@@ -34,6 +34,12 @@ JOBS = {
     "asynchronous ppo": ("walk_ppo", "hyp.mode=async", "hyp.max_lag=3", "hyp.batch_size=2"),
     "ppo with lag 3": ("walk_ppo", "hyp.mode=async", "hyp.buffer_size=6", "hyp.batch_size=2"),
     "ppo in gymnasium": ("walk_ppo", "environment.type=walk:GymWalk", "actor_cfg.num=1"),
+    "two groups": ("walk_dqn", "global_cfg.group_num=2", "learner_cfg.send_root_interval=3"),
+    "two learners": ("walk_ppo", "learner_cfg.num=2", "hyp.minibatch=16"),
+    "two groups of two learners": (
+        *("walk_dqn", "global_cfg.group_num=2", "learner_cfg.num=2"),
+        "learner_cfg.send_root_interval=3",
+    ),
     "dqn with evaluation": ("walk_dqn", "exp.eval_step=500", "exp.eval_times=3"),
 }
 
@@ -73,13 +79,18 @@ def facts(report):
     said = {name: report.summary[name] for name in EXACT}
     weights = load_trained(report.folder).weights
     saved, _ = checkpoint.newest(report.folder)
-    assert (saved.version, saved.env_steps) == (said["updates"], said["env_steps"])
-    parts = [
-        saved.part("learner-0.0")["algorithm"],  # the optimiser and its schedule too
-        saved.part("actor-0.0")["policy"],
-        saved.part("actor-0.0")["env"] or {},
-        saved.part("buffer-0.0.store"),
+    assert (saved.updates, saved.env_steps) == (said["updates"], said["env_steps"])
+    names = sorted(n.removesuffix(".safetensors") for n in saved.manifest["files"])
+    whole = {name: saved.part(name) for name in names if "-" in name}
+    parts = [part["algorithm"] for part in whole.values() if "algorithm" in part]
+    parts += [part["policy"] for part in whole.values() if "policy" in part]
+    parts += [part["env"] or {} for part in whole.values() if "env" in part]
+    parts += [part for name, part in whole.items() if name.endswith(".store")]
+    parts += [part["fusion"] for part in whole.values() if part.get("fusion")]
+    parts += [
+        {n: part[n] for n in ("came", "gathered")} for part in whole.values() if "came" in part
     ]
+    assert len(parts) >= 4  # the learner's with its optimiser, the actor's two, and the samples
     return said, weights.tobytes(), [b"".join(chunks(part)) for part in parts]
 
 
@@ -110,7 +121,10 @@ def resumed_to_its_end(config, folder, interruption, most=60):
     raise AssertionError("it never ended")
 
 
-QUICK = ("ppo", "dqn with slack", "asynchronous ppo", "ppo with lag 3", "dqn with evaluation")
+QUICK = (
+    *("ppo", "dqn with slack", "asynchronous ppo", "ppo with lag 3", "dqn with evaluation"),
+    *("two groups", "two learners"),
+)
 
 
 def each(names, quick):

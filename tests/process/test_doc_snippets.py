@@ -25,6 +25,7 @@ PARTS = {  # blocks that are a piece of a file, and have a test of their own bel
     "own-environment.md-2": "two more methods of its class",
     "own-algorithm.md-0": "my_algorithm.py",
     "own-algorithm.md-2": "two more methods of its policy",
+    "groups.md-0": "a method of an algorithm with FlatParameters",
 }
 TEXT = {block.name: block.text for block in PYTHON}
 SCRIPTS = [block for block in PYTHON if not block.is_config and block.name not in PARTS]
@@ -151,6 +152,44 @@ def test_a_command_runs_or_could_begin(words, place, trained, capsys):
             assert main(words) == 0, capsys.readouterr().err
         finally:
             signal.signal(signal.SIGINT, before)
+
+
+SHARED = """
+from own_algorithm import A2C, layout
+from tianji.lazy import torch
+
+
+class Shared(A2C):
+    scalars = ("loss",)
+    learn = A2C.__bases__[0].learn
+
+    @classmethod
+    def n_parameters(cls, task):
+        return cls.n_weights(task) + layout(task, 1).n_weights
+
+    def parameters(self):
+        return self._flat.vector.numpy()
+
+    def _loss(self, batch):
+        value = self.critic(torch.from_numpy(batch["obs"][:, :-1]).flatten(0, 2)).squeeze(1)
+        return (value - torch.from_numpy(batch["reward"]).flatten()).square().mean()
+"""
+
+
+def test_an_update_of_ones_own_is_shared_by_two_learners(tmp_path):
+    shutil.copy(ROOT / "examples" / "own_algorithm.py", tmp_path)
+    method = "\n".join(f"    {line}" for line in TEXT["groups.md-0"].splitlines())
+    (tmp_path / "shared.py").write_text(f"{SHARED}\n{method}\n")
+    (tmp_path / "job.py").write_text(
+        'environment = dict(type="GymEnv", gym_name="CartPole-v1")\n'
+        'agent = dict(type="shared:Shared")\n'
+    )
+    for n in (1, 2):
+        given = {"learner_cfg.num": n, "actor_cfg.num": 2, "learner_cfg.exit_val.learn_step": 5}
+        folder = tmp_path / f"run{n}"
+        report = tianji.train(tmp_path / "job.py", engine="local", run_dir=folder, **given)
+        assert report.summary["updates"] == 5
+        assert report.exit_status == 0
 
 
 def test_no_line_of_a_shell_block_is_left_out():

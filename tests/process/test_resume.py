@@ -18,6 +18,8 @@ JOBS = {
     "synchronous ppo": ("walk_ppo",),
     "asynchronous ppo": ("walk_ppo", "hyp.mode=async", "hyp.max_lag=3", "hyp.batch_size=2"),
     "dqn": ("walk_dqn", "hyp.max_decay_step=20000"),
+    "two groups": ("walk_dqn", "hyp.max_decay_step=20000", "global_cfg.group_num=2"),
+    "two learners": ("walk_ppo", "learner_cfg.num=2"),
     "dqn, its buffer apart": ("walk_dqn", "hyp.max_decay_step=20000", "buffer_cfg.cores=1"),
 }
 GROWING = ("env_steps", "updates", "episodes", "received", "consumed")
@@ -59,12 +61,15 @@ def more(summary, steps=3_000):
     return ("--set", f"exp.train_steps={summary['received'] + steps}")
 
 
-def explored(saved, actor):
-    """Steps that an actor's epsilon depends on."""
-    return saved.part(actor)["policy"]["steps"]
+def explored(saved, *actors):
+    """Steps that the epsilon of actors depends on, of all of them together."""
+    return sum(saved.part(actor)["policy"]["steps"] for actor in actors)
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("asynchronous ppo", "dqn")]
+SLOW = [
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("asynchronous ppo", "dqn", "two groups", "two learners")
+]
 
 
 @pytest.mark.parametrize("name", ["synchronous ppo", "dqn, its buffer apart", *SLOW])
@@ -97,7 +102,8 @@ def test_a_resumed_run_shows_no_dent(tmp_path, name):
     if task == "walk_dqn":
         last, _ = checkpoint.newest(folder)
         made = second["env_steps"] - first["env_steps"]
-        assert made <= explored(last, "actor-0.0") - explored(kept, "actor-0.0") <= made * 1.5 + 200
+        actors = [name for name in second["roles"] if name.startswith("actor")]
+        assert made <= explored(last, *actors) - explored(kept, *actors) <= made * 1.5 + 200
 
 
 @pytest.mark.slow  # the local engine does the same faster

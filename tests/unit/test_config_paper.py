@@ -153,9 +153,6 @@ def test_the_keys_of_the_release_load_for_dqn_with_notices() -> None:
         "agent.alg_type",
         "agent.agent_num",
         "wrappers.type 'MonitorEnv'",
-        "global_cfg.use_group_parallel",
-        "exit_val.fusion_step",
-        "learner_cfg.send_root_interval",
         "exit_val.win_ratio",
         "exit_val.reward",
         "learner_cfg.eval",
@@ -262,12 +259,12 @@ def test_a_wrapper_of_the_release_is_known_but_not_here(wrapper: str) -> None:
         ),
         (ENVIRONMENT + "hyp = [1]", "a.py:2: hyp must be dict(...), found (1,)"),
         (
-            ENVIRONMENT + "parallel_parameters = dict(global_cfg=dict(group_num=2))",
-            "global_cfg.group_num must be at most 1, found 2: this version trains one group",
+            ENVIRONMENT + "parallel_parameters = dict(global_cfg=dict(group_num=0))",
+            "global_cfg.group_num must be at least 1, found 0",
         ),
         (
-            ENVIRONMENT + "parallel_parameters = dict(learner_cfg=dict(num=2))",
-            "a.py:2: learner_cfg.num must be at most 1, found 2: this version trains one group",
+            ENVIRONMENT + "parallel_parameters = dict(learner_cfg=dict(num=65))",
+            "a.py:2: learner_cfg.num must be at most 64, found 65",
         ),
         (
             ENVIRONMENT + "parallel_parameters = dict(learner_cfg=dict(\n core=2))",

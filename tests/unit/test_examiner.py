@@ -43,7 +43,7 @@ class Stage:
         return self.answers.popleft() if self.answers else None
 
     def tick(self, updates, steps):
-        self.examiner.tick(SimpleNamespace(updates=updates, produced=steps))
+        self.examiner.tick(SimpleNamespace(updates=updates, version=updates, produced=steps))
 
     def answer(self, version, returned=1.0):
         arrays = {

@@ -13,16 +13,18 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # From the ground up. A module may import from rows below its own, and from its own row only where
 # it is of the same package. The four packages above the bases never import each other.
 LAYERS = (
-    ("errors", "lazy", "stats", "appending", "tracker", "signals", "status"),
-    ("schema", "imports", "events"),
-    ("state",),
+    ("errors", "lazy", "stats", "appending", "tracker", "signals", "status", "banners"),
+    ("schema", "imports", "events", "mpirun"),
+    ("state", "shepherd"),
     ("tensorfile",),
     ("checkpoint",),
     ("channel", "store", "balance", "trigger", "counts", "config"),
     ("replay", "rollouts", "consumption", "envs.base", "roster", "folder", "report"),
     ("resources", "sinks", "dashboard"),
-    ("algorithms.base", "episodes", "trajectory"),
-    ("roles", "transports", "algorithms", "models", "envs", "evaluation"),
+    ("placement",),
+    ("algorithms.base", "episodes", "trajectory", "role", "shards"),
+    ("exchange", "fusion", "fitting", "standin"),
+    ("roles", "reducer", "transports", "algorithms", "models", "envs", "evaluation"),
     ("evaluator", "memory", "weights"),
     ("saving", "resuming"),
     ("topology",),

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tianji.algorithms.advantages import Importance, advantages
+from tianji.algorithms.advantages import Gains, Importance, advantages
 from tianji.algorithms.base import Task
 from tianji.algorithms.ppo import PPO, PPOHyp
 from tianji.config.schema import ModelConfig
@@ -142,10 +142,9 @@ def test_a_clipped_weight_leaves_advantages_and_targets_as_they_are(made, factor
 
 
 def test_a_sample_without_weight_earns_nothing_after_normalising():
-    learner, _ = rollouts(task())
-    gain, picked = torch.tensor([5.0, 6.0, 4.0, 5.0]), torch.arange(4)
     weight = Importance(np.array([1.0, 2.0, 1.0, 0.0], np.float32), LOGP, vtrace=False)
-    normalised = learner._normalised(gain, weight, picked)
+    gains = Gains(torch.tensor([5.0, 6.0, 4.0, 5.0]), torch.from_numpy(weight.clipped))
+    normalised = gains.normalised(gains.moments())
     assert normalised[3] == 0.0
     assert normalised[1] > normalised[0] > normalised[2]
 
@@ -267,8 +266,8 @@ def test_rows_that_are_not_valid_have_no_influence():
 
 def test_every_epoch_visits_every_sample_once_in_slices_of_nearly_one_size():
     learner, batch = rollouts(task(minibatch=4))
-    samples = learner._prepare(batch)
-    parts = list(learner._minibatches(samples))
+    samples = learner._prepare(batch)[:4]
+    parts = list(learner._minibatches(samples, batch["valid"].size))
     sizes = [len(part[0]) for part in parts]
     assert max(sizes) - min(sizes) <= 1
     assert sum(sizes) == batch["valid"].sum()
@@ -292,15 +291,16 @@ def test_final_observations_are_bootstrapped_from():
     batch["valid"][0, 1, 0] = batch["truncated"][0, 1, 0] = True
     batch["terminated"][0, 1, 0] = False
     batch["final_obs"] = np.zeros((2, 5, 2, 3), np.float32)
-    near = learner._prepare(batch)[4]
+    near = learner._prepare(batch)[3]
     batch["final_obs"][0, 1, 0] = 50.0
-    far = learner._prepare(batch)[4]
+    far = learner._prepare(batch)[3]
     assert (near != far).any()
 
 
+@pytest.mark.parametrize("correction", ["none", "clip", "vtrace"])
 @pytest.mark.parametrize("n_valid", [0, 1])
-def test_a_batch_with_hardly_a_valid_sample_does_no_harm(n_valid):
-    learner, batch = rollouts(task())
+def test_a_batch_with_hardly_a_valid_sample_does_no_harm(n_valid, correction):
+    learner, batch = rollouts(task(mode="async", correction=correction))
     batch["valid"][...] = False
     batch["valid"].flat[:n_valid] = True
     learner.learn(batch)

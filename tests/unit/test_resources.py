@@ -82,7 +82,7 @@ def test_actors_may_have_the_learners_cores_where_they_take_turns(config):
         "actor-0.0": (4,),
         "actor-0.1": (5,),
     }
-    with pytest.raises(TianJiError, match=r"want 2 cores.* the actors 2, but .* offers 2"):
+    with pytest.raises(TianJiError, match=r"want 2 cores, actors 2, but .* offers 2"):
         assign(wanted, (4, 5), alternates=False)
 
 

@@ -81,7 +81,7 @@ def test_every_channel_joins_roles_that_exist(job):
 
 def test_trajectories_arrive_every_one_and_weights_only_the_latest(job):
     by_name = {spec.name: spec for spec in channels_of(job(ACTORS))}
-    weights = by_name["weights"]
+    weights = by_name["weights 0"]
     assert weights.delivery is Delivery.LATEST
     assert weights.targets == ("actor-0.0", "actor-0.1", "actor-0.2")
     trajectories = by_name["trajectories actor-0.1"]
@@ -91,7 +91,7 @@ def test_trajectories_arrive_every_one_and_weights_only_the_latest(job):
 
 def test_batches_are_private_where_the_buffer_rides_and_shared_where_it_does_not(job):
     for made, private in ((job(), True), (job(OWN_BUFFER), False)):
-        batches = next(spec for spec in channels_of(made) if spec.name == "batches")
+        batches = next(spec for spec in channels_of(made) if spec.name == "batches 0.0")
         assert is_private(batches, homes_of(made.config), "learner-0.0") is private
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -28,7 +28,8 @@ class Task:
     env: EnvSpec
     model: ModelConfig
     hyp: Any  # an instance of the algorithm's own `Hyp`
-    n_actors: int = 1
+    n_actors: int = 1  # in a group
+    n_learners: int = 1  # that each learn from a part of every batch
 
 
 @dataclass(frozen=True)
@@ -109,9 +110,37 @@ class Algorithm(ABC):
             "for an MLP, traced(...) for a torch module"
         )
 
-    @abstractmethod
+    @classmethod
+    def n_parameters(cls, task: Task) -> int:
+        """Length of the vector that `parameters` returns, and of a gradient."""
+        return cls.n_weights(task)
+
     def learn(self, batch: Arrays) -> dict[str, float]:
-        """One update from one batch; returns the `scalars` to log."""
+        """One update from one batch; returns the `scalars` to log.
+
+        Defined here for an algorithm that has `updates`; another defines this one instead.
+        """
+        update = self.updates(batch)
+        while True:
+            try:
+                next(update)  # alone, its own gradient is the mean of all
+            except StopIteration as end:
+                return dict(end.value)
+
+    def updates(self, batch: Arrays) -> Generator[Weights, None, dict[str, float]]:
+        """One update that several learners can make together, each from a part of the batch.
+
+        Before every step of the optimiser it yields its gradient [n_parameters] as float32 in the
+        CPU's memory. When it goes on, the mean over all learners lies in the same array. Returns
+        what `learn` returns. All learners must yield equally often, whatever their parts hold, and
+        nothing may be changed before the first gradient.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no updates")
+
+    @classmethod
+    def shares_updates(cls) -> bool:
+        """Whether several learners can make an update together."""
+        return cls.updates is not Algorithm.updates
 
     @abstractmethod
     def weights(self) -> Weights:
@@ -120,6 +149,14 @@ class Algorithm(ABC):
     @abstractmethod
     def load(self, weights: Weights) -> None:
         """The inverse of `weights`."""
+
+    def parameters(self) -> Weights:
+        """Everything that is learned, flat: what groups average. By default the weights alone."""
+        return self.weights()
+
+    def shift(self, delta: Weights) -> None:
+        """Adds `delta` to `parameters`; what else there is, as a target network, stays."""
+        self.load(self.weights() + delta)
 
     def state(self) -> State:
         """What a checkpoint keeps; by default the weights alone.

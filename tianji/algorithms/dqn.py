@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -156,7 +157,7 @@ class DQN(Algorithm):
 
         return perceptron(layout(task), weights, task.env, "q")
 
-    def learn(self, batch: Arrays) -> dict[str, float]:
+    def updates(self, batch: Arrays) -> Generator[Weights, None, dict[str, float]]:
         """One step of Adam on the TD error."""
         b = {name: torch.from_numpy(batch[name]).to(self._device) for name in _USED}
         with (
@@ -172,8 +173,11 @@ class DQN(Algorithm):
         q = self.online(b["obs"]).gather(1, b["action"][:, None]).squeeze(1)
         measure = torch.nn.functional
         loss = (measure.smooth_l1_loss if self.hyp.loss == "huber" else measure.mse_loss)(q, goal)
-        self._parameters.backward(loss, self.hyp.clip_grad_norm)
         h = self.hyp
+        self._parameters.backward(loss)
+        if self.task.n_learners > 1:
+            yield from self._parameters.exchanged()
+        self._parameters.clip(h.clip_grad_norm)
         self._optimiser.lr = learning_rate(h.lr, h.lr_final, h.lr_decay, self._updates)
         self._optimiser.step()
         self._updates += 1
@@ -193,6 +197,10 @@ class DQN(Algorithm):
         """Sets the online network, and the target network with it."""
         self._parameters.vector.copy_(torch.from_numpy(weights))
         self._copy_to_target()
+
+    def shift(self, delta: Weights) -> None:
+        """Moves the online network; the target network follows at its next copy."""
+        self._parameters.vector += torch.from_numpy(delta).to(self._device)
 
     def state(self) -> State:
         """Both networks, the optimiser and the number of updates."""

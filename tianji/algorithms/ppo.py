@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from tianji.algorithms.advantages import Importance, advantages
+from tianji.algorithms.advantages import Gains, Importance, Moments, advantages, pooled
 from tianji.algorithms.base import Algorithm, Policy, PolicyGraph, Task, Weights, learning_rate
 from tianji.algorithms.policies import LOG_2PI, CategoricalPolicy, GaussianPolicy
 from tianji.config.binding import key
@@ -160,6 +160,11 @@ class PPO(Algorithm):
         return policy_layout(task).n_weights + n_spread(task)
 
     @classmethod
+    def n_parameters(cls, task: Task) -> int:
+        """Those of the value network too."""
+        return cls.n_weights(task) + value_layout(task).n_weights
+
+    @classmethod
     def exported(cls, task: Task, weights: Weights) -> PolicyGraph:
         """The likeliest action and its logits, or the mean action within its bounds."""
         from tianji.algorithms.exported import perceptron
@@ -167,23 +172,43 @@ class PPO(Algorithm):
         scores = "mean" if task.env.n_actions is None else "logits"
         return perceptron(policy_layout(task), weights, task.env, scores)
 
-    def learn(self, batch: Arrays) -> dict[str, float]:
-        """Several epochs of minibatches over one batch of rollouts."""
-        h = self.hyp
+    def updates(self, batch: Arrays) -> Generator[Weights, None, dict[str, float]]:
+        """Several epochs of minibatches over one batch of rollouts.
+
+        Several learners normalise advantages over the whole batch, and each of them counts by its
+        number of samples; so an update of one minibatch is what one learner would have made.
+        """
+        h, alone, measures = self.hyp, self.task.n_learners == 1, None
+        *samples, goal, gains = self._prepare(batch)
+        moments = gains.moments() if alone else (yield from self._pooled(gains))
         self._optimiser.lr = learning_rate(h.lr, h.lr_final, h.lr_decay, self._updates)
         self._updates += 1
-        if not batch["valid"].any():
+        if not moments.n:
             return dict.fromkeys(self.scalars, 0.0)
-        samples = self._prepare(batch)
+        gain = gains.normalised(moments).to(self._device)
+        share = len(gain) / moments.n
         for _ in range(h.update_step):
-            for part in self._minibatches(samples):
-                loss, measures = self._loss(*part)
-                self._parameters.backward(loss, h.max_grad_norm)
+            for part in self._minibatches((*samples, gain, goal), batch["valid"].size):
+                if len(part[0]):  # of several learners one may have none left
+                    loss, measures = self._loss(*part)
+                    self._parameters.backward(loss if alone else loss * share)
+                else:
+                    self._parameters.gradient.zero_()
+                if not alone:
+                    yield from self._parameters.exchanged()
+                self._parameters.clip(h.max_grad_norm)
                 self._optimiser.step()
-        return _measured(*measures)
+        return dict.fromkeys(self.scalars, 0.0) if measures is None else _measured(*measures)
 
-    def _prepare(self, batch: Arrays) -> tuple[torch.Tensor, ...]:
-        """Tensors of all valid samples: obs, action, old log-probability, advantage, target."""
+    def _pooled(self, gains: Gains) -> Generator[Weights, None, Moments]:
+        """The moments of all learners' samples; the vector of a gradient carries the sums."""
+        sums, gradient = gains.sums(), self._parameters.gradient.zero_()
+        gradient[: len(sums)] = torch.tensor(sums)
+        yield from self._parameters.exchanged()
+        return pooled(gradient[: len(sums)].tolist(), self.task.n_learners)
+
+    def _prepare(self, batch: Arrays) -> tuple[Any, ...]:
+        """Of all valid samples: obs, action, old log-probability, target, and the advantages."""
         obs = torch.from_numpy(batch["obs"]).to(self._device)
         with torch.no_grad():
             value = self.critic(obs.flatten(0, 2)).view(obs.shape[:3]).cpu().numpy()
@@ -199,20 +224,11 @@ class PPO(Algorithm):
         if weight is not None:
             old = weight.logp  # the ratio that is clipped starts from the present policy
         gain, goal = (torch.from_numpy(a.ravel())[picked] for a in (advantage, target))
-        gain = self._normalised(gain, weight, picked)
-        return (flat_obs, *(t.to(self._device) for t in (action, old, gain, goal)))
-
-    def _normalised(
-        self, gain: torch.Tensor, weight: Importance | None, picked: torch.Tensor
-    ) -> torch.Tensor:
-        """Advantages of mean 0 and spread 1; a sample without weight must keep none."""
-        spread = gain.std(correction=min(1, len(gain) - 1)) + 1e-8
-        if weight is None:
-            return (gain - gain.mean()) / spread
-        clipped = torch.from_numpy(weight.clipped.ravel())[picked]
-        if weight.vtrace:  # its weights are in the advantages already
-            return (gain - clipped * (gain.sum() / (clipped.sum() + 1e-8))) / spread
-        return (gain - gain.mean()) / spread * clipped
+        gains = Gains(gain)
+        if weight is not None:
+            clipped = torch.from_numpy(weight.clipped.ravel())[picked]
+            gains = Gains(gain, clipped, weight.vtrace)
+        return (flat_obs, *(t.to(self._device) for t in (action, old, goal)), gains)
 
     def _importance(
         self,
@@ -223,7 +239,7 @@ class PPO(Algorithm):
         picked: torch.Tensor,
     ) -> Importance | None:
         """How much likelier each action is under the present policy, if a correction is wanted."""
-        if self.hyp.mode == "sync" or self.hyp.correction == "none":
+        if self.hyp.mode == "sync" or self.hyp.correction == "none" or not len(picked):
             return None
         with torch.no_grad():
             logp, _ = self._log_probability(obs, action.to(self._device))
@@ -241,10 +257,17 @@ class PPO(Algorithm):
             value: Floats = self.critic(final.flatten(0, 2)).view(final.shape[:3]).cpu().numpy()
         return value
 
-    def _minibatches(self, samples: tuple[torch.Tensor, ...]) -> Iterator[tuple[torch.Tensor, ...]]:
-        """Slices of nearly equal size, in a new order."""
-        total = len(samples[0])
-        n = max(1, round(total / self.hyp.minibatch))
+    def _minibatches(
+        self, samples: tuple[torch.Tensor, ...], n_rows: int
+    ) -> Iterator[tuple[torch.Tensor, ...]]:
+        """Slices of nearly equal size, in a new order.
+
+        Several learners have equally many, which therefore cannot depend on how many of their rows
+        are valid.
+        """
+        total, n_learners = len(samples[0]), self.task.n_learners
+        n_samples = total if n_learners == 1 else n_rows * n_learners
+        n = max(1, round(n_samples / self.hyp.minibatch))
         order = torch.from_numpy(self._random.permutation(total)).to(self._device)
         return zip(*(t[order].tensor_split(n) for t in samples), strict=True)
 
@@ -290,6 +313,14 @@ class PPO(Algorithm):
     def load(self, weights: Weights) -> None:
         """Sets the policy network; values are left as they are."""
         self._parameters.vector[: self._n_published] = torch.from_numpy(weights)
+
+    def parameters(self) -> Weights:
+        """Both networks."""
+        return array_of(self._parameters.vector)
+
+    def shift(self, delta: Weights) -> None:
+        """Moves both networks."""
+        self._parameters.vector += torch.from_numpy(delta).to(self._device)
 
     def state(self) -> State:
         """Policy and values, the optimiser, the order of minibatches and the number of updates."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tianji.config.binding import bind, check_name
+from tianji.config.parallel import ParallelConfig
 from tianji.config.reader import Source, parse, parse_value, read_text
 from tianji.config.schema import (
     AGENT_NAMES,
@@ -17,7 +18,6 @@ from tianji.config.schema import (
     EnvironmentConfig,
     ExpConfig,
     ModelConfig,
-    ParallelConfig,
     from_section,
 )
 from tianji.config.section import Place, Section, nearest

@@ -10,11 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tianji.config.binding import Names, bind, facts_of, key
+from tianji.config.parallel import ParallelConfig
 from tianji.config.section import Place, Section, nearest
-
-ONE_GROUP = "this version trains one group with one learner"
-EVALUATION = "exp.eval_step and exp.eval_times say when and how to evaluate"
-OWN_CLASS = Names(own=True)
 
 AGENT_NAMES = Names(("DQN", "PPO"), later=("QMIX", "MADDPG"), own=True)
 HEAD_NAMES = Names(("DQNHead", "PPOHead"), later=("MixerHead", "MADDPGHead"), own=True)
@@ -91,7 +88,9 @@ class EnvironmentConfig:
 class ExpConfig:
     """When the run ends, what it saves, how it is evaluated, and its seed."""
 
-    train_steps: int = key(500_000, "environment steps after which training ends", at_least=1)
+    train_steps: int = key(
+        500_000, "environment steps after which training ends, of all groups together", at_least=1
+    )
     episodes: int | None = key(None, "finished episodes after which training ends", at_least=1)
     max_step: int | None = key(
         None, "longest episode, in steps; default: the environment's own limit", at_least=1
@@ -171,137 +170,6 @@ class AgentConfig:
 
 
 @dataclass(frozen=True)
-class FusionExitConfig:
-    """When the groups end together."""
-
-    fusion_step: Any = key(
-        None, "fusions of all groups after which training ends", no_effect=ONE_GROUP
-    )
-
-
-@dataclass(frozen=True)
-class GlobalConfig:
-    """The run as a whole."""
-
-    use_comm_parallel: bool = key(
-        True, "run the roles in processes of their own; False: all in one process"
-    )
-    group_num: int = key(
-        1, "groups of learner, buffer and actors", at_least=1, at_most=1, because=ONE_GROUP
-    )
-    replay_ratio: float | Literal["serial", "balanced"] = key(
-        "serial",
-        "samples consumed per sample produced: `serial` (what serial training would do), "
-        "`balanced` (1) or a number",
-        above=0,
-    )
-    transport: str | None = key(
-        None, "class that carries the messages; default: the engine's own", names=OWN_CLASS
-    )
-    use_group_parallel: Any = key(None, "fuse the groups", no_effect=ONE_GROUP)
-    save_freq: int | None = key(None, "the same as exp.save_freq", at_least=1)
-    exit_val: FusionExitConfig = key(FusionExitConfig(), "when the groups end together")
-
-
-@dataclass(frozen=True)
-class ExitConfig:
-    """When a learner ends the run."""
-
-    learn_step: int | None = key(None, "updates after which training ends", at_least=1)
-    reward: float | None = key(None, "the same as exp.stop_return")
-    win_ratio: Any = key(
-        None,
-        "share of won games at which training ends",
-        no_effect="no environment here counts wins",
-    )
-
-
-@dataclass(frozen=True)
-class LearnerConfig:
-    """The learner."""
-
-    num: int = key(1, "learners in a group", at_least=1, at_most=1, because=ONE_GROUP)
-    cores: int | None = key(None, "CPU cores of the learner; default: what is left", at_least=1)
-    send_interval: int = key(1, "updates between two publications of the weights", at_least=1)
-    finish_reward: float | None = key(None, "the same as exp.stop_return")
-    exit_val: ExitConfig = key(ExitConfig(), "when the learner ends the run")
-    device: Literal["cpu", "cuda", "auto"] = key("cpu", "where updates are computed")
-    trigger: str | None = key(
-        None,
-        "class that says when to publish the weights; default: every send_interval",
-        names=OWN_CLASS,
-    )
-    send_root_interval: Any = key(None, "updates between two fusions", no_effect=ONE_GROUP)
-    eval: Any = key(None, "evaluate while training", no_effect=EVALUATION)
-    eval_val: Any = key(None, "how to evaluate", no_effect=EVALUATION)
-
-
-@dataclass(frozen=True)
-class ActorConfig:
-    """The actors."""
-
-    num: int = key(1, "actors in a group", at_least=1, at_most=4096)
-    send_size: int = key(16, "steps per trajectory, unless the algorithm has its own", at_least=1)
-    cores: int | None = key(
-        None, "CPU cores of each actor; default: one, shared if need be", at_least=1
-    )
-    envs: int = key(1, "environments per actor, stepped at once", at_least=1, at_most=65536)
-    trigger: str | None = key(
-        None, "class that says when to push; default: when a trajectory is full", names=OWN_CLASS
-    )
-
-
-@dataclass(frozen=True)
-class GlobalBufferConfig:
-    """The store as the paper's release describes it."""
-
-    type: Literal["StepBuffer", "MultiStepBuffer", "EpisodeBuffer"] | None = key(
-        None, "kind of store", no_effect="the algorithm says how batches are made of trajectories"
-    )
-    max_size: Any = key(
-        None, "samples kept", no_effect="hyp.buffer_size is the number of samples kept"
-    )
-    step_limit: Any = key(
-        None, "steps per sample", no_effect="the algorithm says how long samples are"
-    )
-    episode_limit: Any = key(None, "steps per episode", no_effect="exp.max_step limits episodes")
-
-
-@dataclass(frozen=True)
-class BufferConfig:
-    """The buffer."""
-
-    cores: int | None = key(
-        None,
-        "CPU cores of the buffer, then a process of its own; default: it rides with the learner",
-        at_least=1,
-    )
-    slack: int | None = key(
-        None,
-        "environment steps that production may run ahead of consumption; 0: strictly in turns, as "
-        "serial training; default: none beyond the rings, or one trajectory per actor where the "
-        "buffer has a process of its own",
-        at_least=0,
-    )
-    send_size: Any = key(
-        None, "batches per message", no_effect="the buffer hands batches over one by one"
-    )
-    global_buffer: GlobalBufferConfig = key(
-        GlobalBufferConfig(), "the store, as the release describes it"
-    )
-
-
-@dataclass(frozen=True)
-class ParallelConfig:
-    """Who runs how often, and on what."""
-
-    global_cfg: GlobalConfig = key(GlobalConfig(), "the run as a whole")
-    learner_cfg: LearnerConfig = key(LearnerConfig(), "the learner")
-    actor_cfg: ActorConfig = key(ActorConfig(), "the actors")
-    buffer_cfg: BufferConfig = key(BufferConfig(), "the buffer")
-
-
-@dataclass(frozen=True)
 class Config:
     """One experiment. The algorithm's own `Hyp` types `hyp` later: `bind(Hyp, config.hyp)`."""
 
@@ -332,8 +200,28 @@ class Config:
 
     @property
     def max_updates(self) -> int | None:
-        """The number of updates after which training ends, if one was given."""
+        """The number of updates of a group after which training ends, if one was given."""
         return self.parallel.learner_cfg.exit_val.learn_step
+
+    @property
+    def n_groups(self) -> int:
+        """Groups of learners, a buffer and actors."""
+        return self.parallel.global_cfg.group_num
+
+    @property
+    def n_learners(self) -> int:
+        """Learners in each group."""
+        return self.parallel.learner_cfg.num
+
+    @property
+    def fuses(self) -> bool:
+        """Whether the parameters of several groups are averaged."""
+        return self.n_groups > 1 and self.parallel.global_cfg.use_group_parallel
+
+    @property
+    def max_fusions(self) -> int | None:
+        """The number of fusions after which training ends, if there are any and one was given."""
+        return self.parallel.global_cfg.exit_val.fusion_step if self.fuses else None
 
     def to_json(self) -> dict[str, Any]:
         """The resolved configuration as plain data; `from_json` turns it back."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+from tianji import resources
 from tianji.config import Config
 from tianji.errors import USER_MISTAKE, TianJiError
 from tianji.resources import Share
@@ -23,14 +24,31 @@ LAST_LINES = 40  # of a failed role's log that are shown
 
 
 class RoleFailed(Exception):
-    """A role ended before the run did; the text holds its name and its own last words."""
+    """A role ended before the run did; the text holds its name and how it ended."""
 
-    def __init__(self, home: str, status: int, words: str) -> None:
-        how = f"failed with exit status {status}" if status else "ended before the run did"
-        if status < 0:
-            how = f"was killed by {signal.Signals(-status).name}"
-        super().__init__(f"{home} {how}:\n{words or 'it left no word in its log'}")
-        self.users_mistake = status == USER_MISTAKE
+    def __init__(self, text: str, users_mistake: bool = False) -> None:
+        super().__init__(text)
+        self.users_mistake = users_mistake
+
+
+def failure(home: str, status: int, words: str) -> RoleFailed:
+    """That a process has ended with this exit status, and its own last words."""
+    how = f"failed with exit status {status}" if status else "ended before the run did"
+    if status < 0:
+        how = f"was killed by {signal.Signals(-status).name}"
+    text = f"{home} {how}:\n{words or 'it left no word in its log'}"
+    return RoleFailed(text, status == USER_MISTAKE)
+
+
+def last_words(log: Path, begin: int = 0) -> str:
+    """The last lines of a log, of those that were written after `begin`."""
+    try:
+        with log.open("rb") as file:
+            file.seek(begin)
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return "\n".join(lines[-LAST_LINES:])
 
 
 class Crew:
@@ -42,6 +60,7 @@ class Crew:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.beside: dict[str, subprocess.Popen[bytes]] = {}  # training goes on without them
         self._logs = logs
+        self._description = b""
         self._begins: dict[str, int] = {}  # where in its log, which is never overwritten
         self._files: list[IO[bytes]] = []
 
@@ -49,10 +68,14 @@ class Crew:
         """Starts one child, which loads its libraries and waits for its description."""
         self.processes[home] = self._spawn(home, share)
 
-    def start_beside(self, home: str, share: Share, description: dict[str, object]) -> None:
-        """Starts a child that training does not depend on, and hands it its description."""
-        self.beside[home] = self._spawn(home, share)
-        _hand(self.beside[home], json.dumps(description).encode())
+    def call(self, home: str) -> str | None:
+        """Starts a child that training does not depend on; what went wrong, if it did."""
+        try:
+            self.beside[home] = self._spawn(home, Share(resources.available_cores(), 1))
+        except OSError as error:
+            return f"could not be started: {error}"
+        _hand(self.beside[home], self._description)
+        return None
 
     def _spawn(self, home: str, share: Share) -> subprocess.Popen[bytes]:
         log = (self._logs / f"{home}.log").open("ab")
@@ -69,35 +92,36 @@ class Crew:
 
     def brief(self, description: dict[str, object]) -> None:
         """Hands every child what it was waiting for."""
-        text = json.dumps(description).encode()
+        self._description = json.dumps(description).encode()
         for process in self.processes.values():
-            _hand(process, text)
+            _hand(process, self._description)
 
-    def check(self, ended: Callable[[], bool]) -> None:
-        """Raises if a child has failed, or has gone although the stream has not `ended`."""
+    def check(self, ended: Callable[[str], bool]) -> None:
+        """Raises if a child has failed, or has gone although its stream has not `ended`."""
         for name, process in self.processes.items():
             status = process.poll()
-            if status or (status == 0 and not ended()):  # in this order: it ends before they go
-                raise RoleFailed(name, status, self._last_words(name))
+            if status or (status == 0 and not ended(name)):  # in this order: it ends before they go
+                raise failure(name, status, self._last_words(name))
 
     def still_running(self) -> list[str]:
         """The children that have not ended."""
         return [name for name, process in self.processes.items() if process.poll() is None]
 
-    def gone(self, name: str) -> bool:
-        """Whether one child has ended."""
-        return self.processes[name].poll() is not None
+    def dead_learners(self) -> list[str]:
+        """The learners that have ended, perhaps without closing their channels."""
+        ended = [name for name, process in self.processes.items() if process.poll() is not None]
+        return [name for name in ended if name.startswith("learner")]
 
     def lost(self) -> list[tuple[str, str]]:
         """The children beside that have failed since the last look, with their last words."""
         failed = [name for name, process in self.beside.items() if process.poll()]
-        return [(name, self._last_words(name)) for name in failed if self.beside.pop(name)]
+        told = "has failed, and training goes on without it:"
+        return [
+            (name, f"{told}\n{self._last_words(name)}") for name in failed if self.beside.pop(name)
+        ]
 
     def _last_words(self, name: str) -> str:
-        with (self._logs / f"{name}.log").open("rb") as log:
-            log.seek(self._begins[name])
-            lines = log.read().decode(errors="replace").splitlines()
-        return "\n".join(lines[-LAST_LINES:])
+        return last_words(self._logs / f"{name}.log", self._begins[name])
 
     def dismiss(self, grace_seconds: float = 0.0) -> None:
         """Ends every child: waits for `grace_seconds`, then kills."""
@@ -126,7 +150,7 @@ def _hand(process: subprocess.Popen[bytes], text: bytes) -> None:
         pass  # it has died: the next look says how
 
 
-def refuse_platform() -> None:
-    """Raises where processes cannot share memory the way this engine needs."""
+def refuse_platform(engine: str = "process") -> None:
+    """Raises where processes cannot share memory the way an engine needs."""
     if not sys.platform.startswith("linux") or not hasattr(os, "eventfd"):
-        raise TianJiError("the process engine needs Linux: use --engine local here")
+        raise TianJiError(f"the {engine} engine needs Linux: use --engine local here")

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from tianji import memory
 from tianji.channel import Inbox
 from tianji.checkpoint import Checkpoint
 from tianji.counts import Count
 from tianji.roles import Learner, Role
 from tianji.roster import evaluator_of, roles_of
-from tianji.saving import Saver, order, order_last, part_of
+from tianji.saving import Saver, order, order_last, recall
 from tianji.signals import Interrupted
 from tianji.state import State
 from tianji.status import Status
@@ -44,8 +43,11 @@ class LocalEngine:
         self._config = job.config
         self._stopped = False
         self.transport = LocalTransport(channels_of(job))
+        self._names = {spec.name for spec in channels_of(job)}
         self._training = [build(role, job, self.transport) for role in roles_of(job.config)]
         self.roles: list[Role] = self._training.copy()
+        learners = [role for role in self._training if isinstance(role, Learner)]
+        self._sharing = [role for role in learners if role.exchange is not None]
         evaluator = evaluator_of(job.config)
         if evaluator is not None:
             self.roles.append(build(evaluator, job, self.transport))
@@ -69,7 +71,7 @@ class LocalEngine:
 
     @property
     def learner(self) -> Learner:
-        """The only learner."""
+        """The first learner of the first group, whose weights are kept."""
         return next(role for role in self.roles if isinstance(role, Learner))
 
     def train(
@@ -147,18 +149,29 @@ class LocalEngine:
 
     def _resume(self, saved: Checkpoint) -> None:
         channels = saved.part(CHANNELS)
+        if channels is not None and channels["blocks"].keys() != self._names:
+            channels = None  # of a version that named them otherwise
         if channels is not None:
             self.transport.restore(channels)
             self._rounds = channels["rounds"]
         for role in self._training:
-            if (part := part_of(saved, role.name)) is not None:
-                memory.restore(role, part)
-            if channels is None:
-                memory.rejoin(role, saved.version)
+            recall(role, saved, in_flight=channels is not None)
 
     def _round(self) -> bool:
+        """One step of every role, and then more until no update is in the middle of an exchange.
+
+        So learners of one group finish a batch in the round in which they began it, and between
+        two rounds everything can be saved.
+        """
+        moved = self._step(self.roles)
+        while unsettled := [role for role in self._sharing if not role.settled]:
+            moved = self._step(unsettled)
+            assert moved, "learners wait for each other's gradients"
+        return moved
+
+    def _step(self, roles: Sequence[Role]) -> bool:
         moved = False
-        for role in self.roles:
+        for role in roles:
             if role.done:
                 continue
             began = time.perf_counter()

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from tianji.channel import Inbox, Outbox, Transport
+from tianji.channel import Carrier, ChannelSpec, Inbox, Outbox, Transport
+from tianji.checkpoint import Checkpoint
 from tianji.counts import Count
+from tianji.episodes import Clock
 from tianji.imports import load_class
+from tianji.resources import Share
 from tianji.roles import Role
 from tianji.roster import homes_of
 from tianji.saving import Saver
@@ -22,7 +27,7 @@ NAP_SECONDS = 0.02  # longest sleep of a role that was not woken: insurance, not
 class ProcessPorts:
     """The channel ends of one process: shared with other processes, or private to this one."""
 
-    def __init__(self, home: str, job: Job, shared: Transport) -> None:
+    def __init__(self, home: str, job: Job, shared: Carrier) -> None:
         homes = homes_of(job.config)
         private = [spec for spec in channels_of(job) if is_private(spec, homes, home)]
         self._names = {spec.name for spec in private}
@@ -44,6 +49,25 @@ def transport_class(job: Job) -> type[Transport]:
     return load_class(name, job.config.folder) if name else ShmTransport
 
 
+def shared_channels(job: Job) -> list[ChannelSpec]:
+    """The channels whose ends are in different processes."""
+    homes = homes_of(job.config)
+    places = set(homes.values())
+    specs = channels_of(job)
+    return [spec for spec in specs if not any(is_private(spec, homes, home) for home in places)]
+
+
+def described(
+    job: Job, folder: Path, shares: Mapping[str, Share], resumed: Checkpoint | None
+) -> dict[str, Any]:
+    """What every worker must know of a run."""
+    return job.to_json() | {
+        "threads": {home: share.threads for home, share in shares.items()},
+        "checkpoints": str((folder / "checkpoints").resolve()),
+        "resumed": None if resumed is None else str(resumed.folder.resolve()),
+    }
+
+
 def attach(job: Job, description: dict[str, Any], home: str) -> ProcessPorts:
     """The channel ends of a worker process."""
     return ProcessPorts(home, job, transport_class(job).attach(description, home))
@@ -52,16 +76,23 @@ def attach(job: Job, description: dict[str, Any], home: str) -> ProcessPorts:
 class Loop:
     """Gives the roles of one process their turns, and sleeps when none has anything to do."""
 
-    def __init__(self, roles: list[Role], ports: ProcessPorts, saver: Saver | None = None) -> None:
+    def __init__(
+        self,
+        roles: list[Role],
+        ports: ProcessPorts,
+        saver: Saver | None = None,
+        clock: Clock = time.monotonic,
+    ) -> None:
         self._roles = roles
         self._ports = ports
         self._saver = saver
+        self._clock = clock
         self._reports = [ports.outbox(f"report {role.name}") for role in roles]
         self._next_pulse = 0.0
 
     def run(self) -> None:
         """Returns when all roles are done."""
-        now = time.monotonic()
+        now = self._clock()
         for role in self._roles:
             role.counts[Count.READY_AT] = now
         transport = self._ports.shared
@@ -109,3 +140,5 @@ class Loop:
         self._next_pulse = time.monotonic() + PULSE_SECONDS
         if self._saver is not None and not any(role.done for role in self._roles):
             self._saver.look()
+            if not all(role.settled for role in self._roles):
+                self._next_pulse = 0.0  # it could not look: again after the next step

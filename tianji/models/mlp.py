@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tianji.models.layout import MLPLayout
+from tianji.models.layout import Floats, MLPLayout
 
 
 class MLP(nn.Module):
@@ -129,10 +129,23 @@ class FlatParameters:
             p.grad = self.gradient[start:stop].view_as(p)
             start = stop
 
-    def backward(self, loss: Tensor, max_norm: float | None) -> None:
+    def backward(self, loss: Tensor, max_norm: float | None = None) -> None:
         """Sets the gradient to that of `loss`, scaled down to `max_norm` where it is longer."""
         self.gradient.zero_()
         loss.backward()  # type: ignore[no-untyped-call]  # torch does not annotate it
+        self.clip(max_norm)
+
+    def exchanged(self) -> Iterator[Floats]:
+        """Yields the gradient for others to change: itself, or a copy where a GPU holds it."""
+        if self.gradient.device.type == "cpu":
+            yield self.gradient.numpy()
+            return
+        copy = self.gradient.cpu()
+        yield copy.numpy()
+        self.gradient.copy_(copy)
+
+    def clip(self, max_norm: float | None) -> None:
+        """Scales the gradient down to `max_norm` where it is longer."""
         if max_norm is not None:
             norm = torch.linalg.vector_norm(self.gradient)
             self.gradient.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))

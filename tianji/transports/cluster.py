@@ -10,7 +10,7 @@ import os
 import select
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from threading import Thread
 from typing import Protocol
@@ -32,11 +32,10 @@ from tianji.transports.meeting import Meeting, fetch
 from tianji.transports.shm import ShmTransport
 from tianji.transports.wire import Wire
 
-BUSY_SECONDS = 0.0001  # from one look at the wire to the next, while payloads are on their way
-LIVELY_SECONDS = 0.0003  # the same shortly after something has happened
-CALM_SECONDS = 0.001  # the same otherwise
+SHORTEST_SECONDS = 0.0001  # from one look at the wire to the next, while something happens
+LONGEST_SECONDS = 0.001  # the same when nothing does
 ALONE_SECONDS = 0.02  # the same where nothing crosses the wire but signs of life
-LIVELY_LOOKS = 100  # without any news, after which a wire is calm
+CHECK_SECONDS = 0.1  # from one check of the peers to the next
 FLUSH_SECONDS = 5.0  # for the last words to leave
 SWITCH_SECONDS = 0.0005  # that a role keeps the interpreter for while its courier waits for it
 
@@ -155,11 +154,11 @@ class ClusterTransport:
         self._stopping = False
         self._thread: Thread | None = None
 
-    def start(self) -> None:
-        """Lets the courier run beside the roles."""
+    def start(self, check: Callable[[Courier], None] = lambda _: None) -> None:
+        """Lets the courier run beside the roles; it calls `check` now and then, in its thread."""
         if self._routes:
             sys.setswitchinterval(SWITCH_SECONDS)
-        self._thread = Thread(target=self._carry, name="courier", daemon=True)
+        self._thread = Thread(target=self._carry, args=(check,), name="courier", daemon=True)
         self._thread.start()
 
     def outbox(self, name: str) -> Outbox:
@@ -203,7 +202,7 @@ class ClusterTransport:
     def _flush(self) -> None:
         deadline = time.monotonic() + FLUSH_SECONDS
         while (self.courier.turn() or self._wire.pending) and time.monotonic() < deadline:
-            time.sleep(BUSY_SECONDS)
+            time.sleep(SHORTEST_SECONDS)
 
     def _block(self, name: str) -> ring.Block:
         return self._blocks[name] if name in self._blocks else self._shared.block(name)
@@ -256,26 +255,20 @@ class ClusterTransport:
         block = self._shared.block(spec.name)
         self._beside.append(Beside(spec, block, source, target, bells))
 
-    def _carry(self) -> None:
-        """The courier's thread."""
-        quiet = 0
+    def _carry(self, check: Callable[[Courier], None]) -> None:
+        """The courier's thread: sleeps the longer, the longer nothing has happened."""
+        longest = LONGEST_SECONDS if self._routes else ALONE_SECONDS
+        nap, due = SHORTEST_SECONDS, 0.0
         while not self._stopping:
+            if (now := time.monotonic()) > due:
+                check(self.courier)
+                due = now + CHECK_SECONDS
+            self._alarm.arm()  # before the look: what is committed after it rings
             if self.courier.turn():
-                quiet = 0
+                nap = SHORTEST_SECONDS
                 continue
-            self._alarm.arm()
-            if self.courier.turn():  # what was committed before the alarm was armed
-                quiet = 0
-                continue
-            quiet += 1
-            self._alarm.wait(self._nap(quiet))
-
-    def _nap(self, quiet: int) -> float:
-        if not self._routes:
-            return ALONE_SECONDS
-        if self._wire.busy:
-            return BUSY_SECONDS
-        return LIVELY_SECONDS if quiet < LIVELY_LOOKS else CALM_SECONDS
+            self._alarm.wait(nap)
+            nap = SHORTEST_SECONDS if self._wire.busy else min(2 * nap, longest)
 
 
 def _shared_memory(world: World, specs: list[ChannelSpec], where: Map) -> ShmTransport:

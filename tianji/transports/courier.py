@@ -208,11 +208,8 @@ class LatestIn:
         self, channel: int, spec: ChannelSpec, block: Block, peer: int, bells: Sequence[Bell]
     ) -> None:
         self._channel = channel
-        self._spec = spec
-        self._block = block
+        self._outbox = CellOutbox(spec, block, bells)
         self._peer = peer
-        self._bells = bells
-        self._receiving: CellOutbox | None = None
 
     def look(self, wire: Wire) -> bool:
         """Nothing goes back by itself."""
@@ -222,22 +219,19 @@ class LatestIn:
         """A publication begins to come, or has come, or there will be no more."""
         note = event.note
         if note.word is Word.CLOSED:
-            self._outbox().close()
+            self._outbox.close()
         elif event.what is Happening.NOTED:
-            self._receiving = self._outbox()  # anew: another may have written here before it died
-            self._receiving.slot()
-            wire.receive(event.peer, note, self._receiving.block)
-        elif self._receiving is not None:
-            self._receiving.commit(note.version)
+            self._outbox.catch_up()  # another process may have received here before it died
+            self._outbox.slot()
+            wire.receive(event.peer, note, self._outbox.block)
+        else:
+            self._outbox.commit(note.version)
             wire.send(event.peer, Note(Word.FREED, self._channel, note.number + 1))
-
-    def _outbox(self) -> CellOutbox:
-        return CellOutbox(self._spec, self._block, self._bells)
 
     def lost(self, peer: int) -> None:
         """A publisher that has died publishes nothing more."""
         if peer == self._peer:
-            self._outbox().close()
+            self._outbox.close()
 
 
 class Beside(End):
@@ -300,6 +294,7 @@ class Courier:
         self.heard_at = dict.fromkeys(peers, now)  # when each peer was last heard of
         self.left: dict[int, int] = {}  # peers that have said that they go, with their status
         self.lost: set[int] = set()  # peers that have gone without a word
+        self._given_up: list[int] = []
         self._beat_at = now
 
     @property
@@ -310,6 +305,8 @@ class Courier:
     def turn(self) -> bool:
         """Moves what can be moved; False if there was nothing."""
         moved = False
+        while self._given_up:
+            self._wire.forget(self._given_up.pop())
         for event in self._wire.poll():
             moved = True
             self._happened(event)
@@ -322,6 +319,11 @@ class Courier:
         """Tells every peer that this process goes."""
         for peer in self.heard_at.keys() - self.lost:
             self._wire.send(peer, Note(Word.LEFT, number=status))
+
+    def give_up(self, peer: int) -> None:
+        """Treats a peer that does not answer any more as lost; any thread may call this."""
+        self.lost.add(peer)
+        self._given_up.append(peer)
 
     def silence(self, peer: int) -> float:
         """Seconds since a peer was last heard of."""

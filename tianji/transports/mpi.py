@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
+import subprocess
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
 from typing import Any, NamedTuple
 
 import mpi4py
 import numpy as np
 
-from tianji.errors import TianJiError
+from tianji import mpirun
+from tianji.errors import USER_MISTAKE, TianJiError
 from tianji.transports import ring
 from tianji.transports.meeting import Meeting
 from tianji.transports.wire import Event, Happening, Note, Word
@@ -34,6 +38,7 @@ from mpi4py import MPI  # noqa: E402  # after its settings
 NOTES, PAYLOADS, TALK = 1, 2, 3  # tags
 ABOUT_BYTES = 512  # what each rank says of itself at the beginning
 NAP_SECONDS = 0.001  # from one look for words to the next
+START_SECONDS = 60.0  # for all ranks to come up
 SAY_SECONDS = 10.0  # for words to leave
 
 
@@ -44,7 +49,8 @@ class World:
     """
 
     def __init__(self) -> None:
-        level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
+        with _patience():
+            level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
         if level < MPI.THREAD_SERIALIZED:
             raise TianJiError(
                 f"this MPI ({library()}) lets no second thread use it (level {level}): use the "
@@ -53,10 +59,12 @@ class World:
         self.comm = MPI.COMM_WORLD
         self.comm.Set_errhandler(MPI.ERRORS_RETURN)
         self.rank, self.size = self.comm.rank, self.comm.size
+        self.busy = False  # the ranks have a run to do, or were dismissed
         self._kept: list[Any] = []  # words on their way
         self.meeting = Meeting(self.size)
         network = os.stat("/proc/self/ns/net").st_ino
-        told = self._tell_all([socket.gethostname(), network, self.meeting.name])
+        name = os.environ.get("TIANJI_HOST") or socket.gethostname()  # or what it is to pass for
+        told = self._tell_all([name, network, self.meeting.name])
         self.hosts = [f"{name}/{network}" for name, network, _ in told]  # by rank
         self.host_names = [name for name, _, _ in told]
         self.meetings = [name for _, _, name in told]
@@ -105,6 +113,13 @@ class World:
         said: dict[str, Any] = json.loads(text.tobytes())
         return said
 
+    def dismiss(self) -> None:
+        """Lets every rank go that was told nothing yet, or nothing that it could begin with."""
+        if not self.busy:
+            self.busy = True
+            for rank in range(1, self.size):
+                self.say(rank, {"leave": True})
+
     def wire(self, peers: Iterable[int]) -> MpiWire:
         """Notes and payloads between this rank and its peers."""
         return MpiWire(self.comm, peers)
@@ -114,9 +129,65 @@ class World:
         MPI.Finalize()
 
 
+@contextmanager
+def _patience() -> Iterator[None]:
+    """Ends this process if the body takes too long: MPI waits for ever for ranks that never come.
+
+    It holds the interpreter meanwhile, so no thread of ours could say a word: a shell does it for
+    rank 0, and the others just go.
+    """
+    rank, _ = mpirun.inside() or (0, 1)
+    signal.setitimer(signal.ITIMER_REAL, START_SECONDS + 1.0)  # its default is to end the process
+    words = (
+        f"tianji: not all ranks have come up within {START_SECONDS:.0f} s: is tianji[mpi] installed"
+        " on every machine, and does every machine reach the others?"
+    )
+    script = f'sleep {START_SECONDS}; echo "{words}" >&2; echo {USER_MISTAKE} > "$0"'
+    told = os.environ.get(mpirun.STATUS, os.devnull)
+    watcher = None if rank else subprocess.Popen(["sh", "-c", script, told], process_group=0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        if watcher is not None:
+            os.killpg(watcher.pid, signal.SIGKILL)  # with its sleep
+            watcher.wait()
+
+
+@cache
+def world() -> World:
+    """The world of this process, which is made when it is first asked for."""
+    return World()
+
+
+def refuse_mixed(told: tuple[int, int] | None) -> None:
+    """Raises where mpi4py does not see the ranks that the launcher says it has started."""
+    if told is not None and world().size != told[1]:
+        raise TianJiError(
+            f"two MPIs are mixed: the launcher has started {told[1]} ranks, and mpi4py, made for "
+            f"{library()}, sees {world().size}: use the mpirun that belongs to it, as "
+            "tianji train CONFIG --engine mpi does"
+        )
+
+
+def leave() -> None:
+    """The end of MPI for this process, before it ends itself.
+
+    With fault tolerance a rank just goes. Without, mpirun takes that for a crash unless all ranks
+    finish together.
+    """
+    if world().rank == 0:
+        world().dismiss()
+    if "OMPI_MCA_mpi_ft_enable" not in os.environ and MPI.Is_initialized():
+        MPI.Finalize()
+
+
 def library() -> str:
     """The MPI that mpi4py was made for, as in `Open MPI v5.0.11`."""
     return MPI.Get_library_version().partition(",")[0].partition("\n")[0]
+
+
+PAYLOAD = (Happening.SENT, Happening.RECEIVED)
 
 
 class _Flight(NamedTuple):
@@ -139,9 +210,10 @@ class MpiWire:
         self._comm = comm
         self._requests: list[MPI.Request] = []
         self._flights: list[_Flight] = []
+        self._statuses: list[MPI.Status] = []
         self._notes = {peer: np.zeros(4, np.int64) for peer in peers}  # where each one's next comes
-        self._n_payloads = 0
         self._lost: set[int] = set()
+        self._dying: set[int] = set()  # lost, and not told yet
         self._news: list[Event] = []
         for peer in self._notes:
             self._listen(peer)
@@ -149,7 +221,7 @@ class MpiWire:
     @property
     def busy(self) -> bool:
         """Whether payloads are on their way."""
-        return self._n_payloads > 0
+        return any(flight.what in PAYLOAD for flight in self._flights)
 
     @property
     def pending(self) -> bool:
@@ -169,25 +241,41 @@ class MpiWire:
 
     def poll(self) -> list[Event]:
         """Tests all requests at once."""
+        while len(self._statuses) < len(self._requests):
+            self._statuses.append(MPI.Status())
         try:
-            done = MPI.Request.Testsome(self._requests) or []
+            done = MPI.Request.Testsome(self._requests, self._statuses) or []
         except MPI.Exception:
-            done = self._test_each()
+            done = self._after_failure()
         flights = [self._flights[i] for i in done]
         for i in sorted(done, reverse=True):
             del self._requests[i], self._flights[i]
+        for flight in flights:
+            self._land(flight)
+        for peer in self._dying:
+            self.forget(peer)
+        self._dying.clear()
         news, self._news = self._news, []
-        return news + [event for flight in flights if (event := self._landed(flight)) is not None]
+        return news
 
-    def _landed(self, flight: _Flight) -> Event | None:
-        if flight.what is None:
-            return None
-        if flight.what is not Happening.NOTED:
-            self._n_payloads -= 1
-            return Event(flight.what, flight.peer, flight.note)
-        word, channel, number, version = flight.memory.tolist()
-        self._listen(flight.peer)
-        return Event(flight.what, flight.peer, Note(Word(word), channel, number, version))
+    def _after_failure(self) -> list[int]:
+        """The requests that are done; the peers of those that have failed are going to be lost.
+
+        MPI has cleared both kinds, and tells their errors in the same order.
+        """
+        cleared = [i for i, request in enumerate(self._requests) if request == MPI.REQUEST_NULL]
+        failed = {i for i, status in zip(cleared, self._statuses, strict=False) if status.error}
+        self._dying |= {self._flights[i].peer for i in failed}
+        return [i for i in cleared if i not in failed]
+
+    def _land(self, flight: _Flight) -> None:
+        if flight.what is Happening.NOTED:
+            word, channel, number, version = flight.memory.tolist()
+            note = Note(Word(word), channel, number, version)
+            self._news.append(Event(flight.what, flight.peer, note))
+            self._listen(flight.peer)
+        elif flight.what is not None:
+            self._news.append(Event(flight.what, flight.peer, flight.note))
 
     def _listen(self, peer: int) -> None:
         flight = _Flight(peer, Happening.NOTED, Note(Word.BEAT), self._notes[peer])
@@ -201,24 +289,12 @@ class MpiWire:
         try:
             self._requests.append(begin(flight.memory, flight.peer, tag))
         except MPI.Exception:
-            self._lose(flight.peer)
+            self._dying.add(flight.peer)
             return
         self._flights.append(flight)
-        self._n_payloads += tag == PAYLOADS
 
-    def _test_each(self) -> list[int]:
-        """The finished requests, after one of them has failed: its peer is lost."""
-        done = set()
-        for flight, request in zip(self._flights.copy(), self._requests.copy(), strict=True):
-            try:
-                if request.Test():
-                    done.add(id(flight))
-            except MPI.Exception:
-                self._lose(flight.peer)
-        return [i for i, flight in enumerate(self._flights) if id(flight) in done]
-
-    def _lose(self, peer: int) -> None:
-        """Says so once, and forgets what was on its way to or from it."""
+    def forget(self, peer: int) -> None:
+        """Says so once, and drops what was on its way to or from it."""
         if peer in self._lost:
             return
         self._lost.add(peer)
@@ -226,5 +302,3 @@ class MpiWire:
         kept = [i for i, flight in enumerate(self._flights) if flight.peer != peer]
         self._requests = [self._requests[i] for i in kept]
         self._flights = [self._flights[i] for i in kept]
-        landing = (Happening.SENT, Happening.RECEIVED)
-        self._n_payloads = sum(flight.what in landing for flight in self._flights)

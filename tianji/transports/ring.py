@@ -221,6 +221,10 @@ class CellOutbox(_Sender):
         self._sequence[k % self._n_slots] = 2 * k - 1
         return self._arrays[k % self._n_slots]
 
+    def catch_up(self) -> None:
+        """Goes on after what another outbox of the same channel has published."""
+        self._written = self._control[WRITTEN]
+
     @property
     def block(self) -> Block:
         """The bytes of what `slot` answered with."""

@@ -61,6 +61,9 @@ class Wire(Protocol):
     def poll(self) -> list[Event]:
         """What has happened since the last time; returns at once."""
 
+    def forget(self, peer: int) -> None:
+        """Gives a peer up: nothing more is sent to it or expected of it, and it is told as LOST."""
+
     @property
     def busy(self) -> bool:
         """Whether payloads are on their way, so that it is worth to poll soon again."""

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from tianji.verbs.training import (
     add_engine,
+    add_hosts,
     add_limits,
     add_overrides,
     add_tracking,
     add_watching,
     finish,
+    start_ranks,
 )
 
 
@@ -19,6 +21,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of `resume`."""
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of the run")
     add_engine(parser, "the one it was trained with")
+    add_hosts(parser)
     add_limits(parser)
     add_overrides(
         parser, "say anew when the run ends or what it saves, as in exp.train_steps=1_000_000"
@@ -30,9 +33,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Trains on; returns the run's exit status."""
     import tianji
+    from tianji import mpirun, resuming
+    from tianji.config.keywords import as_overrides
     from tianji.resources import process_started_at
 
     names = ("stop_return", "max_seconds", "track")
+    named = {name: value for name in names if (value := vars(options)[name]) is not None}
+    if options.engine in (None, "mpi") and mpirun.inside() is None:
+        changes = [*options.overrides, *as_overrides(named, "resume")]
+        config, before = resuming.reopen(options.run, changes)
+        if "mpi" in (options.engine, before):
+            return start_ranks(config, options)
     report = tianji.resume(
         options.run,
         *options.overrides,
@@ -40,6 +51,6 @@ def run(options: argparse.Namespace) -> int:
         quiet=options.quiet,
         dashboard=options.dashboard,
         started_at=process_started_at(),
-        **{name: value for name in names if (value := vars(options)[name]) is not None},
+        **named,
     )
     return finish(report)

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from tianji.verbs.training import (
     add_engine,
+    add_hosts,
     add_limits,
     add_overrides,
     add_tracking,
     add_watching,
     finish,
+    start_ranks,
 )
 
 
@@ -21,6 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "config", metavar="CONFIG", help="configuration file, as in configs/cartpole_ppo.py"
     )
     add_engine(parser, "process")
+    add_hosts(parser)
     add_overrides(parser, "override a key of the configuration, as in hyp.lr=0.001")
     parser.add_argument(
         "--run-dir",
@@ -32,12 +35,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, metavar="N", help="seed of everything random")
     add_tracking(parser)
     add_watching(parser)
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show which role would run where, and stop"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Trains; returns the run's exit status."""
     import tianji
-    from tianji.config.keywords import SHORT
+    from tianji import mpirun
+    from tianji.config import load
+    from tianji.config.keywords import SHORT, as_overrides
     from tianji.errors import TianJiError
     from tianji.resources import process_started_at
 
@@ -47,6 +55,12 @@ def run(options: argparse.Namespace) -> int:
             f"to go on with it: tianji resume {options.config}"
         )
     named = {name: value for name in SHORT if (value := vars(options)[name]) is not None}
+    if options.engine == "mpi" and mpirun.inside() is None:
+        return start_ranks(
+            load(options.config, [*options.overrides, *as_overrides(named)]), options
+        )
+    if options.dry_run:
+        return _show_placement(options)
     report = tianji.train(
         options.config,
         *options.overrides,
@@ -58,3 +72,11 @@ def run(options: argparse.Namespace) -> int:
         **named,
     )
     return finish(report)
+
+
+def _show_placement(options: argparse.Namespace) -> int:
+    from tianji import launch
+    from tianji.config import load
+
+    print(launch.placement(load(options.config, options.overrides), options.engine))
+    return 0

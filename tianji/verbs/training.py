@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tianji.report import LIVE_PORT
 
 if TYPE_CHECKING:
+    from tianji.config import Config
     from tianji.outcome import Report
 
 
@@ -29,10 +32,41 @@ def add_engine(parser: argparse.ArgumentParser, default: str) -> None:
     """Where the roles live."""
     parser.add_argument(
         "--engine",
-        choices=["local", "process"],
-        help="local: all roles in this process, the same every time; "
-        f"process: each role in a process of its own (default: {default})",
+        choices=["local", "process", "mpi"],
+        help="local: all roles in this process, the same every time; process: each role in a "
+        f"process of its own; mpi: each in a rank, on many machines (default: {default})",
     )
+
+
+def add_hosts(parser: argparse.ArgumentParser) -> None:
+    """`--hostfile FILE`, as mpirun has it."""
+    parser.add_argument(
+        "--hostfile",
+        type=Path,
+        metavar="FILE",
+        help="machines for --engine mpi, a line for each, as in `node1 slots=4`; "
+        "without it, those of the Slurm allocation, or this one",
+    )
+
+
+def start_ranks(config: Config, options: argparse.Namespace) -> int:
+    """Starts this command again, in as many ranks as it needs; returns the run's exit status."""
+    from tianji.placement import n_ranks
+    from tianji.shepherd import start
+
+    words = _without_hostfile(options.given)
+    program = [sys.executable, "-m", "tianji.cli", *words]
+    return start(n_ranks(config), program, options.hostfile)
+
+
+def _without_hostfile(given: Sequence[str]) -> list[str]:
+    """A rank has been started already, and its machine may not have the file."""
+    words = list(given)
+    for i, word in enumerate(given):
+        name, _, value = word.partition("=")
+        if len(name) > 4 and "--hostfile".startswith(name):
+            del words[i : i + (1 if value else 2)]
+    return words
 
 
 def add_tracking(parser: argparse.ArgumentParser) -> None:

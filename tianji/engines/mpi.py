@@ -1,0 +1,32 @@
+"""Every role in a rank of an MPI job, on one machine or on many: the engine for clusters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tianji.checkpoint import Checkpoint
+from tianji.engines.loop import described, shared_channels
+from tianji.engines.ranks import Ranks
+from tianji.engines.remote import RemoteEngine
+from tianji.resources import Share
+from tianji.roster import LAUNCHER, homes_of
+from tianji.topology import Job
+from tianji.transports.cluster import ClusterTransport
+from tianji.transports.mpi import World
+
+
+def mpi_engine(
+    world: World,
+    job: Job,
+    ranks: Ranks,
+    folder: Path,
+    shares: dict[str, Share],
+    resumed: Checkpoint | None = None,
+) -> RemoteEngine:
+    """Runs a job with the ranks that were gathered."""
+    ranks.brief(described(job, folder, shares, resumed))
+    homes = homes_of(job.config)
+    transport = ClusterTransport(world, shared_channels(job), homes, ranks.ranks, LAUNCHER)
+    transport.start()
+    ranks.watch(transport)
+    return RemoteEngine("mpi", job, ranks, transport)

@@ -1,0 +1,248 @@
+"""The ranks of an MPI job as rank 0 sees them: gathered, placed, briefed, and watched.
+
+What a rank is told before there are channels are a few words of JSON. Afterwards the couriers tell
+who lives: a rank says goodbye before it goes, so one that has gone without a word was lost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tianji import __version__, resources
+from tianji.config import Config
+from tianji.engines.crew import RoleFailed, failure, last_words
+from tianji.errors import TianJiError
+from tianji.placement import place, refuse_wrong_number, shares, table
+from tianji.resources import Share
+from tianji.roster import LAUNCHER, roles_of
+
+if TYPE_CHECKING:  # MPI is loaded by those who are in an MPI job
+    from tianji.transports.cluster import ClusterTransport
+    from tianji.transports.mpi import World
+
+HELLO_SECONDS = 120.0  # for a rank to say what it is
+MUSTER_SECONDS = 300.0  # for a rank to load its libraries
+N_PINGS = 5  # of which the quickest tells how another machine's clock differs
+ORPHAN_SECONDS = 4.0  # after mpirun has gone, until those who do not answer are named
+QUIET_SECONDS = 2.5  # in which a rank that lives was heard of
+
+
+class Ranks:
+    """All other ranks of the job."""
+
+    def __init__(self, world: World, config: Config) -> None:
+        self._world = world
+        self._config = config
+        self._transport: ClusterTransport | None = None
+        self._logs = Path()
+        self._begins: dict[str, int] = {}  # where in each log this run begins
+        self._parent = os.getppid()
+        self._orphaned_at: float | None = None
+        self._told: set[str] = set()  # processes whose loss was told
+        self._over = False  # nobody is waited for any more
+        self.ranks: dict[str, int] = {}  # of processes
+        self.hosts = world.host_names
+        self._cores: dict[str, tuple[int, ...]] = {}  # of machines
+
+    def gather(self, about: Mapping[str, Any]) -> None:
+        """Hears what every rank has to say of itself, and refuses those of another run."""
+        refuse_wrong_number(self._config, self._world.size)
+        cores = self._heard(about)
+        self.ranks = place(self._config, self._world.hosts)
+        for rank, host in enumerate(self._world.hosts):
+            self._cores.setdefault(host, cores[rank])
+
+    def _heard(self, about: Mapping[str, Any]) -> list[tuple[int, ...]]:
+        """The cores that each rank may use."""
+        cores = [resources.unbound_cores()]
+        for rank in range(1, self._world.size):
+            said = self._world.hear(rank, HELLO_SECONDS)
+            where = f"rank {rank} on {self._world.host_names[rank]}"
+            if said is None:
+                raise TianJiError(f"{where} said nothing for {HELLO_SECONDS:.0f} s")
+            for what, wanted in about.items():
+                if said[what] != wanted:
+                    raise TianJiError(
+                        f"{where}: its {what} is {said[what]}, that of rank 0 is {wanted}: start "
+                        "the same command with the same files and packages on every machine"
+                    )
+            cores.append(tuple(said["cores"]))
+        return cores
+
+    def shares(self, alternates: bool) -> dict[str, Share]:
+        """What every process may use of its machine."""
+        return shares(self._config, self.ranks, self._world.hosts, self._cores, alternates)
+
+    def table(self, given: Mapping[str, Share]) -> str:
+        """Who is where, for people."""
+        return table(self._config, self.ranks, self.hosts, given)
+
+    def assign(self, given: Mapping[str, Share], logs: Path) -> None:
+        """Tells every rank what it will be, so that it can load its libraries."""
+        self._logs = logs.resolve()
+        for home, rank in self.ranks.items():
+            if home == LAUNCHER:
+                continue
+            log = self._logs / f"{home}.log"
+            self._begins[home] = log.stat().st_size if log.exists() else 0
+            share = given[home]
+            words = {"home": home, "log": str(log), "cores": share.cores, "threads": share.threads}
+            self._world.say(rank, words | {"clock": self._clock_of(rank)})
+
+    def _clock_of(self, rank: int) -> float:
+        """Seconds to add to a rank's clock to have ours; machines count from different moments."""
+        if self._world.hosts[rank] == self._world.hosts[0]:
+            return 0.0
+        best, offset = float("inf"), 0.0
+        for _ in range(N_PINGS):
+            asked = time.monotonic()
+            self._world.say(rank, {"clock": None})
+            answer = self._world.hear(rank, HELLO_SECONDS)
+            answered = time.monotonic()
+            if answer is not None and answered - asked < best:
+                best, offset = answered - asked, (asked + answered) / 2 - answer["clock"]
+        return offset
+
+    def brief(self, description: Mapping[str, Any]) -> None:
+        """Tells every rank all that it must know, and hears whether it could begin."""
+        others = {home: rank for home, rank in self.ranks.items() if home != LAUNCHER}
+        for rank in others.values():
+            self._world.say(rank, {"brief": dict(description) | {"ranks": self.ranks}})
+        for home, rank in others.items():
+            answer = self._world.hear(rank, MUSTER_SECONDS)
+            if answer is None or answer["trouble"]:
+                words = "did not begin" if answer is None else answer["trouble"]
+                raise TianJiError(f"{home} (rank {rank} on {self.hosts[rank]}): {words}")
+        for rank in others.values():
+            self._world.say(rank, {"begin": True})
+        self._world.busy = True
+
+    def watch(self, transport: ClusterTransport) -> None:
+        """From now on the couriers tell who lives."""
+        self._transport = transport
+
+    def check(self, ended: Callable[[str], bool]) -> None:
+        """Raises if the run cannot go on: a rank failed, or a machine or a link was lost."""
+        self._check_parent()
+        self._check_silence()
+        courier = self._courier
+        for home, rank in self.ranks.items():
+            if rank in courier.left and (courier.left[rank] or not ended(home)):
+                status = courier.left[rank]
+                raise failure(home, status, self._last_words(home))
+            if rank in courier.lost and not self._spare(home):
+                self._over = True
+                words = self._last_words(home)
+                raise RoleFailed(f"{self._named(home)} was lost; its last words:\n{words}".rstrip())
+
+    def _check_parent(self) -> None:
+        """An mpirun that loses a machine ends, and leaves its ranks to themselves."""
+        if os.getppid() == self._parent:
+            return
+        now = time.monotonic()
+        self._orphaned_at = self._orphaned_at or now
+        if now - self._orphaned_at > ORPHAN_SECONDS:
+            gone = self._silent(QUIET_SECONDS)
+            whom = f"a machine was lost: {self._names(gone)}" if gone else "it was killed"
+            self._give_up(gone)
+            raise RoleFailed(f"mpirun has ended although the run had not: {whom}")
+
+    def _check_silence(self) -> None:
+        limit = self._config.parallel.global_cfg.link_seconds
+        if silent := self._silent(limit):
+            self._give_up(silent)
+            raise RoleFailed(
+                f"{self._names(silent)} did not answer for {limit:g} s: the link or the machine "
+                "is lost, or the process hangs (global_cfg.link_seconds)"
+            )
+
+    def _silent(self, seconds: float) -> list[str]:
+        courier = self._courier
+        gone = courier.left.keys() | courier.lost | {0}
+        return [
+            home
+            for home, rank in self.ranks.items()
+            if rank not in gone and courier.silence(rank) > seconds
+        ]
+
+    def _give_up(self, homes: list[str]) -> None:
+        for home in homes:
+            self._courier.give_up(self.ranks[home])
+
+    def _names(self, homes: list[str]) -> str:
+        return ", ".join(map(self._named, homes))
+
+    def _named(self, home: str) -> str:
+        rank = self.ranks[home]
+        return f"{home} (rank {rank} on {self.hosts[rank]})"
+
+    def _spare(self, home: str) -> bool:
+        """Whether training goes on without a process: an actor with others beside it."""
+        if home.startswith("evaluator"):
+            return True
+        if not home.startswith("actor"):
+            return False
+        group = home.partition(".")[0]
+        actors = [name for name in self.ranks if name.partition(".")[0] == group]
+        return any(self.ranks[name] not in self._courier.lost for name in actors)
+
+    def lost(self) -> list[tuple[str, str]]:
+        """Those that were lost since the last look; training goes on without them."""
+        lost = [home for home, rank in self.ranks.items() if rank in self._courier.lost]
+        new = [home for home in lost if home not in self._told]
+        self._told |= set(new)
+        where = {home: f"rank {self.ranks[home]} on {self.hosts[self.ranks[home]]}" for home in new}
+        return [(home, f"({where[home]}) was lost; training goes on without it") for home in new]
+
+    def still_running(self) -> list[str]:
+        """The ranks that have neither said goodbye nor been lost."""
+        gone = self._courier.left.keys() | self._courier.lost | {0}
+        running = [home for home, rank in self.ranks.items() if rank not in gone]
+        trains = {role.home for role in roles_of(self._config)}
+        return [] if self._over else [home for home in running if home in trains]
+
+    def dead_learners(self) -> list[str]:
+        """None: the couriers have closed what the dead had open.
+
+        Without a learner nobody is needed any more, so that none is waited for.
+        """
+        lost = [home for home, rank in self.ranks.items() if rank in self._courier.lost]
+        self._over = self._over or any(home.startswith("learner") for home in lost)
+        return []
+
+    def call(self, home: str) -> str | None:
+        """The evaluator is a rank like any other, and is there."""
+        return None
+
+    def dismiss(self, status: int = 0) -> None:
+        """Lets all ranks go, however far the run has come."""
+        if self._transport is not None:
+            self._transport.close(status)
+        self._world.dismiss()
+
+    @property
+    def _courier(self) -> Any:
+        assert self._transport is not None
+        return self._transport.courier
+
+    def _last_words(self, home: str) -> str:
+        return last_words(self._logs / f"{home}.log", self._begins.get(home, 0))
+
+
+def identity(arguments: Sequence[str] = sys.argv[1:]) -> dict[str, Any]:
+    """What must be the same for all ranks of a run."""
+    files = {}
+    for word in arguments:
+        if Path(word).is_file():
+            files[word] = hashlib.sha256(Path(word).read_bytes()).hexdigest()[:12]
+    return {
+        "version of tianji": __version__,
+        "command line": list(arguments),
+        "configuration": files,
+    }

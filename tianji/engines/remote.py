@@ -1,0 +1,145 @@
+"""An engine whose roles live in other processes, on this machine or on several.
+
+It only watches: it is on no path that data takes, and training goes on while it sleeps.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from tianji.channel import Carrier, Inbox, Outbox
+from tianji.engines.crew import LOOK_SECONDS
+from tianji.engines.loop import ProcessPorts, shared_channels
+from tianji.roster import LAUNCHER, Kind, evaluator_of, group_of, role_name, weights_of
+from tianji.saving import order, order_last
+from tianji.status import Status
+from tianji.topology import Job
+from tianji.watch import Limits, Progress, Watch
+from tianji.weights import Saved
+
+GRACE_SECONDS = 7.0  # for the processes to end by themselves
+
+
+class Crew(Protocol):
+    """The processes that the roles live in."""
+
+    def check(self, ended: Callable[[str], bool]) -> None:
+        """Raises if one has failed, or has gone although its stream has not `ended`."""
+
+    def lost(self) -> list[tuple[str, str]]:
+        """Those that have failed since the last look without ending the run, and how."""
+
+    def still_running(self) -> list[str]:
+        """Those that have not ended."""
+
+    def dead_learners(self) -> list[str]:
+        """Those that have gone and cannot close their channels any more, so that others wait."""
+
+    def call(self, home: str) -> str | None:
+        """Sees to it that a process beside the training is there; what went wrong, if it did."""
+
+
+class RemoteEngine:
+    """Runs a job with a crew."""
+
+    def __init__(self, name: str, job: Job, crew: Crew, transport: Carrier) -> None:
+        self.name = name
+        self._crew = crew
+        self._job = job
+        self.transport = transport
+        ports = ProcessPorts(LAUNCHER, job, transport)
+        self._control = ports.outbox("control")
+        self._orders = ports.outbox("orders")
+        self._weights = [ports.inbox(weights_of(group)) for group in range(job.config.n_groups)]
+        self.watch = Watch(job, ports)
+        self.troubles: list[str] = []  # what training survived, for whoever looks on
+        self.evaluations: Inbox | None = None
+        self._evaluate: Outbox | None = None
+        if evaluator_of(job.config) is not None:
+            self.evaluations, self._evaluate = ports.inbox("evaluations"), ports.outbox("evaluate")
+
+    def train(
+        self,
+        limits: Limits,
+        tick: Callable[[Progress], None] = lambda _: None,
+        check: Callable[[], None] = lambda: None,
+    ) -> Status:
+        """Watches until the stream ends or a limit is reached; returns the status of the run.
+
+        `check` may raise at every look.
+        """
+        status = None
+        while self._crew.still_running():
+            check()
+            self._look_after()
+            progress = self.watch.poll()
+            tick(progress)
+            status = limits.reached(progress)
+            if status:
+                break
+            time.sleep(LOOK_SECONDS)
+        self.stop()
+        self._crew.check(self._ended)
+        return status or limits.reached(self.watch.progress) or Status.FINISHED
+
+    def _look_after(self) -> None:
+        self._crew.check(self._ended)
+        for home, words in self._crew.lost():
+            self.watch.lose(home)
+            self.troubles.append(f"{home} {words}")
+
+    def order(self, number: int, largest_store: int) -> None:
+        """Asks every role to write its part of checkpoint `number`."""
+        order(self._orders, number, largest_store)
+
+    def evaluate(self, number: int) -> None:
+        """Asks the evaluator for an evaluation; it is called when it is asked first."""
+        evaluator = evaluator_of(self._job.config)
+        assert evaluator is not None and self._evaluate is not None
+        self._evaluate.push({"number": np.asarray(number)}, 0)
+        if number == 1 and (trouble := self._crew.call(evaluator.home)) is not None:
+            self.troubles.append(f"{evaluator.home} {trouble}")
+
+    def stop(self) -> None:
+        """Ends the stream, and waits for the processes to follow it."""
+        order_last(self._orders, self._job.config)
+        self._control.close()
+        for learner in self._crew.dead_learners():
+            self._close_ends(learner)
+        deadline = time.monotonic() + GRACE_SECONDS
+        while self._crew.still_running() and time.monotonic() < deadline:
+            self.watch.poll()  # episodes keep coming; nobody must be held up by a full channel
+            time.sleep(LOOK_SECONDS / 4)
+        self.watch.poll()
+        for home in self._crew.still_running():
+            print(f"tianji: {home} did not end within {GRACE_SECONDS:.0f} s", file=sys.stderr)
+
+    def _close_ends(self, learner: str) -> None:
+        """What a learner that has died cannot do any more."""
+        for spec in shared_channels(self._job):
+            if spec.source == learner:
+                self.transport.outbox(spec.name).close()
+            elif spec.targets == (learner,):
+                self.transport.inbox(spec.name).close()
+
+    def abandon(self) -> None:
+        """Ends the stream after an error of the launcher's own; the roles save what they have."""
+        self.stop()
+
+    def learned(self) -> Saved | None:
+        """The weights that the first group published last, if it did."""
+        newest = self._weights[0].take()
+        if newest is None:
+            return None
+        return Saved(newest.arrays["weights"], newest.version, self.watch.progress.produced)
+
+    def _ended(self, home: str) -> bool:
+        """Whether the learner of a group has closed its stream, so that its roles may go."""
+        if home == role_name(Kind.REDUCER):
+            return all(weights.closed for weights in self._weights)
+        return self._weights[group_of(home)].closed

