@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+BUSY = 0.1  # of the machine in use by others, above which a run says so
 WIDTH = 120  # columns of what is written into a file or a pipe
 
 
@@ -55,6 +56,9 @@ def run(options: argparse.Namespace) -> int:
         measured = parts.measure(plan, status.update)
     for part in to_tables(measured.rows, measured.skipped, console.width):
         console.print(part)
+    if measured.foreign_load > BUSY:
+        share = f"{100 * measured.foreign_load:.0f} %"
+        print(f"others used {share} of this machine when the run began: its figures are too low")
     for path in files.write(folder, plan, measured):
         print(path)
     return 0
