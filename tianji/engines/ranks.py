@@ -148,28 +148,24 @@ class Ranks:
         now = time.monotonic()
         self._orphaned_at = self._orphaned_at or now
         if now - self._orphaned_at > ORPHAN_SECONDS:
-            gone = self._silent(QUIET_SECONDS)
+            gone = self._present(lambda rank: self._courier.silence(rank) > QUIET_SECONDS)
             whom = f"a machine was lost: {self._names(gone)}" if gone else "it was killed"
             self._give_up(gone)
             raise RoleFailed(f"mpirun has ended although the run had not: {whom}")
 
     def _check_silence(self) -> None:
         limit = self._config.parallel.global_cfg.link_seconds
-        if silent := self._silent(limit):
+        if silent := self._present(lambda rank: self._courier.is_silent(rank, limit)):
             self._give_up(silent)
             raise RoleFailed(
                 f"{self._names(silent)} did not answer for {limit:g} s: the link or the machine "
                 "is lost, or the process hangs (global_cfg.link_seconds)"
             )
 
-    def _silent(self, seconds: float) -> list[str]:
-        courier = self._courier
-        gone = courier.left.keys() | courier.lost | {0}
-        return [
-            home
-            for home, rank in self.ranks.items()
-            if rank not in gone and courier.silence(rank) > seconds
-        ]
+    def _present(self, which: Callable[[int], bool]) -> list[str]:
+        """Those that have neither said goodbye nor been lost, of whose ranks this is true."""
+        gone = self._courier.left.keys() | self._courier.lost | {0}
+        return [home for home, rank in self.ranks.items() if rank not in gone and which(rank)]
 
     def _give_up(self, homes: list[str]) -> None:
         for home in homes:
