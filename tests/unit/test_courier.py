@@ -124,13 +124,15 @@ def test_a_slot_whose_payload_has_left_is_not_free_before_the_target_has_freed_i
 
 def test_slots_are_freed_in_order_although_payloads_leave_out_of_order():
     channel = Every(depth=2)
+    channel.wires[0].choose = only(NOTED)
     channel.push(1, 2)
-    channel.wires[0].choose = lambda options: options[-1]  # the second leaves first
-    channel.left.turn()
-    channel.wires[0].choose = nothing
     channel.carry()
     assert numbers(channel.inbox) == [1, 2]
-    assert channel.outbox.in_flight == 2
+    last = channel.wires[0].options()[-1]
+    channel.carry()  # all were freed over there
+    channel.wires[0].choose = lambda options: last if last in options else None
+    channel.carry()
+    assert channel.outbox.in_flight == 2  # the second has left, and the first has not
     channel.wires[0].choose = lambda options: options[0]
     channel.carry()
     assert channel.outbox.in_flight == 0
@@ -384,6 +386,18 @@ def test_the_last_publication_arrives_before_the_end():
     channel.carry()
     assert channel.inboxes[1].closed and channel.inboxes[2].closed
     assert [channel.take(rank) for rank in (1, 2)] == [2, 2]
+
+
+def test_the_end_reaches_a_machine_whose_receiving_reader_dies_with_the_news():
+    channel = Latest([1, 2])
+    channel.publish(1)
+    channel.carry()
+    channel.outbox.close()
+    channel.couriers[0].turn()
+    channel.kill(1)
+    channel.carry()
+    assert channel.inboxes[2].closed
+    assert channel.take(2) == 1
 
 
 def test_a_publisher_that_has_died_publishes_nothing_more():
