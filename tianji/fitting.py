@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 
@@ -74,7 +75,9 @@ def check_groups(config: Config, algorithm: type[Algorithm], sampling: Sampling)
         )
     if isinstance(sampling, Replay | Rollouts) and sampling.batch % n:
         unit = "samples" if isinstance(sampling, Replay) else "rollouts (default: one per actor)"
-        more = sampling.batch + n - sampling.batch % n
+        together = sampling.batch // (sampling.per_version or sampling.batch)  # actors in step
+        step = math.lcm(n, together)
+        more = math.ceil(sampling.batch / step) * step
         raise TianJiError(
             f"hyp.batch_size: {sampling.batch} {unit} cannot be split into equal parts for {n} "
             f"learners: write batch_size={more}, or another learner_cfg.num"

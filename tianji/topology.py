@@ -373,9 +373,8 @@ def _make_exchange(role: RoleSpec, job: Job, ports: Ports) -> Exchange:
 
 
 def _make_fusion(role: RoleSpec, job: Job, ports: Ports) -> Fusion:
-    outbox, mean = ports.outbox(parameters_of(role.group)), ports.inbox(MEAN)
-    interval = job.config.parallel.learner_cfg.send_root_interval
-    return Fusion(outbox, mean, job.n_parameters, interval)
+    ends = ports.outbox(parameters_of(role.group)), ports.inbox(MEAN)
+    return Fusion(*ends, job.n_parameters, job.config.parallel.learner_cfg.send_root_interval)
 
 
 def _build_reducer(role: RoleSpec, job: Job, ports: Ports) -> Reducer:

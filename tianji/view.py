@@ -317,10 +317,8 @@ def _by_kind(names: list[str], each_group: bool) -> dict[str, list[str]]:
     for name in names:
         rows.setdefault(name.partition("." if each_group else "-")[0], []).append(name)
     star = ".*" if each_group else "-*"
-    return {
-        some[0] if len(some) == 1 else f"{place}{star} ({len(some)})": some
-        for place, some in rows.items()
-    }
+    labels = {place: f"{place}{star} ({len(some)})" for place, some in rows.items()}
+    return {some[0] if len(some) == 1 else labels[p]: some for p, some in rows.items()}
 
 
 def _lines(rows: Sequence[_Row], width: int) -> Text:

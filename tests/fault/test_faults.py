@@ -43,7 +43,14 @@ def test_a_killed_learner_ends_the_run_and_is_named(run):
     assert not any(map(alive, crew.values()))
 
 
-@pytest.mark.parametrize("victim", ["learner-0.1", "learner-1.0", "reducer-0.0"])
+@pytest.mark.parametrize(
+    "victim",
+    [
+        "learner-0.1",
+        pytest.param("learner-1.0", marks=pytest.mark.slow),
+        pytest.param("reducer-0.0", marks=pytest.mark.slow),
+    ],
+)
 def test_one_of_several_learners_that_is_killed_ends_the_run_and_is_named(tmp_path, victim):
     pair = {"learner-0.1": "learner_cfg.num=2"}.get(victim, "global_cfg.group_num=2")
     folder, more = tmp_path / "run", ("--set", pair, "--set", "exp.save_freq=50")

@@ -16,9 +16,15 @@ def test_the_echo_task_is_learned_in_seconds(tmp_path, algorithm, engine):
     assert done.summary["status"] == "solved"
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("key", ["global_cfg.group_num=2", "learner_cfg.num=2"])
-@pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
+GROUPS, LEARNERS = "global_cfg.group_num=2", "learner_cfg.num=2"
+PAIRS = [("dqn", GROUPS, "process"), ("ppo", LEARNERS, "process"), ("ppo", GROUPS, "local")]
+MORE = [("dqn", LEARNERS, "process"), ("ppo", GROUPS, "process"), ("dqn", GROUPS, "local")]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "key", "engine"),
+    [*PAIRS, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in MORE)],
+)
 def test_the_echo_task_is_learned_by_two(tmp_path, algorithm, key, engine):
     options = ("--engine", engine, "--set", key, "--set", "actor_cfg.num=2")
     more = ("--set", "learner_cfg.send_root_interval=2")

@@ -128,6 +128,9 @@ def test_a_batch_that_cannot_be_split_is_refused_with_one_that_can():
         job("learner_cfg.num=3")
     with pytest.raises(TianJiError, match=r"1 rollouts .* 2 learners: write batch_size=2"):
         job("learner_cfg.num=2", "actor_cfg.num=1", name="echo_ppo")
+    with pytest.raises(TianJiError, match=r"3 rollouts .* 2 learners: write batch_size=6"):
+        job("learner_cfg.num=2", "actor_cfg.num=3", name="echo_ppo")
+    assert job("learner_cfg.num=2", "actor_cfg.num=3", "hyp.batch_size=6", name="echo_ppo")
 
 
 def test_an_algorithm_without_updates_has_one_learner_in_any_number_of_groups():
