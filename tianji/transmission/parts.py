@@ -281,32 +281,44 @@ class _Curve:
         return Experiment(MESSAGE_BYTES, n, n_actors, seconds, Use.STORE, CROWD_DEPTH)
 
     def _row(self, n_actors: int, seconds: float, found: dict[float, list[Collected]]) -> Row:
-        experiment, rounds = self._experiment(n_actors, seconds), found[seconds]
-        took = median(each.seconds for each in rounds)
-        self._alone.setdefault(
-            seconds, sorted(rounds, key=lambda each: each.seconds)[len(rounds) // 2]
-        )
+        """The median round: of the errors where there is a prediction, else of the times.
+
+        Trv and the time are of the same round, because a noisy minute hits both.
+        """
+        rounds = found[seconds]
+        full: list[Collected | None] = [*found[0.0]] or [None] * len(rounds)
+        by_time = sorted(rounds, key=lambda each: each.seconds)
+        self._alone.setdefault(seconds, by_time[len(rounds) // 2])
+        each = [
+            self._of_round(n_actors, seconds, one, self._costs(seconds, n_actors, other))
+            for one, other in zip(rounds, full, strict=True)
+        ]
+        each.sort(key=lambda row: row.seconds if row.costs is None else row.error_percent or 0.0)
+        return each[len(each) // 2]
+
+    def _of_round(
+        self, n_actors: int, seconds: float, found: Collected, costs: Costs | None
+    ) -> Row:
+        n = self._experiment(n_actors, seconds).n_messages
         return Row(
             self._part,
             self._carrier.name,
             Use.STORE.value,
             MESSAGE_BYTES,
             self._samples,
-            took * self._samples / experiment.n_messages,
+            found.seconds * self._samples / n,
             n_actors,
             self._n_hosts,
             seconds,
-            costs=self._costs(seconds, n_actors, found[0.0]),
-            n_wrong=sum(each.n_wrong for each in rounds),
+            costs=costs,
+            n_wrong=found.n_wrong,
         )
 
-    def _costs(self, seconds: float, n_actors: int, full: list[Collected]) -> Costs | None:
+    def _costs(self, seconds: float, n_actors: int, full: Collected | None) -> Costs | None:
         alone = self._alone[seconds]
-        if not full or alone.sample_seconds is None or alone.send_seconds is None:
+        if full is None or alone.sample_seconds is None or alone.send_seconds is None:
             return None
+        received = full.receive_seconds or 0.0
         if self._n_hosts > 1:  # the receiver's link is what it spends the time on
-            n = self._experiment(n_actors, 0.0).n_messages
-            received = median(each.seconds / n for each in full)
-        else:
-            received = median(each.receive_seconds or 0.0 for each in full)
+            received = full.seconds / self._experiment(n_actors, 0.0).n_messages
         return Costs(alone.sample_seconds, alone.send_seconds, received)
