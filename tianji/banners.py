@@ -90,10 +90,13 @@ class Reason:
     users_mistake: bool
 
 
-def reason(banners: Banners, n: int) -> Reason | None:
-    """One sentence for what mpirun said, with what to do; None if it said nothing that matters."""
+def reason(banners: Banners, n: int, begun: bool) -> Reason | None:
+    """One sentence for what mpirun said, with what to do; None if it said nothing that matters.
+
+    A host that is lost when the run has `begun` is sometimes said never to have come.
+    """
     text = banners.text
-    for pattern, users_mistake, words in _KNOWN:
+    for pattern, users_mistake, words in _AFTERWARDS if begun else _KNOWN:
         if match := re.search(pattern, text):
             return Reason(words.format(*match.groups(), n=n), users_mistake)
     return None
@@ -104,7 +107,16 @@ def last_words(banners: Banners) -> str:
     return "\n".join(f"  mpirun: {line}" for line in banners.kept[-LAST_LINES:])
 
 
+_LOST = (
+    "host {0} was lost: it went down, or the link to it was cut. The same command goes on from "
+    "the last checkpoint"
+)
+_AFTERWARDS = (
+    (r"lost communication with a remote daemon.*Remote daemon: \S+ on node (\S+)", False, _LOST),
+    (r"failed to report back.*Remote host: +(\S+)", False, _LOST),
+)
 _KNOWN = (
+    _AFTERWARDS[0],
     (
         r"unable to find the specified executable.*Node: +(\S+) +Executable: +(\S+)",
         True,
@@ -122,12 +134,6 @@ _KNOWN = (
         True,
         "the hosts have fewer places than this run has ranks ({n}): give them more with "
         "`slots=` in the hostfile, or ask Slurm for more tasks",
-    ),
-    (
-        r"lost communication with a remote daemon.*Remote daemon: \S+ on node (\S+)",
-        False,
-        "host {0} was lost: it went down, or the link to it was cut. The same command goes on "
-        "from the last checkpoint",
     ),
     (
         r"failed to report back.*Remote host: +(\S+)",

@@ -18,6 +18,7 @@ VERBS = {
     "eval": "play whole games with a trained policy and say how good it is",
     "report": "draw one page about a run, or about several side by side",
     "export": "write a trained policy as a file that other programs run",
+    "slurm": "write a job that trains over several nodes of a Slurm cluster",
     "doctor": "say what this machine offers, and what to do about what it lacks",
     "bench": "measure what this machine and our channels can do",
 }

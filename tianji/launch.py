@@ -260,6 +260,9 @@ def _watched(run: Run, engine: Engine, signals: Signals) -> Report:
         run.warn("what the run has learned last is in no checkpoint: see its logs")
     examiner.close(learned if status in ENDED else None)
     summary = run.finish(status, watch.progress, error, signals.give_back)
+    mpirun.leave_status(
+        exit_status
+    )  # before MPI is left: without its mpirun that may take for ever
     return Report(run.folder, summary, exit_status)
 
 

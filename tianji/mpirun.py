@@ -9,6 +9,7 @@ mpirun.leave_status(status)        # rank 0, last: mpirun's own exit status is n
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,10 +17,15 @@ from pathlib import Path
 from tianji.errors import TianJiError
 
 STATUS = "TIANJI_STATUS"  # the file that rank 0 leaves its exit status in
+SAID = "said"  # files beside it: what rank 0 printed when nobody listened any more
 RANK_0 = "rank0"  # the file beside it that says where rank 0 is
 TERMINAL = "TIANJI_TERMINAL"  # 1 if what rank 0 prints ends up in a terminal
-SETTINGS = {"OMPI_MCA_btl_tcp_progress_thread": "1"}  # or nothing moves while a rank computes
+SETTINGS = {
+    "OMPI_MCA_btl_tcp_progress_thread": "1",  # or nothing moves while a rank computes
+    "OMPI_MCA_opal_abort_delay": "10",  # seconds that a rank has left when mpirun has gone
+}
 KEEPALIVE = {"time": 10, "intvl": 2, "probes": 5}  # seconds, seconds, times: a cut link in 20 s
+FAULT_TOLERANT = 5  # the first release of Open MPI whose ranks outlive one another
 CONNECT_SECONDS = 10  # for ssh to reach a host
 FORWARDED = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "TERM", "COLUMNS", "LINES")
 FORWARDED_PREFIXES = ("TIANJI_", "OMPI_MCA_")
@@ -141,24 +147,36 @@ def command(
     Without `hostfile` and `hosts` mpirun asks Slurm inside an allocation. Elsewhere all ranks are
     on this host, as many as are wanted.
     """
-    spread = is_spread(hostfile, hosts, environment)
-    words = [str(find()), "-n", str(n), "--with-ft", "ulfm", "--bind-to", "none"]
-    words += ["--map-by", "slot" if spread else "slot:OVERSUBSCRIBE"]
+    path, spread = find(), is_spread(hostfile, hosts, environment)
+    words = [str(path), "-n", str(n), "--bind-to", "none"]
     words += [] if hostfile is None else ["--hostfile", str(hostfile)]
     words += [] if hosts is None else ["--host", ",".join(hosts)]
     words += ["--allow-run-as-root"] if os.geteuid() == 0 else []
-    for name, value in KEEPALIVE.items():
-        words += ["--prtemca", f"oob_tcp_keepalive_{name}", str(value)]
-    if not any("plm_ssh" in name for name in environment):  # an agent of one's own is no ssh
-        words += [
-            "--prtemca",
-            "plm_ssh_args",
-            f"-o ConnectTimeout={CONNECT_SECONDS} -o BatchMode=yes",
-        ]
+    if release(_said([str(path), "--version"])) >= FAULT_TOLERANT:
+        words += _of_release_5(spread, environment)
+    else:  # a lost rank ends the job: resume goes on from the last checkpoint
+        words += ["--map-by", "slot"] if spread else ["--map-by", "slot", "--oversubscribe"]
     for name in sorted(set(environment) | set(SETTINGS)):
         if name in FORWARDED or name.startswith(FORWARDED_PREFIXES):
             words += ["-x", name]
     return [*words, *arguments]
+
+
+def release(text: str) -> int:
+    """5 of `mpirun (Open MPI) 5.0.11`."""
+    found = re.search(r"\b(\d+)\.\d+", text)
+    return int(found.group(1)) if found else 0
+
+
+def _of_release_5(spread: bool, environment: Mapping[str, str]) -> list[str]:
+    """What Open MPI understands since it has PRRTE, and fault tolerance in every build."""
+    words = ["--with-ft", "ulfm", "--map-by", "slot" if spread else "slot:OVERSUBSCRIBE"]
+    for name, value in KEEPALIVE.items():
+        words += ["--prtemca", f"oob_tcp_keepalive_{name}", str(value)]
+    if not any("plm_ssh" in name for name in environment):  # an agent of one's own is no ssh
+        ssh = f"-o ConnectTimeout={CONNECT_SECONDS} -o BatchMode=yes"
+        words += ["--prtemca", "plm_ssh_args", ssh]
+    return words
 
 
 def arrive() -> None:
@@ -170,9 +188,27 @@ def arrive() -> None:
 
 
 def leave_status(status: int) -> None:
-    """Rank 0 says how the run ended; the last thing that it does before it leaves."""
-    if path := _status_file():
+    """Rank 0 says how the run ended, before it prints that; the first word counts.
+
+    An mpirun that has ended takes the ranks' output with it. What rank 0 prints from then on goes
+    into files beside the status, and is shown by whoever waits for it.
+    """
+    if (path := _status_file()) and not path.exists():
         _write(path, str(status))
+        for stream in (1, 2):
+            if path.parent.is_dir() and _nobody_listens(stream):
+                said = os.open(path.with_name(f"{SAID}{stream}"), os.O_WRONLY | os.O_CREAT, 0o600)
+                os.dup2(said, stream)
+                os.close(said)
+
+
+def _nobody_listens(stream: int) -> bool:
+    """Whether the other end of a pipe or a terminal has gone."""
+    import select
+
+    poll = select.poll()
+    poll.register(stream, 0)
+    return any(found & (select.POLLERR | select.POLLHUP) for _, found in poll.poll(0))
 
 
 def _status_file() -> Path | None:

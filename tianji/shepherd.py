@@ -25,7 +25,7 @@ from typing import Any
 
 from tianji.banners import Banners, last_words, reason
 from tianji.errors import USER_MISTAKE, TianJiError
-from tianji.mpirun import RANK_0, SETTINGS, STATUS, TERMINAL, command, is_spread
+from tianji.mpirun import RANK_0, SAID, SETTINGS, STATUS, TERMINAL, command, is_spread
 from tianji.signals import ECHO_SECONDS, NUMBERS
 
 LINGER_SECONDS = 5.0  # for mpirun to end once rank 0 has
@@ -156,33 +156,45 @@ class Job:
         """When mpirun loses a host it ends at once, and rank 0 still writes down how far it got."""
         deadline = time.monotonic() + ORPHAN_SECONDS
         while (
-            self._status() is None
-            and (rank_0 := self._rank_0()) is not None
+            (rank_0 := self._rank_0()) is not None
             and _is_alive(rank_0)
             and time.monotonic() < min(deadline, self._kill_at)
         ):
+            if self._status() is not None:
+                deadline = min(deadline, time.monotonic() + LINGER_SECONDS)
             while self._signals:
                 _send(rank_0, self._signals.pop(0))
             time.sleep(POLL_SECONDS)
 
     def _outcome(self) -> int:
+        """The status that rank 0 left, or what can be said without it."""
         assert self._process is not None
+        self._read_all()
+        why, code = reason(self._banners, self._n, self._rank_0() is not None), self._process.poll()
         if (status := self._status()) is not None:
+            self._tell_last_words(None if why is None or not status else why.words)
             return status
         if self._first is not None:
             return 128 + self._first[0]
-        self._read_all()
-        why = reason(self._banners, self._n)
-        code = self._process.poll()
-        if why is not None and why.users_mistake and self._rank_0() is None:
+        if why is not None and why.users_mistake:
             raise TianJiError(why.words)
         if why is None and not code and self._rank_0() is None:
             return 0  # rank 0 was on another host, and all went well
         words = f"rank 0 ended without a word (mpirun's exit status: {code})"
-        print(f"tianji: {words if why is None else why.words}", file=sys.stderr)
-        if why is None and self._banners.kept:
-            print(last_words(self._banners), file=sys.stderr)
+        self._tell(f"{words}\n{last_words(self._banners)}" if why is None else why.words)
         return code if why is None and code == USER_MISTAKE else 1
+
+    def _tell_last_words(self, otherwise: str | None) -> None:
+        """What rank 0 said when mpirun had gone; if it could say nothing, what mpirun said."""
+        said = [(fd, self._folder / f"{SAID}{fd}") for fd in (1, 2)]
+        words = [(fd, path.read_bytes()) for fd, path in said if path.exists()]
+        for fd, text in words:
+            _show(fd, text)
+        if otherwise is not None and not any(text for _, text in words):
+            self._tell(otherwise)
+
+    def _tell(self, words: str) -> None:
+        _show(2, f"tianji: {words.rstrip()}\n".encode())
 
     def end(self) -> None:
         """Leaves no process of this host behind; daemons elsewhere end when mpirun has."""

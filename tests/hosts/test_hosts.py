@@ -37,9 +37,9 @@ def hosts():
 class Cluster:
     """One run on two hosts, started in the first."""
 
-    def __init__(self, hosts, folder, config, *overrides):
+    def __init__(self, hosts, folder, config, *overrides, slots=None):
         self.hosts, self.folder, self.config = hosts, folder, load(config, overrides)
-        self.slots = -(-n_ranks(self.config) // len(hosts))
+        self.slots = slots or -(-n_ranks(self.config) // len(hosts))
         words = [sys.executable, "-m", "tianji.cli", "train", str(config), "--engine", "mpi"]
         words += ["--hostfile", str(hosts.hostfile(self.slots)), "--run-dir", str(folder)]
         self.command = [*words, "--quiet", *(f"--set={each}" for each in overrides)]
@@ -135,14 +135,18 @@ def test_training_goes_on_without_an_actor_that_was_killed_on_the_other_host(hos
     eventually(lambda: not run.ranks(0) and not run.ranks(1), what="the end of all ranks")
 
 
-def test_a_lost_host_ends_the_run_and_the_same_command_goes_on(hosts, tmp_path):
-    run = Cluster(hosts, tmp_path / "run", DQN, "actor_cfg.num=2", "exp.save_seconds=1", ENDLESS)
+@pytest.mark.parametrize(("slots", "learner"), [(2, 1), (3, 0)])
+def test_a_lost_host_ends_the_run_and_the_same_command_goes_on(hosts, tmp_path, slots, learner):
+    given = ("actor_cfg.num=2", "exp.save_seconds=1", ENDLESS)
+    run = Cluster(hosts, tmp_path / "run", DQN, *given, slots=slots)
+    assert run.host_of("learner-0.0") == learner
     with run.running() as process:
         run.learns(process)
         eventually(lambda: list(run.folder.glob("checkpoints/*-step-*")), 30, "a checkpoint")
         hosts[1].lose()
         assert process.wait(timeout=40) == 1
     assert run.summary["status"] == "failed" and "host1" in run.summary["error"]
+    assert "host1" in run.err.read_text() and not run.ranks(0)
     steps = run.summary["env_steps"]
     with run.running() as process:
         eventually(lambda: "resumed from" in run.err.read_text(), 40, "the resumption")

@@ -81,13 +81,13 @@ def test_what_the_run_says_is_shown_and_what_mpirun_says_is_kept():
     ],
 )
 def test_a_banner_becomes_one_sentence(text, words, users_mistake):
-    why = reason(heard(text)[0], 5)
+    why = reason(heard(text)[0], 5, begun=False)
     assert words in why.words and why.users_mistake is users_mistake
 
 
 def test_a_banner_that_nobody_knows_is_shown_by_its_end():
     banners, shown = heard(f"{FENCE}\n" + "".join(f"line {i}\n" for i in range(20)))
-    assert reason(banners, 2) is None and not shown
+    assert reason(banners, 2, begun=False) is None and not shown
     assert last_words(banners).splitlines() == [f"  mpirun: line {i}" for i in range(15, 20)]
 
 
@@ -113,3 +113,9 @@ def test_a_panel_that_ends_no_line_is_shown_at_once():
         eventually(lambda: b"".join(shown) == b"\x1b[2Kpanel", what="the panel")
         os.close(w)
         reading.join()
+
+
+@pytest.mark.parametrize("text", [LOST, UNREACHED])
+def test_a_host_that_was_there_is_lost_whatever_mpirun_says(text):
+    why = reason(heard(text)[0], 5, begun=True)
+    assert "was lost" in why.words and not why.users_mistake

@@ -106,8 +106,10 @@ def add_watching(parser: argparse.ArgumentParser) -> None:
 
 def finish(report: Report) -> int:
     """Says how a run ended; returns its exit status."""
+    from tianji import mpirun
     from tianji.summary import describe
 
+    mpirun.leave_status(report.exit_status)
     if report.error:
         print(f"tianji: {report.error}", file=sys.stderr)
     print(describe(report.summary, report.folder))

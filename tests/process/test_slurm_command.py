@@ -1,0 +1,91 @@
+"""The job that `tianji slurm` writes, run by bash with stand-ins for Slurm's commands."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+from commands import ROOT, end, eventually
+
+from tianji.cli import main
+
+pytestmark = pytest.mark.process
+
+CONFIG = ROOT / "configs" / "cartpole_dqn.py"
+LEAVES = """#!/bin/sh
+echo "$@" > "$FOLDER/words"
+exit $STATUS
+"""
+STAYS = """#!/bin/bash
+leave() {{ echo $1 >> "$FOLDER/signals"; sleep 0.2; exit $((128 + $1)); }}
+trap 'leave 10' USR1
+trap 'leave 15' TERM
+touch "$FOLDER/runs_now"
+while :; do sleep 0.02; done
+"""
+SCONTROL = '#!/bin/sh\necho "$@" >> "$FOLDER/scontrol"\n'
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+    """Writes a job and starts it with `program` in the place of tianji."""
+    monkeypatch.chdir(tmp_path)
+    started = []
+
+    def go(program, **variables):
+        assert main(["slurm", str(CONFIG), "--nodes", "2", "--out", "job.sbatch"]) == 0
+        for name, text in (("tianji", program), ("scontrol", SCONTROL)):
+            path = tmp_path / "bin" / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text.replace("{{", "{").replace("}}", "}"))
+            path.chmod(0o755)
+        setting = {"FOLDER": str(tmp_path), "SLURM_JOB_ID": "77", **variables}
+        lines = (tmp_path / "job.sbatch").read_text().splitlines(keepends=True)
+        ours = [f'export PATH="{tmp_path}/bin:$PATH"\n' if "export PATH" in x else x for x in lines]
+        (tmp_path / "job.sbatch").write_text("".join(ours))
+        pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(["bash", "job.sbatch"], env=os.environ | setting, **pipes)
+        started.append(process)
+        return process
+
+    yield go
+    for process in started:
+        end(process)
+
+
+def test_the_shell_understands_what_was_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["slurm", str(CONFIG), "--nodes", "2", "--set", "actor_cfg.num=6"]) == 0
+    assert capsys.readouterr().out == "cartpole_dqn.sbatch is written: sbatch cartpole_dqn.sbatch\n"
+    done = subprocess.run(["bash", "-n", "cartpole_dqn.sbatch"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("status", [0, 1, 2])
+def test_a_run_that_ends_by_itself_ends_the_job_with_its_status(job, tmp_path, status):
+    process = job(LEAVES, STATUS=str(status))
+    assert process.wait(timeout=20) == status
+    assert not (tmp_path / "scontrol").exists()
+    words = (tmp_path / "words").read_text()
+    assert words == f"train {CONFIG} --engine mpi --quiet --run-dir runs/cartpole_dqn-77\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "requeues"), [(signal.SIGUSR1, ["requeue 77"]), (signal.SIGTERM, [])]
+)
+def test_a_signal_reaches_the_run_and_its_warning_puts_the_job_back(
+    job, tmp_path, number, requeues
+):
+    process = job(STAYS)
+    eventually((tmp_path / "runs_now").exists, what="the run")
+    process.send_signal(number)
+    assert process.wait(timeout=20) == 128 + number
+    assert (tmp_path / "signals").read_text().split() == [str(int(number))]
+    file = tmp_path / "scontrol"
+    assert (file.read_text().splitlines() if file.exists() else []) == requeues
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path, capsys):
+    out = str(tmp_path / "nowhere" / "job.sbatch")
+    assert main(["slurm", str(CONFIG), "--out", out]) == 2
+    assert f"{out} cannot be written: No such file or directory" in capsys.readouterr().err

@@ -1,0 +1,92 @@
+"""The job for Slurm asks for what the run needs, and what cannot work is refused."""
+
+import re
+
+import pytest
+from commands import ROOT
+
+from tianji.config import load
+from tianji.errors import TianJiError
+from tianji.placement import n_ranks
+from tianji.slurm import Wish, script
+
+CONFIG = ROOT / "configs" / "cartpole_dqn.py"
+
+
+def written(*overrides, **wish):
+    config = load(CONFIG, overrides)
+    return script(config, Wish(**{"nodes": 2} | wish), ["my job.py"], "/opt/my venv/bin", "my job")
+
+
+def asked(text):
+    """What the head of a script asks for."""
+    return dict(re.findall(r"^#SBATCH --([\w-]+)=?(.*)$", text, re.MULTILINE))
+
+
+def test_there_is_room_for_every_process_of_the_run():
+    for n in range(1, 9):
+        head = asked(written(f"actor_cfg.num={n}"))
+        places = int(head["nodes"]) * int(head["ntasks-per-node"])
+        needed = n_ranks(load(CONFIG, [f"actor_cfg.num={n}"]))
+        assert needed <= places < needed + 2
+
+
+def test_the_job_is_requeued_goes_on_in_its_output_and_is_warned():
+    head = asked(written())
+    assert head["requeue"] == "" and head["open-mode"] == "append"
+    assert head["signal"] == "B:USR1@120"
+
+
+def test_words_with_spaces_stay_words():
+    text = written()
+    assert "tianji train 'my job.py' --engine mpi" in text
+    assert "export PATH='/opt/my venv/bin':" in text
+    assert 'run_dir="runs/my_job-$SLURM_JOB_ID"' in text and asked(text)["job-name"] == "my_job"
+
+
+def test_what_was_wished_is_asked_for():
+    wish = dict(time="1-00:00:00", memory="16G", gpus=1, partition="long", account="lab")
+    head = asked(written(**wish, cpus_per_task=4, tasks_per_node=3))
+    assert (head["time"], head["mem"], head["gpus-per-node"]) == ("1-00:00:00", "16G", "1")
+    assert (head["partition"], head["account"]) == ("long", "lab")
+    assert (head["cpus-per-task"], head["ntasks-per-node"]) == ("4", "3")
+
+
+def test_what_was_not_wished_is_left_to_the_site():
+    assert not {"mem", "gpus-per-node", "partition", "account"} & set(asked(written()))
+
+
+def test_a_task_has_the_cores_of_the_largest_role():
+    assert asked(written("learner_cfg.cores=4"))["cpus-per-task"] == "4"
+
+
+def test_one_node_needs_no_mpi():
+    text = written("actor_cfg.num=7", nodes=1)
+    assert "--engine process" in text
+    assert (asked(text)["ntasks-per-node"], asked(text)["cpus-per-task"]) == ("1", "8")
+
+
+def test_lines_of_ones_own_come_before_the_run():
+    text = written(setup=["module load cuda", "echo $HOSTNAME"])
+    assert text.index("module load cuda\necho $HOSTNAME\n") < text.index("tianji train")
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        (dict(nodes=9), "the run has 3 processes, too few for 9 nodes"),
+        (dict(tasks_per_node=1), "room for 2 processes, and this run has 3: --tasks-per-node 2"),
+        (dict(nodes=0), "--nodes: want 1 or more, got 0"),
+        (dict(nodes=1, tasks_per_node=2), "one node is one task; give it --cpus-per-task"),
+        (dict(gpus=-1), "--gpus: want 1 or more"),
+        (dict(time="soon"), "--time: want as in 04:00:00"),
+        (dict(time="04:00:00\n#SBATCH --exclusive"), "--time"),
+        (dict(memory="lots"), "--mem: want as in 16G, got 'lots'"),
+        (dict(partition="a b"), "--partition"),
+        (dict(account="$(id)"), "--account"),
+        (dict(setup=["one\ntwo"]), "--setup: want one line"),
+    ],
+)
+def test_what_cannot_work_is_refused(wish, words):
+    with pytest.raises(TianJiError, match=re.escape(words)):
+        written(**wish)
