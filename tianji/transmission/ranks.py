@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tianji import mpirun
@@ -21,6 +21,9 @@ LAST_LINES = 8  # of what a failed command has said
 MODULE = "tianji.transmission.ranks"
 AGENT = "PRTE_MCA_plm_ssh_agent"  # what mpirun calls in the place of ssh
 
+Start = Callable[[int, Sequence[str], Path | None], list[str]]
+"""The command that starts so many ranks of these words, on the hosts of a hostfile."""
+
 
 def missing() -> str | None:
     """What to install for ranks to be started; None where nothing is missing."""
@@ -33,22 +36,28 @@ def missing() -> str | None:
 
 def mpi(experiment: Experiment, hosts: Hosts | None = None) -> Collected:
     """Ranks on this machine share memory; ranks on several hosts use the network."""
-    return run_ranks([MODULE], experiment, hosts)
+    return run_ranks(as_in_training, [MODULE], experiment, hosts)
 
 
-def run_ranks(module: Sequence[str], experiment: Experiment, hosts: Hosts | None) -> Collected:
+def as_in_training(n: int, words: Sequence[str], hostfile: Path | None) -> list[str]:
+    """With progress and fault tolerance turned on."""
+    return mpirun.command(n, words, hostfile, environment=os.environ | {AGENT: "ours"})
+
+
+def run_ranks(
+    start: Start, module: Sequence[str], experiment: Experiment, hosts: Hosts | None
+) -> Collected:
     """Starts a module on one rank for the receiver and one for each actor; returns its answer."""
     n = experiment.n_actors + 1
     with tempfile.TemporaryDirectory(prefix="tianji-ranks-") as folder:
         answer = Path(folder) / "answer.json"
         words = [sys.executable, "-m", *module, json.dumps(experiment.to_json()), str(answer)]
         if hosts is None:
-            run(mpirun.command(n, words), dict(os.environ))
+            run(start(n, words, None), dict(os.environ))
         else:
             environment = os.environ | {AGENT: str(hosts.agent())}
             hostfile = hosts.hostfile(slots(experiment.n_actors, len(hosts)))
-            command = mpirun.command(n, words, hostfile, environment=environment)
-            run(hosts[0].command(command), environment)
+            run(hosts[0].command(start(n, words, hostfile)), environment)
         return Collected(**json.loads(answer.read_text()))
 
 
