@@ -319,7 +319,7 @@ def test_bytes_that_did_not_cross_the_link_are_refused():
 
     carrier = carriers.Carrier("mpi", None, None, across=lambda e, h: Collected(1.0))
     with pytest.raises(TianJiError, match="another way between the hosts"):
-        parts._crossing(carrier, Experiment(100, 10), [Host()])
+        parts._crossing(carrier, [Host()], Experiment(100, 10))
 
 
 def test_a_point_and_what_predicts_it_are_of_the_same_round():
@@ -333,7 +333,7 @@ def test_a_point_and_what_predicts_it_are_of_the_same_round():
 
     plan = Plan(sample_seconds=(0.001,), actor_rounds=3, samples=300)
     curve = parts._Curve("b", carriers.CARRIERS["shm"], run, plan, 300, (1, 8))
-    alone, many = curve.measure(lambda words: None)
+    alone, many = curve.measure({}, lambda words: None)
     assert (alone.seconds, alone.predicted_seconds) == pytest.approx((0.3, 0.3))
     assert many.predicted_seconds == pytest.approx(many.seconds)
     assert many.seconds == pytest.approx(300 * 0.0005 * 2)
@@ -343,6 +343,20 @@ def test_peers_are_measured_without_a_prediction():
     plan = Plan(sample_seconds=(0.001,), actor_rounds=3, samples=300)
     carrier = carriers.CARRIERS["queue"]
     curve = parts._Curve("b", carrier, lambda e: Collected(0.5, 0.001, 0.0, 0.1), plan, 300, (1, 2))
-    rows = curve.measure(lambda words: None)
+    rows = curve.measure({}, lambda words: None)
     assert [row.n_actors for row in rows] == [1, 2]
     assert all(row.predicted_seconds is None and row.error_percent is None for row in rows)
+
+
+def test_a_peer_that_fails_is_named_and_left_out_while_ours_may_not_fail():
+    def broken(experiment):
+        raise TianJiError("it hangs")
+
+    skipped = {}
+    queue, shm = carriers.CARRIERS["queue"], carriers.CARRIERS["shm"]
+    plan = Plan(sample_seconds=(0.001,), actor_rounds=1, samples=8)
+    curve = parts._Curve("b", queue, broken, plan, 8, (1, 2))
+    assert curve.measure(skipped, lambda words: None) == []
+    assert skipped == {"queue": "failed: it hangs"}
+    with pytest.raises(TianJiError):
+        parts.tried(shm, broken, Experiment(8, 8), skipped)
