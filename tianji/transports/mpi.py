@@ -125,10 +125,6 @@ class World:
         """Notes and payloads between this rank and its peers."""
         return MpiWire(self.comm, peers)
 
-    def leave(self) -> None:
-        """Ends MPI in this process; waits for the other ranks to do the same."""
-        MPI.Finalize()
-
 
 @contextmanager
 def _patience() -> Iterator[None]:
