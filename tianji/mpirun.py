@@ -20,7 +20,8 @@ SAID = "said"  # files beside it: what rank 0 printed when nobody listened any m
 RANK_0 = "rank0"  # the file beside it that says where rank 0 is
 TERMINAL = "TIANJI_TERMINAL"  # 1 if what rank 0 prints ends up in a terminal
 SETTINGS = {
-    "OMPI_MCA_btl_tcp_progress_thread": "1",  # or nothing moves while a rank computes
+    "OMPI_MCA_btl_tcp_progress_thread": "1",  # large messages move on while a role computes
+    "OMPI_MCA_mpi_yield_when_idle": "1",
     "OMPI_MCA_opal_abort_delay": "10",  # seconds that a rank has left when mpirun has gone
 }
 KEEPALIVE = {"time": 10, "intvl": 2, "probes": 5}  # seconds, seconds, times: a cut link in 20 s
