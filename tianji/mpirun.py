@@ -9,6 +9,7 @@ mpirun.leave_status(status)        # rank 0, last: mpirun's own exit status is n
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ SETTINGS = {
     "OMPI_MCA_opal_abort_delay": "10",  # seconds that a rank has left when mpirun has gone
 }
 KEEPALIVE = {"time": 10, "intvl": 2, "probes": 5}  # seconds, seconds, times: a cut link in 20 s
+FAULT_TOLERANT = 5  # the first release of Open MPI whose ranks outlive one another
 CONNECT_SECONDS = 10  # for ssh to reach a host
 FORWARDED = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "TERM", "COLUMNS", "LINES")
 FORWARDED_PREFIXES = ("TIANJI_", "OMPI_MCA_")
@@ -146,24 +148,36 @@ def command(
     Without `hostfile` and `hosts` mpirun asks Slurm inside an allocation. Elsewhere all ranks are
     on this host, as many as are wanted.
     """
-    spread = is_spread(hostfile, hosts, environment)
-    words = [str(find()), "-n", str(n), "--with-ft", "ulfm", "--bind-to", "none"]
-    words += ["--map-by", "slot" if spread else "slot:OVERSUBSCRIBE"]
+    path, spread = find(), is_spread(hostfile, hosts, environment)
+    words = [str(path), "-n", str(n), "--bind-to", "none"]
     words += [] if hostfile is None else ["--hostfile", str(hostfile)]
     words += [] if hosts is None else ["--host", ",".join(hosts)]
     words += ["--allow-run-as-root"] if os.geteuid() == 0 else []
-    for name, value in KEEPALIVE.items():
-        words += ["--prtemca", f"oob_tcp_keepalive_{name}", str(value)]
-    if not any("plm_ssh" in name for name in environment):  # an agent of one's own is no ssh
-        words += [
-            "--prtemca",
-            "plm_ssh_args",
-            f"-o ConnectTimeout={CONNECT_SECONDS} -o BatchMode=yes",
-        ]
+    if release(_said([str(path), "--version"])) >= FAULT_TOLERANT:
+        words += _of_release_5(spread, environment)
+    else:  # a lost rank ends the job: resume goes on from the last checkpoint
+        words += ["--map-by", "slot"] if spread else ["--map-by", "slot", "--oversubscribe"]
     for name in sorted(set(environment) | set(SETTINGS)):
         if name in FORWARDED or name.startswith(FORWARDED_PREFIXES):
             words += ["-x", name]
     return [*words, *arguments]
+
+
+def release(text: str) -> int:
+    """5 of `mpirun (Open MPI) 5.0.11`."""
+    found = re.search(r"\b(\d+)\.\d+", text)
+    return int(found.group(1)) if found else 0
+
+
+def _of_release_5(spread: bool, environment: Mapping[str, str]) -> list[str]:
+    """What Open MPI understands since it has PRRTE, and fault tolerance in every build."""
+    words = ["--with-ft", "ulfm", "--map-by", "slot" if spread else "slot:OVERSUBSCRIBE"]
+    for name, value in KEEPALIVE.items():
+        words += ["--prtemca", f"oob_tcp_keepalive_{name}", str(value)]
+    if not any("plm_ssh" in name for name in environment):  # an agent of one's own is no ssh
+        ssh = f"-o ConnectTimeout={CONNECT_SECONDS} -o BatchMode=yes"
+        words += ["--prtemca", "plm_ssh_args", ssh]
+    return words
 
 
 def arrive() -> None:

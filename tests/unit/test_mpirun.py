@@ -16,6 +16,7 @@ MPICH = "HYDRA build details:\n    Version: 4.2.0\n"
 @pytest.fixture
 def found(monkeypatch):
     monkeypatch.setattr(mpirun, "find", lambda: Path("/venv/bin/mpirun"))
+    monkeypatch.setattr(mpirun, "_said", lambda words: "mpirun (Open MPI) 5.0.11\n")
 
 
 @pytest.fixture
@@ -84,6 +85,17 @@ def test_one_host_takes_more_ranks_than_it_has_cores(found):
     words = mpirun.command(64, ["program"], environment={})
     assert words[:3] == ["/venv/bin/mpirun", "-n", "64"] and words[-1] == "program"
     assert "slot:OVERSUBSCRIBE" in words and "--hostfile" not in words
+
+
+@pytest.mark.parametrize(("text", "number"), [("mpirun (Open MPI) 4.1.6", 4), ("", 0)])
+def test_an_older_mpirun_is_asked_for_nothing_that_it_does_not_know(
+    found, monkeypatch, text, number
+):
+    monkeypatch.setattr(mpirun, "_said", lambda words: text)
+    words = mpirun.command(8, ["program"], environment={})
+    assert mpirun.release(text) == number
+    assert not {"--with-ft", "--prtemca", "slot:OVERSUBSCRIBE"} & set(words)
+    assert "--oversubscribe" in words
 
 
 def test_several_hosts_take_as_many_ranks_as_they_have_places(found):
