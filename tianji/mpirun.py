@@ -27,7 +27,7 @@ SETTINGS = {
 }
 KEEPALIVE = {"time": 10, "intvl": 2, "probes": 5}  # seconds, seconds, times: a cut link in 20 s
 FAULT_TOLERANT = 5  # the first release of Open MPI whose ranks outlive one another
-CONNECT_SECONDS = 10  # for ssh to reach a host
+SSH = {"PRTE_MCA_plm_ssh_args": "-o ConnectTimeout=10 -o BatchMode=yes"}  # asks nobody, soon ends
 FORWARDED = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "TERM", "COLUMNS", "LINES")
 FORWARDED_PREFIXES = ("TIANJI_", "OMPI_MCA_")
 VARIABLES = (  # of the launchers: rank, size, rank on this host
@@ -154,7 +154,7 @@ def command(
     words += [] if hosts is None else ["--host", ",".join(hosts)]
     words += ["--allow-run-as-root"] if os.geteuid() == 0 else []
     if release(_said([str(path), "--version"])) >= FAULT_TOLERANT:
-        words += _of_release_5(spread, environment)
+        words += _of_release_5(spread)
     else:  # a lost rank ends the job: resume goes on from the last checkpoint
         words += ["--map-by", "slot"] if spread else ["--map-by", "slot", "--oversubscribe"]
     for name in sorted(set(environment) | set(SETTINGS)):
@@ -169,14 +169,11 @@ def release(text: str) -> int:
     return int(found.group(1)) if found else 0
 
 
-def _of_release_5(spread: bool, environment: Mapping[str, str]) -> list[str]:
+def _of_release_5(spread: bool) -> list[str]:
     """What Open MPI understands since it has PRRTE, and fault tolerance in every build."""
     words = ["--with-ft", "ulfm", "--map-by", "slot" if spread else "slot:OVERSUBSCRIBE"]
     for name, value in KEEPALIVE.items():
         words += ["--prtemca", f"oob_tcp_keepalive_{name}", str(value)]
-    if not any("plm_ssh" in name for name in environment):  # an agent of one's own is no ssh
-        ssh = f"-o ConnectTimeout={CONNECT_SECONDS} -o BatchMode=yes"
-        words += ["--prtemca", "plm_ssh_args", ssh]
     return words
 
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from tianji.banners import Banners, last_words, reason
 from tianji.errors import USER_MISTAKE, TianJiError
-from tianji.mpirun import RANK_0, SAID, SETTINGS, STATUS, TERMINAL, command, is_spread
+from tianji.mpirun import RANK_0, SAID, SETTINGS, SSH, STATUS, TERMINAL, command, is_spread
 from tianji.signals import ECHO_SECONDS, NUMBERS
 
 LINGER_SECONDS = 5.0  # for mpirun to end once rank 0 has
@@ -61,6 +61,8 @@ def start(
 def _environment(status: Path) -> dict[str, str]:
     """This process's own, and what rank 0 must know."""
     environment = {**SETTINGS, **os.environ, STATUS: str(status), TERMINAL: "0"}
+    if not any("plm_ssh" in name for name in os.environ):  # an agent of one's own is no ssh
+        environment |= SSH
     if sys.stdout.isatty():
         size = shutil.get_terminal_size()
         drawn = {TERMINAL: "1", "COLUMNS": str(size.columns), "LINES": str(size.lines)}

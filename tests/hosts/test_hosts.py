@@ -135,7 +135,10 @@ def test_training_goes_on_without_an_actor_that_was_killed_on_the_other_host(hos
     eventually(lambda: not run.ranks(0) and not run.ranks(1), what="the end of all ranks")
 
 
-@pytest.mark.parametrize(("slots", "learner"), [(2, 1), (3, 0)])
+AT_LENGTH = pytest.param(3, 0, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("slots", "learner"), [(2, 1), AT_LENGTH])
 def test_a_lost_host_ends_the_run_and_the_same_command_goes_on(hosts, tmp_path, slots, learner):
     given = ("actor_cfg.num=2", "exp.save_seconds=1", ENDLESS)
     run = Cluster(hosts, tmp_path / "run", DQN, *given, slots=slots)
@@ -156,6 +159,7 @@ def test_a_lost_host_ends_the_run_and_the_same_command_goes_on(hosts, tmp_path, 
     assert run.summary["status"] == "interrupted"
 
 
+@pytest.mark.slow
 def test_a_cut_link_ends_in_an_error_within_the_time_that_was_said(hosts, tmp_path):
     deadline = f"global_cfg.link_seconds={LINK_SECONDS}"
     run = Cluster(hosts, tmp_path / "run", DQN, "actor_cfg.num=2", deadline, ENDLESS)

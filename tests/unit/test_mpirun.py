@@ -111,12 +111,6 @@ def test_the_variables_that_ranks_need_go_with_them(found):
     assert sent == {"PATH", "TIANJI_STATUS", "OMPI_MCA_btl", *mpirun.SETTINGS}
 
 
-def test_an_agent_of_ones_own_gets_no_options_of_ssh(found):
-    assert "plm_ssh_args" in mpirun.command(2, ["program"], environment={})
-    own = {"PRTE_MCA_plm_ssh_agent": "/bin/agent"}
-    assert "plm_ssh_args" not in mpirun.command(2, ["program"], environment=own)
-
-
 def test_root_is_said_to_be_root_and_nobody_else(found, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert "--allow-run-as-root" in mpirun.command(2, ["program"], environment={})
