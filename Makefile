@@ -25,6 +25,7 @@ bench: $(VENV)/ready-dev
 	$(BIN)/tianji bench transmission --out bench/out/transmission
 	$(BIN)/python bench/channel.py
 	$(BIN)/python bench/startup.py
+	$(BIN)/python bench/allreduce.py
 	$(BIN)/python bench/report.py
 	$(BIN)/python bench/upkeep.py
 	$(BIN)/python bench/compare.py

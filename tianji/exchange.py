@@ -81,7 +81,7 @@ class Exchange:
         moved = self._send()
         moved |= self._take()
         if self._unsent or self._missing:
-            if not moved and any(self._inboxes[i].closed for i in self._missing):
+            if not moved and self._has_lost_one():
                 self._give_up()
             return moved
         if self._vector is not None:
@@ -97,6 +97,10 @@ class Exchange:
             outbox.close()
         for inbox in self._inboxes.values():
             inbox.close()
+
+    def _has_lost_one(self) -> bool:
+        gone = any(self._inboxes[i].closed for i in self._missing)
+        return gone or any(self._outboxes[i].abandoned for i in self._unsent)
 
     def _give_up(self) -> None:
         """Another learner ended before this update, and so nobody has done any of it."""

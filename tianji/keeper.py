@@ -157,13 +157,20 @@ class Keeper:
         self._engine.order(self._number, largest[self._config.exp.save_replay])
 
     def _look_after(self, ordered: Ordered, progress: Progress) -> None:
-        counts = [progress.counts[name] for name in self._alive(progress)]
-        if any(c[Count.SAVED] != ordered.number for c in counts):
-            self._remind(ordered, progress)
+        folder = self._checkpoints / writing(ordered.number)
+        counts = progress.counts
+        names = self._alive(progress)
+        silent = [name for name in names if counts[name][Count.SAVED] != ordered.number]
+        ended = [name for name in silent if self._has_ended(name)]
+        if len(ended) < len(silent):
+            self._remind(ordered, [name for name in silent if name not in ended])
             return
         self._ordered = None
-        errors = {int(c[Count.SAVE_ERROR]) for c in counts} - {0}
-        folder = self._checkpoints / writing(ordered.number)
+        errors = {int(counts[name][Count.SAVE_ERROR]) for name in names if name not in ended} - {0}
+        try:
+            self._adopt(folder, ended)
+        except OSError as error:
+            errors.add(error.errno or errno.EIO)
         if errors:
             self._fail(folder, _why(min(errors)))
         elif self._fill_in(folder, progress.lost, progress):
@@ -173,13 +180,23 @@ class Keeper:
         names = [role.name for role in roles_of(self._config)]
         return [name for name in names if name not in progress.lost]
 
-    def _remind(self, ordered: Ordered, progress: Progress) -> None:
+    def _has_ended(self, name: str) -> bool:
+        """Whether a role of a group that ended before others has written its last part."""
+        done = (self._checkpoints / LAST / f"{name}.sha256").exists()
+        return self._config.n_groups > 1 and done
+
+    def _adopt(self, folder: Path, ended: list[str]) -> None:
+        """Adds what roles that have ended wrote at their end; they are as they were then."""
+        for name in ended:
+            for path in (self._checkpoints / LAST).glob(f"{name}.*"):
+                (folder / path.name).unlink(missing_ok=True)
+                os.link(path, folder / path.name)
+
+    def _remind(self, ordered: Ordered, silent: list[str]) -> None:
         """Says once that a role does not answer: until it does there are no checkpoints."""
         if time.monotonic() - ordered.at < PATIENCE_SECONDS or ordered.number == self._reminded:
             return
         self._reminded = ordered.number
-        alive = self._alive(progress)
-        silent = [n for n in alive if progress.counts[n][Count.SAVED] != ordered.number]
         self._warn(f"no checkpoint can be taken while {', '.join(silent)} does not answer")
 
     def _seal(self, folder: Path, ordered: Ordered) -> Checkpoint | None:

@@ -110,7 +110,8 @@ def shares(
         try:
             found |= assign(config, offered, alternates, here)
         except TianJiError as error:
-            raise TianJiError(f"{host}: {error}") from error
+            name = host.partition("/")[0]  # without the number of its network
+            raise TianJiError(f"{name}: {error}") from error
         found |= {home: Share(offered, 1) for home in here if home not in found}
     return found
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from functools import cache
 
 from tianji.config import Config
 
@@ -45,11 +46,13 @@ def role_name(kind: Kind, index: int = 0, group: int = 0) -> str:
     return f"{kind.name.lower()}-{group}.{index}"
 
 
+@cache
 def group_of(role: str) -> int:
     """0 of `actor-0.3`."""
     return int(role.partition("-")[2].partition(".")[0])
 
 
+@cache
 def is_first_learner(role: str) -> bool:
     """Whether a role publishes the weights of its group."""
     return role == role_name(Kind.LEARNER, 0, group_of(role))

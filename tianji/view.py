@@ -16,6 +16,7 @@ from tianji.bottleneck import bottleneck
 from tianji.counts import Count
 from tianji.metrics import ratio_of
 from tianji.rates import NOTHING, Rates, kind_of, updates_since
+from tianji.roster import is_first_learner
 from tianji.status import Status
 from tianji.topology import Job
 from tianji.watch import Progress
@@ -352,13 +353,14 @@ def _row(scene: Scene, names: Sequence[str], label: str) -> _Row:
     made = Count.FUSIONS if kind == "reducer" else Count.VERSION
     version = min(int(progress.counts[name][made]) for name in names)
     shown = f"{version:,}" if kind != "buffer" and progress.updates else ""
-    rate = sum(scene.rates.roles.get(name, 0.0) for name in names)
+    each = [name for name in names if is_first_learner(name)] or names  # one update of several
+    rate = sum(scene.rates.roles.get(name, 0.0) for name in each)
     spent = [scene.rates.shares.get(name, NOTHING) for name in names]
     busy, idle = (sum(times) / len(names) for times in zip(*spent, strict=True))
     unit = {"learner": "updates/s", "reducer": "fusions/s"}.get(kind, "steps/s  ")
     speed = f"{rate:,.0f}" if unit == "steps/s  " or rate >= 100 else f"{rate:,.1f}"
-    queue, style = _queue(scene, names), COLOURS[kind]
-    return _Row(label, f"{speed} {unit}", _percent(busy), _percent(idle), queue, shown, busy, style)
+    queue, shares = _queue(scene, names), (_percent(busy), _percent(idle))
+    return _Row(label, f"{speed} {unit}", *shares, queue, shown, busy, COLOURS[kind])
 
 
 def _queue(scene: Scene, names: Sequence[str]) -> str:

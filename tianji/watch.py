@@ -173,12 +173,12 @@ class Watch:
     def _read_learners(self) -> None:
         """Puts together what all learners measured; scalars are means over those that learned."""
         progress, said = self.progress, list(self._learners.values())
-        progress.staleness = Histogram(np.sum([a["staleness"] for a in said], axis=0))
-        progress.age = Histogram(np.sum([a["age"] for a in said], axis=0))
-        progress.new_percent = Histogram(np.sum([a["new"] for a in said], axis=0))
-        learned = [a["scalars"] for a in said if a["counts"][Count.VERSION]] or [said[0]["scalars"]]
-        values = np.mean(learned, axis=0).tolist()
-        progress.scalars = dict(zip(self._scalar_names, values, strict=True))
+        progress.staleness = Histogram(_sum([arrays["staleness"] for arrays in said]))
+        progress.age = Histogram(_sum([arrays["age"] for arrays in said]))
+        progress.new_percent = Histogram(_sum([arrays["new"] for arrays in said]))
+        learned = [arrays for arrays in said if arrays["counts"][Count.VERSION]] or said[:1]
+        values = _sum([arrays["scalars"] for arrays in learned]) / len(learned)
+        progress.scalars = dict(zip(self._scalar_names, values.tolist(), strict=True))
 
     def _read_episodes(self) -> None:
         finished: list[tuple[float, float, int]] = []
@@ -202,6 +202,12 @@ class Watch:
             return
         if len(progress.returns) == WINDOW and np.mean(progress.returns) >= self._target:
             progress.solved_at = max(progress.ended_at)
+
+
+def _sum(vectors: list[Vector]) -> Vector:
+    """Of one vector it is that vector; with one learner there is nothing to add."""
+    total: Vector = vectors[0] if len(vectors) == 1 else np.sum(vectors, axis=0)
+    return total
 
 
 class Limits:

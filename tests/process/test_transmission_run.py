@@ -2,10 +2,13 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from commands import alive, eventually
 
 from tianji.transmission import ranks
 from tianji.transmission.experiment import Experiment, Use
@@ -53,6 +56,26 @@ def test_many_actors_over_shared_memory_lose_nothing():
     found = shm(Experiment(1000, 400, n_actors=3, sample_seconds=0.0, use=Use.STORE, depth=2))
     assert found.n_wrong == 0
     assert found.receive_seconds > 0 and found.send_seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+)
+def test_an_interrupted_run_leaves_no_process_behind(tmp_path, child_env, number, status):
+    command = [sys.executable, "-m", "tianji.cli", "bench", "transmission", "--parts", "b"]
+    command += ["--out", str(tmp_path), "--actors", "3", "--transports", "shm", "--peers", "none"]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command, env=child_env, stdout=quiet, stderr=quiet) as process:
+        eventually(lambda: len(below(process.pid)) == 3, what="three actors")
+        actors = below(process.pid)
+        process.send_signal(number)
+        assert process.wait(20) == status
+    eventually(lambda: not any(alive(pid) for pid in actors), what="their end")
+
+
+def below(pid):
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(word) for word in path.read_text().split()] if path.exists() else []
 
 
 @pytest.mark.skipif(ranks.missing() is not None, reason=str(ranks.missing()))

@@ -128,6 +128,37 @@ def test_samples_are_asked_for_as_the_configuration_says(stage, how, largest):
     assert s.orders == [(1, largest)]
 
 
+def test_a_group_that_has_ended_is_kept_as_it_was_at_its_end(stage, tmp_path):
+    s = stage("exp.save_freq=1", "global_cfg.group_num=2")
+    first, second = ([n for n in s.roles if f"-{group}." in n] for group in (0, 1))
+    s.tick(1)
+    s.write(writing(1), first, version=12)
+    for name in first:
+        s.progress.counts[name][Count.SAVED] = 1
+    s.tick(2)
+    assert s.saved == []  # nothing is known of the other group
+    s.write(LAST, second, version=30)
+    s.tick(2)
+    saved = checkpoint.load(checkpoint.folders_of(tmp_path)[-1])
+    assert (saved.version, saved.updates, saved.env_steps) == (12, 42, 100)
+    assert saved.part("learner-1.0")["version"] == 30
+    s.tick(3)
+    s.write(writing(2), first, version=14)
+    for name in first:
+        s.progress.counts[name][Count.SAVED] = 2
+    s.tick(3)
+    assert len(s.saved) == 2 and s.warnings == []
+
+
+def test_without_the_first_learner_of_every_group_the_end_is_not_kept(stage):
+    s = stage("global_cfg.group_num=2", "learner_cfg.num=2")
+    s.write(LAST, [name for name in s.roles if name != "learner-1.0"])
+    assert s.keeper.close(s.progress) is None
+    s.write(LAST, [name for name in s.roles if name != "learner-1.1"])
+    assert s.keeper.close(s.progress) is not None
+    assert "learner-1.1 saved nothing at the end" in s.warnings[0]
+
+
 def test_the_manifest_says_what_the_checkpoint_is(stage, tmp_path):
     s = stage("exp.save_freq=1")
     s.progress.returns.extend([1.0, 2.0] * 10)

@@ -167,7 +167,9 @@ def loaded_by(module, child_env):
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize("module", ["tianji.roles", "tianji.transports.shm", "tianji.config"])
+@pytest.mark.parametrize(
+    "module", ["tianji.roles", "tianji.reducer", "tianji.transports.shm", "tianji.config"]
+)
 def test_an_actors_modules_load_nothing_heavy(module, child_env):
     heavy = {"torch", "gymnasium", "rich", "mpi4py", "safetensors"}
     assert not loaded_by(module, child_env) & heavy

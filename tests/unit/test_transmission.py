@@ -216,6 +216,12 @@ def test_a_run_that_could_measure_nothing_still_writes_its_files(tmp_path):
     assert json.loads((tmp_path / "transmission.json").read_text())["rows"] == []
 
 
+def test_the_share_that_others_use_is_seen(monkeypatch):
+    counted = iter([(100, 1000), (130, 1100)])
+    monkeypatch.setattr(parts, "_cpu_times", lambda: next(counted))
+    assert parts.foreign_load(0.0) == pytest.approx(0.3)
+
+
 def test_a_folder_that_cannot_be_made_is_said_before_anything_is_measured(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(TianJiError, match="--out"):

@@ -41,6 +41,7 @@ PER_ROLE = {
         Count.QUEUE: 2,
     },
     "actor": {Count.PRODUCED: 900, Count.VERSION: 299, Count.IDLE_SECONDS: 0.0},
+    "reducer": {Count.FUSIONS: 5},
 }
 
 
@@ -86,6 +87,26 @@ def drawn(scene: Scene, width: int = 80) -> str:
     stream = io.StringIO()
     Console(file=stream, width=width, legacy_windows=False).print(panel(scene))
     return stream.getvalue()
+
+
+def test_several_groups_have_a_row_for_each_kind_of_role() -> None:
+    text = drawn(on_its_way(job_of("global_cfg.group_num=2", "actor_cfg.num=4")), width=60)
+    for label in ("learner-0.0", "buffer-0.0", "actor-0.* (4)", "actor-1.* (4)", "reducer-0.0"):
+        assert label in text, f"{label!r} in\n{text}"
+    assert "actor-0.0" not in text
+    assert "2.5 fusions/s" in text
+    assert "1,600 / 8,000" in text  # of both groups
+    assert "300 updates" not in text  # a row is of one group
+    assert max(map(len, text.splitlines())) <= 60
+
+
+def test_many_groups_have_one_row_for_each_kind_of_role() -> None:
+    text = drawn(on_its_way(job_of("global_cfg.group_num=9", "learner_cfg.num=2")))
+    for label in ("learner-* (18)", "buffer-* (9)", "actor-* (9)", "reducer-0.0"):
+        assert label in text, f"{label!r} in\n{text}"
+    assert "18/36" in text  # batches that wait for all of them
+    assert "1,350 updates/s" in text  # two learners make one update
+    assert len(text.splitlines()) < 20
 
 
 def test_the_panel_shows_what_is_going_on() -> None:

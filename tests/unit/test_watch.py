@@ -10,9 +10,11 @@ from tianji.counts import Count
 from tianji.episodes import EPISODES_PER_MESSAGE
 from tianji.rates import at_start, homes_in, shares
 from tianji.roster import roles_of
+from tianji.status import Status
+from tianji.times import Times
 from tianji.topology import channels_of, make_env, prepare
 from tianji.transports.local import LocalTransport
-from tianji.watch import Watch
+from tianji.watch import Limits, Watch
 
 
 @pytest.fixture
@@ -36,6 +38,61 @@ def push(outbox, returned, ended_at):
     slot["returned"][:n], slot["length"][:n], slot["ended_at"][:n] = returned, 1, ended_at
     outbox.commit(0)
     assert n <= EPISODES_PER_MESSAGE
+
+
+@pytest.fixture
+def groups():
+    """A watch over two groups of two learners, and what they report with."""
+    keys = ("global_cfg.group_num=2", "learner_cfg.num=2", "global_cfg.exit_val.fusion_step=3")
+    config = load(ROOT / "configs" / "cartpole_dqn.py", keys)
+    job = prepare(config, make_env(config).spec)
+    transport = LocalTransport(channels_of(job))
+    names = [role.name for role in roles_of(config)]
+    return (
+        Watch(job, transport),
+        Limits(job),
+        {name: transport.outbox(f"report {name}") for name in names},
+    )
+
+
+def say(outbox, staleness=(), scalars=None, **counts):
+    slot = outbox.slot()
+    for array in slot.values():
+        array[...] = 0
+    for name, value in counts.items():
+        slot["counts"][Count[name]] = value
+    for value in staleness:
+        slot["staleness"][value] += 1
+    if scalars is not None:
+        slot["scalars"][...] = scalars
+    outbox.commit(0)
+
+
+def test_what_groups_have_done_is_added_up(groups):
+    watch, _, outboxes = groups
+    for group in (0, 1):
+        for i in (0, 1):
+            values = {"VERSION": 10 + group, "CONSUMED": 100, "FIRST_CONSUMED_AT": 50 - group}
+            stale = {"staleness": (group, 3), "scalars": 2.0 * i}
+            say(outboxes[f"learner-{group}.{i}"], **values, **stale)
+        say(outboxes[f"buffer-{group}.0"], RECEIVED=7)
+        say(outboxes[f"actor-{group}.0"], PRODUCED=9)
+    progress = watch.poll()
+    assert (progress.updates, progress.version) == (21, 10)  # two learners, one update
+    assert (progress.consumed, progress.received, progress.produced) == (400, 14, 18)
+    assert progress.staleness.rows() == [(0, 2), (1, 2), (3, 4)]
+    assert set(progress.scalars.values()) == {1.0}
+    assert Times(40.0).first_consumed(progress) == 9.0
+    assert (progress.fusions, progress.distance) == (0, None)
+
+
+def test_so_many_fusions_end_a_run(groups):
+    watch, limits, outboxes = groups
+    say(outboxes["reducer-0.0"], FUSIONS=2, DISTANCE=0.5)
+    progress = watch.poll()
+    assert (limits.reached(progress), progress.distance) == (None, 0.5)
+    say(outboxes["reducer-0.0"], FUSIONS=3, DISTANCE=0.25)
+    assert limits.reached(watch.poll()) is Status.FINISHED
 
 
 def test_it_takes_a_hundred_episodes(stage):

@@ -155,7 +155,7 @@ def _leave_with(link_seconds: float) -> Callable[[Courier], None]:
     """Ends the process when rank 0 has gone: a learner on a lost machine must not go on."""
 
     def check(courier: Courier) -> None:
-        if 0 in courier.left or 0 in courier.lost or courier.silence(0) > link_seconds:
+        if 0 in courier.left or 0 in courier.lost or courier.is_silent(0, link_seconds):
             print("rank 0 has gone: so does this rank", file=sys.stderr, flush=True)
             os._exit(0)
 

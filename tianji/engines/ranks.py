@@ -31,6 +31,7 @@ MUSTER_SECONDS = 300.0  # for a rank to load its libraries
 N_PINGS = 5  # of which the quickest tells how another machine's clock differs
 ORPHAN_SECONDS = 4.0  # after mpirun has gone, until those who do not answer are named
 QUIET_SECONDS = 2.5  # in which a rank that lives was heard of
+OVERTAKE_SECONDS = 5.0  # from a rank's goodbye to the news, from another, that it was in order
 
 
 class Ranks:
@@ -44,6 +45,7 @@ class Ranks:
         self._begins: dict[str, int] = {}  # where in each log this run begins
         self._parent = os.getppid()
         self._orphaned_at: float | None = None
+        self._left_at: dict[str, float] = {}  # when each process was seen to have left
         self._told: set[str] = set()  # processes whose loss was told
         self._over = False  # nobody is waited for any more
         self.ranks: dict[str, int] = {}  # of processes
@@ -67,9 +69,9 @@ class Ranks:
             if said is None:
                 raise TianJiError(f"{where} said nothing for {HELLO_SECONDS:.0f} s")
             for what, wanted in about.items():
-                if said[what] != wanted:
+                if (its := said.get(what)) != wanted:  # None: of a version that does not say it
                     raise TianJiError(
-                        f"{where}: its {what} is {said[what]}, that of rank 0 is {wanted}: start "
+                        f"{where}: its {what} is {its}, that of rank 0 is {wanted}: start "
                         "the same command with the same files and packages on every machine"
                     )
             cores.append(tuple(said["cores"]))
@@ -133,13 +135,22 @@ class Ranks:
         self._check_silence()
         courier = self._courier
         for home, rank in self.ranks.items():
-            if rank in courier.left and (courier.left[rank] or not ended(home)):
-                status = courier.left[rank]
-                raise failure(home, status, self._last_words(home))
+            if rank in courier.left and not self._may_leave(home, courier.left[rank], ended):
+                raise failure(self._named(home), courier.left[rank], self._last_words(home))
             if rank in courier.lost and not self._spare(home):
                 self._over = True
                 words = self._last_words(home)
                 raise RoleFailed(f"{self._named(home)} was lost; its last words:\n{words}".rstrip())
+
+    def _may_leave(self, home: str, status: int, ended: Callable[[str], bool]) -> bool:
+        """Whether it is in order that a process has said goodbye.
+
+        Its goodbye may overtake what a learner on another machine has to say: that it has closed.
+        """
+        if status:
+            return home.startswith("evaluator")
+        since = time.monotonic() - self._left_at.setdefault(home, time.monotonic())
+        return ended(home) or since < OVERTAKE_SECONDS
 
     def _check_parent(self) -> None:
         """An mpirun that loses a machine ends, and leaves its ranks to themselves."""
@@ -149,7 +160,8 @@ class Ranks:
         self._orphaned_at = self._orphaned_at or now
         lost = self._on_lost_machines()
         if lost or now - self._orphaned_at > ORPHAN_SECONDS:
-            gone = lost or self._silent(QUIET_SECONDS)
+            quiet = self._present(lambda rank: self._courier.silence(rank) > QUIET_SECONDS)
+            gone = lost or quiet
             whom = f"a machine was lost: {self._names(gone)}" if gone else "it was killed"
             self._give_up(gone)
             raise RoleFailed(f"mpirun has ended although the run had not: {whom}")
@@ -162,21 +174,17 @@ class Ranks:
 
     def _check_silence(self) -> None:
         limit = self._config.parallel.global_cfg.link_seconds
-        if silent := self._silent(limit):
+        if silent := self._present(lambda rank: self._courier.is_silent(rank, limit)):
             self._give_up(silent)
             raise RoleFailed(
                 f"{self._names(silent)} did not answer for {limit:g} s: the link or the machine "
                 "is lost, or the process hangs (global_cfg.link_seconds)"
             )
 
-    def _silent(self, seconds: float) -> list[str]:
-        courier = self._courier
-        gone = courier.left.keys() | courier.lost | {0}
-        return [
-            home
-            for home, rank in self.ranks.items()
-            if rank not in gone and courier.silence(rank) > seconds
-        ]
+    def _present(self, which: Callable[[int], bool]) -> list[str]:
+        """Those that have neither said goodbye nor been lost, of whose ranks this is true."""
+        gone = self._courier.left.keys() | self._courier.lost | {0}
+        return [home for home, rank in self.ranks.items() if rank not in gone and which(rank)]
 
     def _give_up(self, homes: list[str]) -> None:
         for home in homes:
@@ -200,12 +208,21 @@ class Ranks:
         return any(self.ranks[name] not in self._courier.lost for name in actors)
 
     def lost(self) -> list[tuple[str, str]]:
-        """Those that were lost since the last look; training goes on without them."""
-        lost = [home for home, rank in self.ranks.items() if rank in self._courier.lost]
-        new = [home for home in lost if home not in self._told]
-        self._told |= set(new)
-        where = {home: f"rank {self.ranks[home]} on {self.hosts[self.ranks[home]]}" for home in new}
-        return [(home, f"({where[home]}) was lost; training goes on without it") for home in new]
+        """Those that were lost or have failed since the last look; training goes on without."""
+        found = [(home, self._without(home, rank)) for home, rank in self.ranks.items()]
+        new = [(home, words) for home, words in found if words and home not in self._told]
+        self._told |= {home for home, _ in new}
+        return new
+
+    def _without(self, home: str, rank: int) -> str:
+        """What is to be said of a process that training goes on without, if it is one."""
+        where = f"(rank {rank} on {self.hosts[rank]})"
+        if rank in self._courier.lost:
+            return f"{where} was lost; training goes on without it"
+        if self._courier.left.get(rank):
+            words = self._last_words(home)
+            return f"{where} has failed, and training goes on without it:\n{words}"
+        return ""
 
     def still_running(self) -> list[str]:
         """The ranks that have neither said goodbye nor been lost."""
@@ -242,14 +259,16 @@ class Ranks:
         return last_words(self._logs / f"{home}.log", self._begins.get(home, 0))
 
 
-def identity(arguments: Sequence[str] = sys.argv[1:]) -> dict[str, Any]:
+def identity(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     """What must be the same for all ranks of a run."""
-    files = {}
-    for word in arguments:
-        if Path(word).is_file():
-            files[word] = hashlib.sha256(Path(word).read_bytes()).hexdigest()[:12]
-    return {
-        "version of tianji": __version__,
-        "command line": list(arguments),
-        "configuration": files,
-    }
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    files = {word: digest for word in words if (digest := _digest(word)) is not None}
+    return {"version of tianji": __version__, "command line": words, "configuration": files}
+
+
+def _digest(word: str) -> str | None:
+    """Of the file that a word of the command line names, if it names one."""
+    try:
+        return hashlib.sha256(Path(word).read_bytes()).hexdigest()[:12]
+    except (OSError, ValueError):
+        return None

@@ -51,7 +51,7 @@ def _everything(plan: Plan, measured: Measured, table: list[dict[str, Any]]) -> 
             "system": platform.system(),
             "architecture": platform.machine(),
             "cores": len(os.sched_getaffinity(0)),
-            "load": os.getloadavg()[0],
+            "foreign_load": measured.foreign_load,
             "python": platform.python_version(),
             "numpy": np.__version__,
         },

@@ -23,7 +23,7 @@ import numpy as np
 from tianji.errors import TianJiError
 from tianji.transmission.experiment import Experiment
 from tianji.transmission.hosts import Host
-from tianji.transmission.loops import PAGE, Bytes, Store, touch
+from tianji.transmission.loops import PAGE, Bytes, Store, child_environment, die_with_parent, touch
 
 READY, OVER = 0, 1  # flags in front of the slots: the neighbour is at work; it may go
 WRITE_BYTES = 4 << 20  # one write of raw TCP
@@ -70,7 +70,7 @@ def neighbour(work: str, experiment: Experiment) -> Iterator[list[Bytes]]:
         flags, slots = _mapped(memory, size, depth)
         words = [sys.executable, "-m", "tianji.transmission.limits", work]
         numbers = [str(number) for number in (memory, size, depth)]
-        process = subprocess.Popen([*words, *numbers], pass_fds=[memory])
+        process = subprocess.Popen([*words, *numbers], pass_fds=[memory], env=child_environment())
         try:
             while not flags[READY]:
                 if process.poll() is not None:
@@ -167,6 +167,7 @@ def _connected(address: str) -> socket.socket:
 
 def main() -> None:
     """A child of one of the measurements above."""
+    die_with_parent()
     work, *words = sys.argv[1:]
     if work == "send":
         _send(words[0], int(words[1]))

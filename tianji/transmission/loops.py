@@ -7,6 +7,9 @@ shape of one, is measured by the same code.
 from __future__ import annotations
 
 import ctypes
+import os
+import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +31,8 @@ PAGE = 4096
 STORE_BYTES = 32 << 20  # a receiver copies into a store of this size, round and round
 LEAST_STORED, MOST_STORED = 8, 32_768  # messages, however large or small they are
 SMOOTHING = 0.05  # of the mean by which sleeps are too long
-PR_SET_TIMERSLACK = 29
+PARENT = "TIANJI_PARENT"  # in the environment of a child
+PR_SET_PDEATHSIG, PR_SET_TIMERSLACK = 1, 29  # of prctl
 
 
 class Waiting(Protocol):
@@ -74,6 +78,19 @@ class Ports(Waiting, Protocol):
 
     def inbox(self, name: str) -> Inbox:
         """A receiving end of a channel."""
+
+
+def child_environment() -> dict[str, str]:
+    """Of a child that says `die_with_parent`: one thread for numpy, and who its parent is."""
+    return os.environ | {"OMP_NUM_THREADS": "1", PARENT: str(os.getpid())}
+
+
+def die_with_parent() -> None:
+    """A child that waits for a word must not wait for ever: it goes with whoever would say it."""
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.environ.get(PARENT, str(parent)) != str(os.getppid()):
+        sys.exit("the parent has gone already")
 
 
 def actor_ends(ports: Ports, name: str) -> ActorEnds:

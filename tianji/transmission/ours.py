@@ -14,7 +14,9 @@ from tianji.errors import TianJiError
 from tianji.transmission.experiment import RECEIVER, Collected, Experiment, actor, channels
 from tianji.transmission.loops import (
     actor_ends,
+    child_environment,
     collect,
+    die_with_parent,
     produce,
     receiver_ends,
     user_of,
@@ -75,7 +77,11 @@ class Actors:
     def __enter__(self) -> Actors:
         for words in self._words:
             process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, pass_fds=self._inherited, text=True
+                words,
+                stdin=subprocess.PIPE,
+                pass_fds=self._inherited,
+                env=child_environment(),
+                text=True,
             )
             self._processes.append(process)
             assert process.stdin is not None
@@ -100,6 +106,7 @@ class Actors:
 
 def main() -> None:
     """The child: an actor over shared memory."""
+    die_with_parent()
     brief, name = json.load(sys.stdin), sys.argv[1]
     transport = ShmTransport.attach(brief["transport"], name)
     produce(actor_ends(transport, name), Experiment.from_json(brief["experiment"]))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 from tianji.errors import TianJiError
@@ -22,6 +24,7 @@ from tianji.transmission.limits import (
 from tianji.transmission.plan import LINK_BITS, MESSAGE_BYTES, Plan
 from tianji.transmission.rows import Row
 
+LOOK_SECONDS = 0.5  # at what others use of this machine
 DEPTH = 8  # messages in flight where one actor sends
 CROWD_DEPTH = 4  # messages of each in flight where many do
 MEMCPY, COPY, RAW_TCP = "memcpy", "plain copy", "raw TCP"
@@ -36,11 +39,13 @@ class Measured:
 
     rows: list[Row]
     skipped: dict[str, str]  # what was left out, and why
+    foreign_load: float = 0.0  # the share of this machine that others used when the run began
 
 
 def measure(plan: Plan, say: Say) -> Measured:
     """Runs the parts that are asked for; what cannot run here is named, with the reason."""
     carriers, skipped = available((*plan.transports, *plan.peers))
+    others = foreign_load()
     rows: list[Row] = []
     if "a" in plan.parts:
         rows += sizes(plan, carriers, say)
@@ -54,7 +59,22 @@ def measure(plan: Plan, say: Say) -> Measured:
             skipped[f"part {part}"] = reason
         else:
             rows += measured(plan, far, say)
-    return Measured(rows, skipped)
+    return Measured(rows, skipped, others)
+
+
+def foreign_load(seconds: float = LOOK_SECONDS) -> float:
+    """The share of this machine that is in use while this process sleeps."""
+    before = _cpu_times()
+    time.sleep(seconds)
+    busy, total = (after - first for after, first in zip(_cpu_times(), before, strict=True))
+    return busy / max(total, 1)
+
+
+def _cpu_times() -> tuple[int, int]:
+    """Busy and all ticks since the machine was started."""
+    ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    idle = ticks[3] + ticks[4]
+    return sum(ticks) - idle, sum(ticks)
 
 
 # ------------------------------------------------------------------------------------ (a) and (d)
@@ -66,7 +86,7 @@ def sizes(plan: Plan, carriers: list[Carrier], say: Say) -> list[Row]:
     for size in plan.sizes:
         say(f"a: {size // 1024:,} KB")
         experiment = Experiment(size, plan.n_messages(size, plan.figure_bytes), depth=DEPTH)
-        few = Experiment(size, plan.n_messages(size, plan.figure_bytes // 4), depth=DEPTH)
+        few = Experiment(size, max(16, experiment.n_messages // 8), depth=DEPTH)
         times: dict[str, list[float]] = defaultdict(list)
         wrong: dict[str, int] = defaultdict(int)
         for i in range(plan.rounds):

@@ -30,6 +30,7 @@ from tianji.transmission.loops import (
     ReceiverEnds,
     actor_ends,
     collect,
+    die_with_parent,
     produce,
     receiver_ends,
     user_of,
@@ -165,6 +166,7 @@ def _taken(source: Any) -> Callable[[], Message | None]:
 
 
 def _queue_actor(said: dict[str, Any], samples: Any, reports: Any, go: Any, stop: Any) -> None:
+    die_with_parent()
     experiment = Experiment.from_json(said)
 
     def send(sample: Any, number: int) -> bool:
@@ -329,6 +331,7 @@ def main() -> None:
     """A receiver, a rank or an actor of one of the peers."""
     name, *words = sys.argv[1:]
     if name == "zmq-actor":
+        die_with_parent()
         _zmq_actor(json.load(sys.stdin), words[0])
         return
     experiment, answer = Experiment.from_json(json.loads(words[0])), Path(words[1])

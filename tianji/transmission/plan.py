@@ -24,7 +24,8 @@ class Plan:
     sizes: tuple[int, ...] = SIZES
     peer_sizes: tuple[int, ...] = (KB, 16 * KB, 64 * KB, MESSAGE_BYTES, 2 * MB, 8 * MB)
     peer_rounds: int = 3
-    figure_bytes: int = 1 << 30  # sent for one figure of part a; peers send a quarter
+    most_messages: int = 100_000  # of one figure of part a, however small they are
+    figure_bytes: int = 4 << 30  # sent for one figure of part a; peers send an eighth
     actors: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
     sample_seconds: tuple[float, ...] = (0.001, 0.01)
     samples: int = 10_000  # of each point of part b, in all rounds together
@@ -44,7 +45,7 @@ class Plan:
 
     def n_messages(self, message_bytes: int, total_bytes: int) -> int:
         """Enough messages of a size to say something, not too many of a small one."""
-        return max(16, min(20_000, total_bytes // message_bytes))
+        return max(16, min(self.most_messages, total_bytes // message_bytes))
 
     def n_samples(self, samples: int, n_actors: int, seconds: float) -> int:
         """Samples of one round of a point of part b or c."""
@@ -61,6 +62,7 @@ def quick(parts: tuple[str, ...] = PARTS) -> Plan:
         peer_sizes=(MESSAGE_BYTES,),
         peer_rounds=1,
         figure_bytes=1 << 28,
+        most_messages=20_000,
         actors=(1, 4, 8),
         samples=600,
         peer_samples=100,

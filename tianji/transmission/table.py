@@ -33,7 +33,7 @@ def to_tables(rows: list[Row], skipped: dict[str, str], width: int) -> list[Rend
             curve = [row for row in rows if row.part == part and row.carrier == carrier]
             parts += _by_actors(f"{TITLES[part]}, {carrier}", curve, width)
     parts += _by_size(TITLES["d"], [row for row in rows if row.part == "d"], width)
-    parts += [_found(findings(rows))] if rows else []
+    parts += [_headline("figures asked for"), _found(findings(rows))] if rows else []
     parts += [Text(f"{name}: {reason}", "yellow") for name, reason in skipped.items()]
     return parts
 
@@ -42,13 +42,17 @@ def _names(rows: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(row.carrier for row in rows))
 
 
-def _table(title: str, *columns: str) -> Table:
+def _headline(words: str) -> RenderableType:
+    from rich.text import Text
+
+    return Text(words, "bold")
+
+
+def _table(*columns: str) -> Table:
     from rich import box
     from rich.table import Table
 
-    table = Table(
-        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False
-    )
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         table.add_column(column, justify="right")
     return table
@@ -64,14 +68,14 @@ def _by_size(title: str, rows: list[Row], width: int) -> list[RenderableType]:
     more = [f"{ours} messages/s"] if width >= NARROW else []
     wire = ["wire/payload"] if any(row.wire_bytes for row in rows) else []
     limit = rows[0].limit
-    table = _table(title, "KB", limit, *names, f"{ours} of it", *beside, *more, *wire)
+    table = _table("KB", limit, *names, f"{ours} of it", *beside, *more, *wire)
     for size in sorted({row.message_bytes for row in rows}):
         at = {row.carrier: row for row in rows if row.message_bytes == size}
         line = [f"{size // 1024:,}", _rate(next(iter(at.values())).limit_megabytes_per_second)]
         line += [_rate(at[name].megabytes_per_second) if name in at else "" for name in names]
         line += _shares(at.get(ours), bool(beside), bool(more), bool(wire))
         table.add_row(*line)
-    return [table]
+    return [_headline(title), table]
 
 
 def _shares(row: Row | None, has_beside: bool, has_more: bool, has_wire: bool) -> list[str]:
@@ -100,7 +104,7 @@ def _by_actors(title: str, rows: list[Row], width: int) -> list[RenderableType]:
     head += ["eq. 1", "error %"] if predicted else []
     head += ["MB/s"] + (["Tsp us", "Tsd us", "Trv us"] if predicted else [])
     head += ["NA*"] if predicted and width >= NARROW else []
-    table, last = _table(title, *head), None
+    table, last = _table(*head), None
     for row in sorted(rows, key=lambda row: (row.asked_sample_seconds or 0, row.n_actors)):
         if last not in (None, row.asked_sample_seconds):
             table.add_section()
@@ -110,7 +114,7 @@ def _by_actors(title: str, rows: list[Row], width: int) -> list[RenderableType]:
         f"knee NA* of {1e3 * seconds:g} ms: {actors:.1f} actors"
         for (_, _, seconds), actors in knees(rows).items()
     ]
-    return [table, *([Text("; ".join(said) + "\n")] if said else [])]
+    return [_headline(title), table, *([Text("; ".join(said) + "\n")] if said else [])]
 
 
 def _point(row: Row) -> list[str]:
@@ -130,7 +134,7 @@ def _time(seconds: float) -> str:
 def _found(found: list[Finding]) -> RenderableType:
     from rich.text import Text
 
-    table = _table("figures asked for", "", "asked", "found", "")
+    table = _table("", "asked", "found", "")
     table.columns[0].justify = "left"
     for each in found:
         word = Text("reached", "green") if each.is_reached else Text("missed", "bold red")

@@ -294,6 +294,7 @@ class Courier:
         self.heard_at = dict.fromkeys(peers, now)  # when each peer was last heard of
         self.left: dict[int, int] = {}  # peers that have said that they go, with their status
         self.lost: set[int] = set()  # peers that have gone without a word
+        self._noticed: dict[int, float] = {}  # peers that are silent, and since when that is known
         self._given_up: list[int] = []
         self._beat_at = now
 
@@ -328,6 +329,17 @@ class Courier:
     def silence(self, peer: int) -> float:
         """Seconds since a peer was last heard of."""
         return self._clock() - self.heard_at[peer]
+
+    def is_silent(self, peer: int, seconds: float) -> bool:
+        """Whether a peer was not heard of for so long, and for two beats after that was noticed.
+
+        A process that was stopped itself finds all others silent when it goes on.
+        """
+        if self.silence(peer) <= seconds:
+            self._noticed.pop(peer, None)
+            return False
+        now = self._clock()
+        return now - self._noticed.setdefault(peer, now) > 2 * BEAT_SECONDS
 
     def _happened(self, event: Event) -> None:
         if event.what is Happening.LOST:

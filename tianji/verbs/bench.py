@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+BUSY = 0.1  # of the machine in use by others, above which a run says so
 WIDTH = 120  # columns of what is written into a file or a pipe
 
 
@@ -41,6 +42,7 @@ def run(options: argparse.Namespace) -> int:
     """Prints the tables and writes the files; the exit status is 0 whatever was found."""
     from rich.console import Console
 
+    from tianji.signals import Signals
     from tianji.transmission import files, parts
     from tianji.transmission.options import plan_of
     from tianji.transmission.table import to_tables
@@ -49,10 +51,14 @@ def run(options: argparse.Namespace) -> int:
     folder = files.made(options.out)
     is_known = sys.stdout.isatty() or "COLUMNS" in os.environ
     console = Console(highlight=False, width=None if is_known else WIDTH)
-    with Console(stderr=True).status("starting") as status:
+    with Signals() as signals, Console(stderr=True).status("starting") as status:
+        signals.at_once = True  # hosts and processes go with the blocks that made them
         measured = parts.measure(plan, status.update)
     for part in to_tables(measured.rows, measured.skipped, console.width):
         console.print(part)
+    if measured.foreign_load > BUSY:
+        share = f"{100 * measured.foreign_load:.0f} %"
+        print(f"others used {share} of this machine when the run began: its figures are too low")
     for path in files.write(folder, plan, measured):
         print(path)
     return 0

@@ -1,0 +1,267 @@
+"""The ranks of a job as rank 0 sees them: who may take part, and who may go."""
+
+import os
+import time
+from types import SimpleNamespace
+
+import pytest
+from commands import TASKS
+
+from tianji.config import load
+from tianji.engines import ranks as module
+from tianji.engines.crew import RoleFailed
+from tianji.engines.ranks import Ranks, identity
+from tianji.errors import TianJiError
+
+ABOUT = {"version of tianji": "1.0", "command line": ["train", "job.py"], "configuration": {}}
+HELLO = ABOUT | {"cores": [0, 1]}
+
+
+class World:
+    """Four ranks on two machines, and what each of them says at first."""
+
+    def __init__(self, *said):
+        self.size = 4
+        self.hosts, self.host_names = ["a/1", "a/1", "b/1", "b/1"], ["a", "a", "b", "b"]
+        self._said = [[words] for words in said or [HELLO] * 3]
+        self.dismissed = False
+
+    def hear(self, rank, seconds):
+        words = self._said[rank - 1]
+        return words[0] if words else None
+
+    def dismiss(self):
+        self.dismissed = True
+
+
+class Courier:
+    def __init__(self):
+        self.left, self.lost, self.quiet, self.given_up = {}, set(), {}, []
+
+    def silence(self, rank):
+        return self.quiet.get(rank, 0.0)
+
+    def is_silent(self, rank, seconds):
+        return self.silence(rank) > seconds
+
+    def give_up(self, rank):
+        self.given_up.append(rank)
+
+
+@pytest.fixture
+def config():
+    return load(TASKS / "echo_dqn.py", ["actor_cfg.num=2"])
+
+
+@pytest.fixture
+def gathered(config, tmp_path):
+    """Ranks that are at work, and the courier that tells of them."""
+    ranks = Ranks(World(), config)
+    ranks.gather(ABOUT)
+    ranks._logs = tmp_path
+    courier = Courier()
+    ranks.watch(SimpleNamespace(courier=courier))
+    return ranks, courier
+
+
+def ended(home):
+    return True
+
+
+def goes_on(home):
+    return False
+
+
+# ---------------------------------------------------------------------------------- who takes part
+
+
+def test_ranks_that_say_the_same_are_placed(config):
+    ranks = Ranks(World(HELLO, HELLO, HELLO), config)
+    ranks.gather(ABOUT)
+    assert sorted(ranks.ranks.values()) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("differs", "words"),
+    [
+        ({"version of tianji": "0.9"}, "its version of tianji is 0.9, that of rank 0 is 1.0"),
+        ({"command line": ["train", "other.py"]}, "its command line is ['train', 'other.py']"),
+        ({"configuration": {"job.py": "abc"}}, "its configuration is {'job.py': 'abc'}"),
+    ],
+)
+def test_a_rank_of_another_run_is_refused_and_named(config, differs, words):
+    ranks = Ranks(World(HELLO, HELLO | differs, HELLO), config)
+    with pytest.raises(TianJiError) as refused:
+        ranks.gather(ABOUT)
+    assert str(refused.value).startswith("rank 2 on b: ")
+    assert words in str(refused.value)
+    assert "start the same command with the same files and packages" in str(refused.value)
+
+
+def test_a_version_that_says_less_of_itself_is_refused_too(config):
+    other = {"version of tianji": "9.0", "cores": [0]}
+    less = {what: said for what, said in HELLO.items() if what != "version of tianji"}
+    for hello in (other, less):
+        with pytest.raises(TianJiError, match="rank 1 on a: its version of tianji is"):
+            Ranks(World(hello, HELLO, HELLO), config).gather(ABOUT)
+
+
+def test_a_rank_that_says_nothing_is_named(config):
+    world = World(HELLO, HELLO, HELLO)
+    world._said[2] = []
+    with pytest.raises(TianJiError, match="rank 3 on b said nothing"):
+        Ranks(world, config).gather(ABOUT)
+
+
+def test_a_wrong_number_is_refused_before_anybody_is_heard(config):
+    world = World()
+    world.size, world._said = 3, []
+    with pytest.raises(TianJiError, match="mpirun -n 4, not 3"):
+        Ranks(world, config).gather(ABOUT)
+
+
+def test_the_identity_of_a_rank_is_its_words_and_the_files_among_them(tmp_path):
+    file = tmp_path / "job.py"
+    file.write_text("one")
+    first = identity(["train", str(file)])
+    assert first["command line"] == ["train", str(file)]
+    assert list(first["configuration"]) == [str(file)]
+    file.write_text("two")
+    assert identity(["train", str(file)]) != first
+
+
+@pytest.mark.parametrize("word", ["x" * 5000, "a\0b", "--set", "/proc/1/mem/x"])
+def test_a_word_that_can_be_no_file_is_only_a_word(word):
+    assert identity(["train", word])["configuration"] == {}
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_only_a_word(tmp_path):
+    file = tmp_path / "job.py"
+    file.touch(mode=0)
+    assert identity([str(file)])["configuration"] == {}
+
+
+def test_a_folder_is_only_a_word(tmp_path):
+    assert identity([str(tmp_path)])["configuration"] == {}
+
+
+# --------------------------------------------------------------------------------------- who may go
+
+
+def test_nothing_is_wrong_while_all_are_there(gathered):
+    ranks, _ = gathered
+    ranks.check(goes_on)
+    assert ranks.lost() == []
+    assert set(ranks.still_running()) == {"learner-0.0", "actor-0.0", "actor-0.1"}
+
+
+def test_a_lost_actor_is_told_once_and_training_goes_on(gathered):
+    ranks, courier = gathered
+    courier.lost.add(ranks.ranks["actor-0.1"])
+    ranks.check(goes_on)
+    [(home, words)] = ranks.lost()
+    assert home == "actor-0.1"
+    assert words == f"{_where(ranks, home)} was lost; training goes on without it"
+    assert ranks.lost() == []
+    assert "actor-0.1" not in ranks.still_running()
+
+
+def test_the_loss_of_all_actors_ends_the_run(gathered):
+    ranks, courier = gathered
+    courier.lost |= {ranks.ranks["actor-0.0"], ranks.ranks["actor-0.1"]}
+    with pytest.raises(RoleFailed, match=r"actor-0\.0 \(rank \d on [ab]\) was lost"):
+        ranks.check(goes_on)
+
+
+def test_the_loss_of_a_learner_ends_the_run_and_nobody_is_waited_for(gathered, tmp_path):
+    ranks, courier = gathered
+    (tmp_path / "learner-0.0.log").write_text("Segmentation fault\n")
+    courier.lost.add(ranks.ranks["learner-0.0"])
+    with pytest.raises(RoleFailed) as failed:
+        ranks.check(goes_on)
+    assert str(failed.value).startswith(f"learner-0.0 {_where(ranks, 'learner-0.0')} was lost")
+    assert "Segmentation fault" in str(failed.value)
+    assert ranks.still_running() == []
+
+
+@pytest.mark.parametrize(("status", "users_mistake"), [(1, False), (2, True)])
+def test_a_rank_that_has_failed_ends_the_run_with_its_last_words(
+    gathered, tmp_path, status, users_mistake
+):
+    ranks, courier = gathered
+    (tmp_path / "actor-0.0.log").write_text("ValueError: no\n")
+    courier.left[ranks.ranks["actor-0.0"]] = status
+    with pytest.raises(RoleFailed) as failed:
+        ranks.check(ended)
+    where = _where(ranks, "actor-0.0")
+    assert (
+        str(failed.value) == f"actor-0.0 {where} failed with exit status {status}:\nValueError: no"
+    )
+    assert failed.value.users_mistake == users_mistake
+
+
+def test_a_goodbye_may_overtake_the_news_that_the_stream_has_ended(gathered, monkeypatch):
+    ranks, courier = gathered
+    courier.left[ranks.ranks["actor-0.0"]] = 0
+    ranks.check(goes_on)
+    now = time.monotonic()
+    monkeypatch.setattr(module.time, "monotonic", lambda: now + module.OVERTAKE_SECONDS + 1)
+    ranks.check(ended)
+    with pytest.raises(RoleFailed, match="ended before the run did"):
+        ranks.check(goes_on)
+
+
+def test_an_evaluator_that_has_failed_is_told_and_training_goes_on(tmp_path):
+    config = load(TASKS / "echo_dqn.py", ["exp.eval_step=100"])
+    ranks, courier = Ranks(World(), config), Courier()
+    ranks.gather(ABOUT)
+    ranks._logs = tmp_path
+    ranks.watch(SimpleNamespace(courier=courier))
+    (tmp_path / "evaluator-0.0.log").write_text("ValueError: stage fright\n")
+    courier.left[ranks.ranks["evaluator-0.0"]] = 1
+    ranks.check(goes_on)
+    [(home, words)] = ranks.lost()
+    assert home == "evaluator-0.0"
+    assert "has failed, and training goes on without it:\nValueError: stage fright" in words
+
+
+def test_silent_ranks_are_named_and_given_up(gathered):
+    ranks, courier = gathered
+    limit = ranks._config.parallel.global_cfg.link_seconds
+    for home in ("learner-0.0", "actor-0.0"):
+        courier.quiet[ranks.ranks[home]] = limit + 1
+    with pytest.raises(RoleFailed, match="did not answer for 20 s") as failed:
+        ranks.check(goes_on)
+    assert all(_where(ranks, home) in str(failed.value) for home in ("learner-0.0", "actor-0.0"))
+    assert len(courier.given_up) == 2
+
+
+def test_whoever_has_left_or_was_lost_is_not_silent(gathered):
+    ranks, courier = gathered
+    courier.left[ranks.ranks["actor-0.0"]] = 0
+    courier.lost.add(ranks.ranks["actor-0.1"])
+    courier.quiet = {ranks.ranks[home]: 1e9 for home in ("actor-0.0", "actor-0.1")}
+    ranks.check(ended)
+
+
+@pytest.mark.parametrize(
+    ("quiet", "words"), [(None, "it was killed"), ("actor-0.0", "a machine was lost: actor-0.0")]
+)
+def test_an_mpirun_that_has_gone_ends_the_run_and_says_what_it_took_along(
+    gathered, monkeypatch, quiet, words
+):
+    ranks, courier = gathered
+    if quiet is not None:
+        courier.quiet[ranks.ranks[quiet]] = module.QUIET_SECONDS + 1
+    monkeypatch.setattr(module.os, "getppid", lambda: -1)
+    ranks.check(goes_on)  # those who do not answer are told apart first
+    now = time.monotonic()
+    monkeypatch.setattr(module.time, "monotonic", lambda: now + module.ORPHAN_SECONDS + 1)
+    with pytest.raises(RoleFailed, match=f"mpirun has ended although the run had not: {words}"):
+        ranks.check(goes_on)
+
+
+def _where(ranks, home):
+    rank = ranks.ranks[home]
+    return f"(rank {rank} on {ranks.hosts[rank]})"
