@@ -175,9 +175,10 @@ class Job:
         why, code = reason(self._banners, self._n, self._rank_0() is not None), self._process.poll()
         if (status := self._status()) is not None:
             self._tell_last_words(None if why is None or not status else why.words)
+        if self._first is not None and status in (None, 128 + signal.SIGUSR1):
+            return 128 + self._first[0]  # what came here; mpirun passes on SIGUSR1 alone
+        if status is not None:
             return status
-        if self._first is not None:
-            return 128 + self._first[0]
         if why is not None and why.users_mistake:
             raise TianJiError(why.words)
         if why is None and not code and self._rank_0() is None:

@@ -176,6 +176,19 @@ def test_a_cut_link_ends_in_an_error_within_the_time_that_was_said(hosts, tmp_pa
     eventually(lambda: not run.ranks(1), 2 * LINK_SECONDS + 10, "the end of the ranks far away")
 
 
+def test_rank_0_on_another_host_ends_in_order_too(hosts, tmp_path):
+    run = Cluster(hosts, tmp_path / "run", DQN, ENDLESS)
+    file = hosts.hostfile(run.slots)
+    file.write_text("".join(reversed(file.read_text().splitlines(keepends=True))))
+    with run.running() as process:
+        run.learns(process)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=40) == 143
+    assert run.summary["status"] == "interrupted"
+    assert list(run.folder.glob("checkpoints/*-step-*"))
+    eventually(lambda: not run.ranks(0) and not run.ranks(1), what="the end of all ranks")
+
+
 def test_a_host_that_cannot_be_reached_is_named_once(hosts, tmp_path):
     run = Cluster(hosts, tmp_path / "run", PPO)
     file = hosts.hostfile(run.slots)
