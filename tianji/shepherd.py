@@ -25,7 +25,17 @@ from typing import Any
 
 from tianji.banners import Banners, last_words, reason
 from tianji.errors import USER_MISTAKE, TianJiError
-from tianji.mpirun import RANK_0, SAID, SETTINGS, SSH, STATUS, TERMINAL, command, is_spread
+from tianji.mpirun import (
+    LINK_SECONDS,
+    RANK_0,
+    SAID,
+    SETTINGS,
+    SSH,
+    STATUS,
+    TERMINAL,
+    command,
+    is_spread,
+)
 from tianji.signals import ECHO_SECONDS, NUMBERS
 
 LINGER_SECONDS = 5.0  # for mpirun to end once rank 0 has
@@ -41,6 +51,7 @@ def start(
     arguments: Sequence[str],
     hostfile: Path | None = None,
     hosts: Sequence[str] | None = None,
+    link_seconds: float = LINK_SECONDS,
 ) -> int:
     """Runs `arguments` as `n` ranks to their end; returns the exit status that rank 0 left."""
     if hostfile is not None and not hostfile.is_file():
@@ -50,7 +61,8 @@ def start(
         job = Job(Path(folder), n, is_spread(hostfile, hosts))
         before = {number: signal.signal(number, job.note) for number in NUMBERS}
         try:
-            job.begin(command(n, arguments, hostfile, hosts, environment), environment)
+            words = command(n, arguments, hostfile, hosts, environment, link_seconds)
+            job.begin(words, environment)
             return job.watch()
         finally:
             job.end()
