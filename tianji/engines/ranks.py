@@ -24,6 +24,7 @@ from tianji.roster import LAUNCHER, roles_of
 
 if TYPE_CHECKING:  # MPI is loaded by those who are in an MPI job
     from tianji.transports.cluster import ClusterTransport
+    from tianji.transports.courier import Courier
     from tianji.transports.mpi import World
 
 HELLO_SECONDS = 120.0  # for a rank to say what it is
@@ -251,7 +252,7 @@ class Ranks:
         self._world.dismiss()
 
     @property
-    def _courier(self) -> Any:
+    def _courier(self) -> Courier:
         assert self._transport is not None
         return self._transport.courier
 

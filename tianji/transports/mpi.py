@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -184,6 +185,10 @@ def library() -> str:
 
 
 PAYLOAD = (Happening.SENT, Happening.RECEIVED)
+N_WORDS = len(Note._fields) + 1  # with whether the payload is in the same message
+HEAD_BYTES = 64
+SMALL_BYTES = 32 << 10  # payloads that a copy costs less than a message of their own
+POSTED = 4  # notes of a peer that can come between two polls without waiting
 
 
 class _Flight(NamedTuple):
@@ -198,8 +203,9 @@ class _Flight(NamedTuple):
 class MpiWire:
     """Notes and payloads between ranks: requests that were started, and what they are about.
 
-    One receive for the next note of every peer is always posted. With fault tolerance it is also
-    what tells that a peer has died.
+    A small payload travels with its note, in one message; a large one follows in a message of its
+    own, from slot to slot. Some receives for the next notes of every peer are always posted. With
+    fault tolerance they are also what tells that a peer has died.
     """
 
     def __init__(self, comm: MPI.Intracomm, peers: Iterable[int]) -> None:
@@ -207,12 +213,15 @@ class MpiWire:
         self._requests: list[MPI.Request] = []
         self._flights: list[_Flight] = []
         self._statuses: list[MPI.Status] = []
-        self._notes = {peer: np.zeros(4, np.int64) for peer in peers}  # where each one's next comes
+        self._expected: dict[int, deque[_Flight]] = {peer: deque() for peer in peers}  # notes
+        self._came: set[int] = set()  # ids of those of them that overtook others
+        self._with_note: dict[tuple[int, Note], ring.Block] = {}  # small payloads, not fetched yet
         self._lost: set[int] = set()
         self._dying: set[int] = set()  # lost, and not told yet
         self._news: list[Event] = []
-        for peer in self._notes:
-            self._listen(peer)
+        for peer in self._expected:
+            for _ in range(POSTED):
+                self._listen(peer, np.empty(HEAD_BYTES + SMALL_BYTES, np.uint8))
 
     @property
     def busy(self) -> bool:
@@ -222,17 +231,27 @@ class MpiWire:
     @property
     def pending(self) -> bool:
         """Whether anything of ours has not left yet."""
-        return len(self._requests) > len(self._notes) - len(self._lost)
+        return any(flight.what is not Happening.NOTED for flight in self._flights)
 
     def send(self, peer: int, note: Note, payload: ring.Block | None = None) -> None:
         """Starts to send."""
-        text = np.array(note, np.int64)
+        small = payload is not None and payload.nbytes <= SMALL_BYTES
+        text = np.empty(HEAD_BYTES + (payload.nbytes if payload is not None and small else 0), "u1")
+        text[:HEAD_BYTES].view(np.int64)[:N_WORDS] = (*note, small)
+        if payload is not None and small:
+            text[HEAD_BYTES:] = payload
+            self._news.append(Event(Happening.SENT, peer, note))  # its memory may be used again
         self._start(self._comm.Isend, _Flight(peer, None, note, text), NOTES)
-        if payload is not None:
+        if payload is not None and not small:
             self._start(self._comm.Isend, _Flight(peer, Happening.SENT, note, payload), PAYLOADS)
 
     def receive(self, peer: int, note: Note, payload: ring.Block) -> None:
         """Starts to receive; MPI keeps the order of payloads of one peer."""
+        if (text := self._with_note.pop((peer, note), None)) is not None:
+            payload[:] = text[HEAD_BYTES : HEAD_BYTES + payload.nbytes]
+            self._news.append(Event(Happening.RECEIVED, peer, note))
+            self._listen(peer, text)
+            return
         self._start(self._comm.Irecv, _Flight(peer, Happening.RECEIVED, note, payload), PAYLOADS)
 
     def poll(self) -> list[Event]:
@@ -266,28 +285,41 @@ class MpiWire:
 
     def _land(self, flight: _Flight) -> None:
         if flight.what is Happening.NOTED:
-            word, channel, number, version = flight.memory.tolist()
-            note = Note(Word(word), channel, number, version)
-            self._news.append(Event(flight.what, flight.peer, note))
-            self._listen(flight.peer)
+            self._came.add(id(flight))
+            expected = self._expected[flight.peer]
+            while expected and id(expected[0]) in self._came:  # in the order that they were sent in
+                self._came.remove(id(expected[0]))
+                self._read(expected.popleft())
         elif flight.what is not None:
             self._news.append(Event(flight.what, flight.peer, flight.note))
 
-    def _listen(self, peer: int) -> None:
-        flight = _Flight(peer, Happening.NOTED, Note(Word.BEAT), self._notes[peer])
-        self._start(self._comm.Irecv, flight, NOTES)
+    def _read(self, flight: _Flight) -> None:
+        peer, text = flight.peer, flight.memory
+        *words, small = text[:HEAD_BYTES].view(np.int64)[:N_WORDS].tolist()
+        note = Note(Word(words[0]), *words[1:])
+        self._news.append(Event(Happening.NOTED, peer, note))
+        if small:
+            self._with_note[peer, note] = text
+        else:
+            self._listen(peer, text)
+
+    def _listen(self, peer: int, text: ring.Block) -> None:
+        flight = _Flight(peer, Happening.NOTED, Note(Word.BEAT), text)
+        if self._start(self._comm.Irecv, flight, NOTES):
+            self._expected[peer].append(flight)
 
     def _start(
         self, begin: Callable[[Any, int, int], MPI.Request], flight: _Flight, tag: int
-    ) -> None:
+    ) -> bool:
         if flight.peer in self._lost:
-            return
+            return False
         try:
             self._requests.append(begin(flight.memory, flight.peer, tag))
         except MPI.Exception:
             self._dying.add(flight.peer)
-            return
+            return False
         self._flights.append(flight)
+        return True
 
     def forget(self, peer: int) -> None:
         """Says so once, and drops what was on its way to or from it."""
