@@ -253,6 +253,7 @@ def _watched(run: Run, engine: Engine, signals: Signals) -> Report:
 
     status, exit_status, error = _trained(engine, Limits(run.job), tick, signals.check)
     signals.ignore()
+    mpirun.mind_streams()
     learned = engine.learned()
     _keep(run, learned)
     saved = keeper.close(watch.progress)

@@ -8,6 +8,7 @@ mpirun.leave_status(status)        # rank 0, last: mpirun's own exit status is n
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -21,12 +22,14 @@ SAID = "said"  # files beside it: what rank 0 printed when nobody listened any m
 RANK_0 = "rank0"  # the file beside it that says where rank 0 is
 TERMINAL = "TIANJI_TERMINAL"  # 1 if what rank 0 prints ends up in a terminal
 SETTINGS = {
-    "OMPI_MCA_btl_tcp_progress_thread": "1",  # or nothing moves while a rank computes
+    "OMPI_MCA_btl_tcp_progress_thread": "1",  # large messages move on while a role computes
+    "OMPI_MCA_mpi_yield_when_idle": "1",
     "OMPI_MCA_opal_abort_delay": "10",  # seconds that a rank has left when mpirun has gone
 }
-KEEPALIVE = {"time": 10, "intvl": 2, "probes": 5}  # seconds, seconds, times: a cut link in 20 s
+LINK_SECONDS = 20.0  # of silence on a link, after which a run gives up
+KEEPALIVE = {"intvl": 5, "probes": 6}  # seconds, times: until mpirun gives up too
 FAULT_TOLERANT = 5  # the first release of Open MPI whose ranks outlive one another
-CONNECT_SECONDS = 10  # for ssh to reach a host
+SSH = {"PRTE_MCA_plm_ssh_args": "-o ConnectTimeout=10 -o BatchMode=yes"}  # asks nobody, soon ends
 FORWARDED = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "TERM", "COLUMNS", "LINES")
 FORWARDED_PREFIXES = ("TIANJI_", "OMPI_MCA_")
 VARIABLES = (  # of the launchers: rank, size, rank on this host
@@ -141,11 +144,13 @@ def command(
     hostfile: Path | None = None,
     hosts: Sequence[str] | None = None,
     environment: Mapping[str, str] = os.environ,
+    link_seconds: float = LINK_SECONDS,
 ) -> list[str]:
     """The command line that starts `n` ranks of `arguments`, next to each other on each host.
 
     Without `hostfile` and `hosts` mpirun asks Slurm inside an allocation. Elsewhere all ranks are
-    on this host, as many as are wanted.
+    on this host, as many as are wanted. mpirun notices a cut link some time after `link_seconds`,
+    in which the run itself has noticed it and said so; else neither end of mpirun ever would.
     """
     path, spread = find(), is_spread(hostfile, hosts, environment)
     words = [str(path), "-n", str(n), "--bind-to", "none"]
@@ -153,7 +158,7 @@ def command(
     words += [] if hosts is None else ["--host", ",".join(hosts)]
     words += ["--allow-run-as-root"] if os.geteuid() == 0 else []
     if release(_said([str(path), "--version"])) >= FAULT_TOLERANT:
-        words += _of_release_5(spread, environment)
+        words += _of_release_5(spread, link_seconds)
     else:  # a lost rank ends the job: resume goes on from the last checkpoint
         words += ["--map-by", "slot"] if spread else ["--map-by", "slot", "--oversubscribe"]
     for name in sorted(set(environment) | set(SETTINGS)):
@@ -168,14 +173,11 @@ def release(text: str) -> int:
     return int(found.group(1)) if found else 0
 
 
-def _of_release_5(spread: bool, environment: Mapping[str, str]) -> list[str]:
+def _of_release_5(spread: bool, link_seconds: float) -> list[str]:
     """What Open MPI understands since it has PRRTE, and fault tolerance in every build."""
     words = ["--with-ft", "ulfm", "--map-by", "slot" if spread else "slot:OVERSUBSCRIBE"]
-    for name, value in KEEPALIVE.items():
+    for name, value in {"time": math.ceil(link_seconds), **KEEPALIVE}.items():
         words += ["--prtemca", f"oob_tcp_keepalive_{name}", str(value)]
-    if not any("plm_ssh" in name for name in environment):  # an agent of one's own is no ssh
-        ssh = f"-o ConnectTimeout={CONNECT_SECONDS} -o BatchMode=yes"
-        words += ["--prtemca", "plm_ssh_args", ssh]
     return words
 
 
@@ -188,18 +190,25 @@ def arrive() -> None:
 
 
 def leave_status(status: int) -> None:
-    """Rank 0 says how the run ended, before it prints that; the first word counts.
-
-    An mpirun that has ended takes the ranks' output with it. What rank 0 prints from then on goes
-    into files beside the status, and is shown by whoever waits for it.
-    """
+    """Rank 0 says how the run ended, before it prints that; the first word counts."""
     if (path := _status_file()) and not path.exists():
         _write(path, str(status))
-        for stream in (1, 2):
-            if path.parent.is_dir() and _nobody_listens(stream):
-                said = os.open(path.with_name(f"{SAID}{stream}"), os.O_WRONLY | os.O_CREAT, 0o600)
-                os.dup2(said, stream)
-                os.close(said)
+    mind_streams()
+
+
+def mind_streams() -> None:
+    """Rank 0 sees to it that it is heard: an mpirun that has ended takes the output with it.
+
+    What is printed from then on goes into files beside the status, and is shown by whoever waits
+    for that.
+    """
+    path = _status_file()
+    for stream in (1, 2):
+        if path is not None and path.parent.is_dir() and _nobody_listens(stream):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            said = os.open(path.with_name(f"{SAID}{stream}"), flags, 0o600)
+            os.dup2(said, stream)
+            os.close(said)
 
 
 def _nobody_listens(stream: int) -> bool:

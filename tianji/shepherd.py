@@ -25,7 +25,17 @@ from typing import Any
 
 from tianji.banners import Banners, last_words, reason
 from tianji.errors import USER_MISTAKE, TianJiError
-from tianji.mpirun import RANK_0, SAID, SETTINGS, STATUS, TERMINAL, command, is_spread
+from tianji.mpirun import (
+    LINK_SECONDS,
+    RANK_0,
+    SAID,
+    SETTINGS,
+    SSH,
+    STATUS,
+    TERMINAL,
+    command,
+    is_spread,
+)
 from tianji.signals import ECHO_SECONDS, NUMBERS
 
 LINGER_SECONDS = 5.0  # for mpirun to end once rank 0 has
@@ -41,6 +51,7 @@ def start(
     arguments: Sequence[str],
     hostfile: Path | None = None,
     hosts: Sequence[str] | None = None,
+    link_seconds: float = LINK_SECONDS,
 ) -> int:
     """Runs `arguments` as `n` ranks to their end; returns the exit status that rank 0 left."""
     if hostfile is not None and not hostfile.is_file():
@@ -50,7 +61,8 @@ def start(
         job = Job(Path(folder), n, is_spread(hostfile, hosts))
         before = {number: signal.signal(number, job.note) for number in NUMBERS}
         try:
-            job.begin(command(n, arguments, hostfile, hosts, environment), environment)
+            words = command(n, arguments, hostfile, hosts, environment, link_seconds)
+            job.begin(words, environment)
             return job.watch()
         finally:
             job.end()
@@ -61,6 +73,8 @@ def start(
 def _environment(status: Path) -> dict[str, str]:
     """This process's own, and what rank 0 must know."""
     environment = {**SETTINGS, **os.environ, STATUS: str(status), TERMINAL: "0"}
+    if not any("plm_ssh" in name for name in os.environ):  # an agent of one's own is no ssh
+        environment |= SSH
     if sys.stdout.isatty():
         size = shutil.get_terminal_size()
         drawn = {TERMINAL: "1", "COLUMNS": str(size.columns), "LINES": str(size.lines)}
@@ -173,9 +187,10 @@ class Job:
         why, code = reason(self._banners, self._n, self._rank_0() is not None), self._process.poll()
         if (status := self._status()) is not None:
             self._tell_last_words(None if why is None or not status else why.words)
+        if self._first is not None and status in (None, 128 + signal.SIGUSR1):
+            return 128 + self._first[0]  # what came here; mpirun passes on SIGUSR1 alone
+        if status is not None:
             return status
-        if self._first is not None:
-            return 128 + self._first[0]
         if why is not None and why.users_mistake:
             raise TianJiError(why.words)
         if why is None and not code and self._rank_0() is None:

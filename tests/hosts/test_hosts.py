@@ -135,7 +135,10 @@ def test_training_goes_on_without_an_actor_that_was_killed_on_the_other_host(hos
     eventually(lambda: not run.ranks(0) and not run.ranks(1), what="the end of all ranks")
 
 
-@pytest.mark.parametrize(("slots", "learner"), [(2, 1), (3, 0)])
+AT_LENGTH = pytest.param(3, 0, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("slots", "learner"), [(2, 1), AT_LENGTH])
 def test_a_lost_host_ends_the_run_and_the_same_command_goes_on(hosts, tmp_path, slots, learner):
     given = ("actor_cfg.num=2", "exp.save_seconds=1", ENDLESS)
     run = Cluster(hosts, tmp_path / "run", DQN, *given, slots=slots)
@@ -156,6 +159,7 @@ def test_a_lost_host_ends_the_run_and_the_same_command_goes_on(hosts, tmp_path, 
     assert run.summary["status"] == "interrupted"
 
 
+@pytest.mark.slow
 def test_a_cut_link_ends_in_an_error_within_the_time_that_was_said(hosts, tmp_path):
     deadline = f"global_cfg.link_seconds={LINK_SECONDS}"
     run = Cluster(hosts, tmp_path / "run", DQN, "actor_cfg.num=2", deadline, ENDLESS)
@@ -170,6 +174,19 @@ def test_a_cut_link_ends_in_an_error_within_the_time_that_was_said(hosts, tmp_pa
     assert "host1" in error and f"did not answer for {LINK_SECONDS} s" in error
     assert not run.ranks(0)
     eventually(lambda: not run.ranks(1), 2 * LINK_SECONDS + 10, "the end of the ranks far away")
+
+
+def test_rank_0_on_another_host_ends_in_order_too(hosts, tmp_path):
+    run = Cluster(hosts, tmp_path / "run", DQN, ENDLESS)
+    file = hosts.hostfile(run.slots)
+    file.write_text("".join(reversed(file.read_text().splitlines(keepends=True))))
+    with run.running() as process:
+        run.learns(process)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=40) == 143
+    assert run.summary["status"] == "interrupted"
+    assert list(run.folder.glob("checkpoints/*-step-*"))
+    eventually(lambda: not run.ranks(0) and not run.ranks(1), what="the end of all ranks")
 
 
 def test_a_host_that_cannot_be_reached_is_named_once(hosts, tmp_path):

@@ -40,6 +40,7 @@ NOT_RUN = {  # commands that are parsed and no more
     "python": "another file, with a test of its own",
     "python3": "sets up an environment",
     ".": "a shell's own",
+    "sbatch": "needs a cluster",
 }
 
 

@@ -37,10 +37,7 @@ GOOD = {
     "no GPU": checks.gpu(CPU_TORCH, NO_GPU, None),
     "no GPU to be hidden": checks.gpu(CUDA_TORCH, NO_GPU, ""),
     "a GPU": checks.gpu(Answer(True, {"built_for": "CUDA 13.0", "gpus": ["Card"]}), A_GPU, None),
-    "MPI": checks.mpi(MPI),
-    "a broken MPI": checks.mpi(Answer(True, error="no lib")),
-    "an old mpi4py": checks.ulfm(OLD_MPI, Answer(False)),
-    "MPI without ULFM": checks.ulfm(MPI, Answer(True, {"ft": False})),
+    "MPI": checks.mpi(MPI, Answer(True, "/venv/bin/mpirun")),
     "ULFM": checks.ulfm(MPI, Answer(True, {"ft": True})),
     "a library": packages.needed("numpy", "1.26.4", {"numpy": "1.26"}),
     "a local version": packages.needed("torch", "2.13.0+cpu", {"torch": "2.11"}),
@@ -48,6 +45,18 @@ GOOD = {
 }
 
 BAD = {
+    "a broken MPI": (
+        checks.mpi(Answer(True, error="no lib"), Answer(True, error="mixed")),
+        Verdict.NOTE,
+        "pip install 'tianji[mpi]'",
+    ),
+    "two MPIs": (checks.mpi(MPI, Answer(True, error="two MPIs mixed")), Verdict.NOTE, "two MPIs"),
+    "an old mpi4py": (checks.ulfm(OLD_MPI, Answer(False)), Verdict.NOTE, "ends the run"),
+    "MPI without ULFM": (
+        checks.ulfm(MPI, Answer(True, {"ft": False})),
+        Verdict.NOTE,
+        "tianji[mpi]",
+    ),
     "an old Python": (checks.python((3, 10, 9)), Verdict.PROBLEM, "3.11"),
     "another system": (
         checks.platform("Darwin", "arm64", False),
@@ -200,9 +209,14 @@ def test_the_extras_named_in_advice_are_those_of_this_package():
         assert any(re.match(rf"{package}\b.*extra == ['\"]{extra}['\"]", each) for each in declared)
 
 
-def test_no_advice_is_given_about_what_this_version_does_not_use():
-    for finding in (checks.mpi(MPI), checks.ulfm(MPI, Answer(True, {"ft": True}))):
-        assert finding.found.endswith("not used by this version") and not finding.advice
+def test_a_machine_without_mpi_lacks_nothing_and_is_told_what_brings_it():
+    finding = checks.mpi(Answer(False), Answer(True, error="engine mpi needs mpi4py"))
+    assert finding.verdict is Verdict.ABSENT and "tianji[mpi]" in finding.advice
+
+
+def test_mpi_is_named_with_its_mpirun():
+    finding = checks.mpi(MPI, Answer(True, "/venv/bin/mpirun"))
+    assert finding.found == "mpi4py 4.1.2, Open MPI v5.0.11, /venv/bin/mpirun"
 
 
 def test_json_holds_every_finding():

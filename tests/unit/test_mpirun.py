@@ -111,10 +111,12 @@ def test_the_variables_that_ranks_need_go_with_them(found):
     assert sent == {"PATH", "TIANJI_STATUS", "OMPI_MCA_btl", *mpirun.SETTINGS}
 
 
-def test_an_agent_of_ones_own_gets_no_options_of_ssh(found):
-    assert "plm_ssh_args" in mpirun.command(2, ["program"], environment={})
-    own = {"PRTE_MCA_plm_ssh_agent": "/bin/agent"}
-    assert "plm_ssh_args" not in mpirun.command(2, ["program"], environment=own)
+def test_mpirun_gives_up_on_a_link_after_the_run_has(found):
+    words = mpirun.command(2, ["program"], environment={}, link_seconds=4.5)
+    settings = {words[i + 1]: words[i + 2] for i, word in enumerate(words) if word == "--prtemca"}
+    assert settings["oob_tcp_keepalive_time"] == "5"
+    more = int(settings["oob_tcp_keepalive_intvl"]) * int(settings["oob_tcp_keepalive_probes"])
+    assert 20 <= more <= 40
 
 
 def test_root_is_said_to_be_root_and_nobody_else(found, monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tianji.doctor.finding import Finding, note, ok, problem
+from tianji.doctor.finding import Finding, absent, note, ok, problem
 from tianji.doctor.readings import Answer, Disk, Echo
 from tianji.resources import THREAD_VARIABLES
 
@@ -192,19 +192,26 @@ def gpu(torch: Answer, driver: Answer, visible: str | None) -> Finding:
     return problem("GPU", f"{found}, but torch sees none", advice)
 
 
-def mpi(binding: Answer) -> Finding:
-    """Which MPI is there?"""
+def mpi(binding: Answer, starter: Answer) -> Finding:
+    """Could a run use several machines? `starter` is the mpirun that belongs to mpi4py."""
+    install = "pip install 'tianji[mpi]'"
+    if not binding.found:
+        return absent("MPI", f"{install} for runs over several machines")
     if binding.error:
-        return ok("MPI", f"mpi4py does not load ({binding.error}); not used by this version")
+        return note("MPI", f"mpi4py does not load: {binding.error}", install)
     found = f"mpi4py {binding.value['version']}, {binding.value['library']}"
-    return ok("MPI", f"{found}; not used by this version")
+    if starter.error:
+        return note("MPI", found, starter.error)
+    return ok("MPI", f"{found}, {starter.value}")
 
 
 def ulfm(binding: Answer, build: Answer) -> Finding:
     """Could survivors of a lost rank go on? `build` is the answer of ompi_info."""
     able = not binding.error and binding.value["revoke"] and build.found and not build.error
-    there = "in this MPI" if able and build.value["ft"] else "not in this MPI"
-    return ok("ULFM", f"{there}; not used by this version")
+    if able and build.value["ft"]:
+        return ok("ULFM", "in this MPI: training goes on without an actor that was lost")
+    advice = "a rank that is lost ends the run: pip install 'tianji[mpi]' brings one that goes on"
+    return note("ULFM", "not in this MPI", advice)
 
 
 def _gib(n_bytes: int) -> str:

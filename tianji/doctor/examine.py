@@ -60,9 +60,11 @@ def _processes(folder: Path, echo: readings.Echo) -> tuple[Finding, ...]:
 def _gpu_and_mpi() -> tuple[Finding, ...]:
     binding, visible = readings.mpi_binding(), os.environ.get("CUDA_VISIBLE_DEVICES")
     gpu = checks.gpu(readings.torch_and_gpus(), readings.gpu_driver(), visible)
-    if not binding.found:
-        return (gpu,)  # this version runs on one machine, which needs no MPI
-    return gpu, checks.mpi(binding), checks.ulfm(binding, readings.mpi_build())
+    starter = readings.mpi_starter()
+    mpi = checks.mpi(binding, starter)
+    if not binding.found or binding.error:
+        return gpu, mpi
+    return gpu, mpi, checks.ulfm(binding, readings.mpi_build(starter))
 
 
 def _needed() -> tuple[Finding, ...]:

@@ -19,6 +19,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from tianji import mpirun
+from tianji.errors import TianJiError
+
 CGROUPS = Path("/sys/fs/cgroup")
 SECONDS = 5.0  # for a command to answer
 TORCH_SECONDS = 30.0  # its first import reads hundreds of megabytes
@@ -134,9 +137,18 @@ def mpi_binding() -> Answer:
     return _json(ask([sys.executable, "-c", MPI_QUESTION]))
 
 
-def mpi_build() -> Answer:
+def mpi_starter() -> Answer:
+    """The mpirun that belongs to mpi4py, or why there is none."""
+    try:
+        return Answer(True, mpirun.find())
+    except TianJiError as error:
+        return Answer(True, error=str(error))
+
+
+def mpi_build(starter: Answer) -> Answer:
     """Whether Open MPI was built with fault tolerance."""
-    answer = ask(["ompi_info", "--parsable"])
+    beside = "ompi_info" if starter.error else str(starter.value.with_name("ompi_info"))
+    answer = ask([beside, "--parsable"])
     if not answer.found or answer.error:
         return answer
     return Answer(True, {"ft": "options:ft_mpi_support:yes" in answer.value.splitlines()})

@@ -26,13 +26,9 @@ from tianji.transports import ring
 from tianji.transports.meeting import Meeting
 from tianji.transports.wire import Event, Happening, Note, Word
 
-mpi4py.rc.initialize = False  # `World` does it, when the settings below are made
+mpi4py.rc.initialize = False  # `World` does it, once the settings below are made
 mpi4py.rc.finalize = False
-SETTINGS = {
-    "OMPI_MCA_btl_tcp_progress_thread": "1",  # large messages move on while a role computes
-    "OMPI_MCA_mpi_yield_when_idle": "1",
-}
-for _name, _value in SETTINGS.items():
+for _name, _value in mpirun.SETTINGS.items():
     os.environ.setdefault(_name, _value)
 from mpi4py import MPI  # noqa: E402  # after its settings
 

@@ -56,7 +56,8 @@ def start_ranks(config: Config, options: argparse.Namespace) -> int:
 
     words = _without_hostfile(options.given)
     program = [sys.executable, "-m", "tianji.cli", *words]
-    return start(n_ranks(config), program, options.hostfile)
+    link_seconds = config.parallel.global_cfg.link_seconds
+    return start(n_ranks(config), program, options.hostfile, link_seconds=link_seconds)
 
 
 def _without_hostfile(given: Sequence[str]) -> list[str]:
