@@ -52,7 +52,7 @@ def begun(line, folder, **more):
 def spread(machines, own):
     """So many ranks of the same command on each machine: `{"a": 2, "b": 2}`."""
     first, *options = mpirun(0)
-    line = [first, *options[: options.index("-n")], *LOOPBACK]
+    line = [first, *options[: options.index("--mca")], *LOOPBACK]
     for i, (name, n) in enumerate(machines.items()):
         line += [":"] * (i > 0) + ["-n", str(n), "-x", f"TIANJI_HOST={name}", *own]
     return line
