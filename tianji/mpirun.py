@@ -154,6 +154,8 @@ def command(
     """
     path, spread = find(), is_spread(hostfile, hosts, environment)
     words = [str(path), "-n", str(n), "--bind-to", "none"]
+    if not spread and "OMPI_MCA_btl" not in environment:
+        words += ["--mca", "btl", "^ofi"]  # no fabric within one host: looking for one takes 1 s
     words += [] if hostfile is None else ["--hostfile", str(hostfile)]
     words += [] if hosts is None else ["--host", ",".join(hosts)]
     words += ["--allow-run-as-root"] if os.geteuid() == 0 else []

@@ -141,10 +141,15 @@ class Watch:
                     self._learners[name] = {n: a.copy() for n, a in message.arrays.items()}
                     self._read_learners()
         self._read_episodes()
-        ready = [c[Count.READY_AT] for c in self.progress.counts.values()]
+        self._see_start()
+        return self.progress
+
+    def _see_start(self) -> None:
+        """Training has started when all roles were ready, but for those that never will be."""
+        counts, lost = self.progress.counts, self.progress.lost
+        ready = [c[Count.READY_AT] for name, c in counts.items() if name not in lost]
         if self.progress.started_at is None and all(ready):
             self.progress.started_at = max(ready)
-        return self.progress
 
     def lose(self, home: str) -> None:
         """A process has died, and training goes on without the roles that lived in it."""

@@ -2,13 +2,17 @@
 
 import pytest
 from commands import TASKS, rows, train
+from puppets import MISSING
 
 from tianji import checkpoint
 
 pytestmark = pytest.mark.process
 
 
-@pytest.fixture(params=["local", "process"])
+MPI = pytest.param("mpi", marks=pytest.mark.skipif(MISSING is not None, reason=str(MISSING)))
+
+
+@pytest.fixture(params=["local", "process", MPI])
 def run(request, tmp_path):
     """Runs one of the echo tasks without a target, unless one is given."""
 

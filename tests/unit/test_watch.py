@@ -171,3 +171,14 @@ def test_waiting_for_others_after_a_resume_is_taken_off_once(stage, made):
     progress = watch.poll()
     spent = shares(at_start(progress), progress.counts, homes_in(job, "process"))
     assert spent["actor-0.0"] == pytest.approx((0.2, 0.8))
+
+
+def test_a_run_starts_without_a_role_that_died_before_it_was_ready(stage, made):
+    watch, _ = stage
+    job, transport = made
+    for role in roles_of(job.config):
+        if role.name != "actor-0.1":
+            report(transport, role.name, 0.0, 0.0, ready=100.0)
+    assert watch.poll().started_at is None
+    watch.lose("actor-0.1")
+    assert watch.poll().started_at == 100.0

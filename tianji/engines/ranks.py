@@ -124,6 +124,7 @@ class Ranks:
                 raise TianJiError(f"{home} (rank {rank} on {self.hosts[rank]}): {words}")
         for rank in others.values():
             self._world.say(rank, {"begin": True})
+        self._world.settle()
         self._world.busy = True
 
     def watch(self, transport: ClusterTransport) -> None:

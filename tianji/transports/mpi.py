@@ -79,14 +79,19 @@ class World:
         return [rank for rank, host in enumerate(self.hosts) if host == self.hosts[self.rank]]
 
     def say(self, rank: int, what: dict[str, Any]) -> None:
-        """Sends a few words to a rank that is about to `hear` them."""
+        """Begins to send a few words to a rank that is about to `hear` them."""
         text = np.frombuffer(json.dumps(what).encode(), np.uint8).copy()
-        deadline = time.monotonic() + SAY_SECONDS
         with suppress(MPI.Exception):  # whoever has gone needs no words
-            request = self.comm.Isend(text, rank, TALK)
-            self._kept.append((request, text))
-            while not request.Test() and time.monotonic() < deadline:
-                time.sleep(NAP_SECONDS)
+            self._kept.append((self.comm.Isend(text, rank, TALK), text))
+
+    def settle(self) -> None:
+        """Waits until all words have left, or whoever they were for has gone."""
+        deadline = time.monotonic() + SAY_SECONDS
+        for request, _ in self._kept:
+            with suppress(MPI.Exception):
+                while not request.Test() and time.monotonic() < deadline:
+                    time.sleep(NAP_SECONDS)
+        self._kept.clear()
 
     def hear(
         self, rank: int, seconds: float, check: Callable[[], None] = lambda: None
@@ -116,6 +121,7 @@ class World:
             self.busy = True
             for rank in range(1, self.size):
                 self.say(rank, {"leave": True})
+            self.settle()
 
     def wire(self, peers: Iterable[int]) -> MpiWire:
         """Notes and payloads between this rank and its peers."""

@@ -1,0 +1,313 @@
+"""What is promised when a rank, a launcher or a link of an MPI job breaks: clear and in time."""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import jobs
+import pytest
+from commands import TASKS, alive, eventually, rows
+from puppets import MISSING
+
+from tianji import checkpoint
+
+pytestmark = [
+    pytest.mark.fault,
+    pytest.mark.process,
+    pytest.mark.skipif(MISSING is not None, reason=str(MISSING)),
+]
+
+ENDLESS = ("--set", "exp.stop_return=1e9", "--set", "exp.train_steps=100000000")
+LINK_SECONDS = 3.0
+SOON = ("--set", f"global_cfg.link_seconds={LINK_SECONDS}")
+OFTEN = ("--set", "exp.save_seconds=1")
+THREE = ("--set", "actor_cfg.num=3")
+
+
+@pytest.fixture
+def begin(tmp_path):
+    """Starts a job that would not end by itself; returns its process, folder and ranks."""
+    begun = []
+
+    def start(task, *options, endless=True, **more):
+        folder = tmp_path / "run"
+        config = task if isinstance(task, Path) else TASKS / f"echo_{task}.py"
+        more_options = (*ENDLESS, *options) if endless else options
+        process = jobs.start(config, folder, *more_options, **more)
+        begun.append((process, folder))
+        return process, folder, jobs.training(process, folder)
+
+    yield start
+    for process, folder in begun:
+        jobs.end(process, folder)
+
+
+def more_updates(folder, n=1):
+    """Waits until so many more were made than now."""
+    before = rows(folder)[-1]["updates"]
+    eventually(lambda: rows(folder)[-1]["updates"] >= before + n, 20, "more updates")
+
+
+def checkpoints(folder):
+    """Those that are whole."""
+    return [path.name for path in checkpoint.folders_of(folder)]
+
+
+def summary(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+def stop(process, rank_0):
+    """Ends a job in order: rank 0 is told, as the command would."""
+    os.kill(rank_0, signal.SIGTERM)
+    return process.communicate(timeout=20)
+
+
+# ------------------------------------------------------------------------ a rank that is not needed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["dqn", "ppo"])
+def test_training_goes_on_without_a_killed_actor_and_says_so(begin, task):
+    machines = {"a": 2, "b": 3}
+    process, folder, ranks = begin(task, *THREE, *OFTEN, "--max-seconds", 9, machines=machines)
+    os.kill(ranks["actor-0.2"], signal.SIGKILL)
+    eventually(lambda: not alive(ranks["actor-0.2"]), 5)
+    more_updates(folder, 50)
+    saved = checkpoints(folder)
+    eventually(lambda: set(checkpoints(folder)) - set(saved), 10, "another checkpoint")
+    out, err = process.communicate(timeout=30)
+    told = summary(folder)
+    assert told["status"] == "stopped"
+    assert "actor-0.2 (rank " in err
+    assert "was lost; training goes on without it" in err
+    assert any("actor-0.2" in warning for warning in told["warnings"])
+    assert told["roles"]["actor-0.0"]["produced"] > 0
+    jobs.gone(ranks.values())
+
+
+def test_the_status_of_a_run_that_lost_an_actor_is_that_of_its_end(begin):
+    process, folder, ranks = begin("ppo", "--max-seconds", 2)
+    os.kill(ranks["actor-0.1"], signal.SIGKILL)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert "actor-0.1" in err
+    assert summary(folder)["status"] == "stopped"
+    jobs.gone(ranks.values())
+
+
+@pytest.mark.slow
+def test_training_goes_on_without_a_killed_evaluator(begin):
+    options = ("--set", "exp.eval_step=2000", "--set", "exp.eval_times=1", "--max-seconds", "5")
+    process, folder, ranks = begin("ppo", *options)
+    os.kill(ranks["evaluator-0.0"], signal.SIGKILL)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert "evaluator-0.0 (rank " in err
+    assert summary(folder)["status"] == "stopped"
+    jobs.gone(ranks.values())
+
+
+@pytest.mark.slow
+def test_training_goes_on_without_an_evaluator_that_fails(begin, tmp_path):
+    text = (TASKS / "echo.py").read_text() + SHY
+    (tmp_path / "echo.py").write_text(text)
+    config = tmp_path / "shy.py"
+    config.write_text((TASKS / "echo_ppo.py").read_text().replace("echo:Echo", "echo:Shy"))
+    options = ("--set", "exp.eval_step=2000", "--set", "exp.eval_times=1", "--max-seconds", "3")
+    process, folder, ranks = begin(config, *options)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert err.count("ValueError: not in front of an audience") == 1
+    assert summary(folder)["status"] == "stopped"
+    jobs.gone(ranks.values())
+
+
+@pytest.mark.slow
+def test_a_run_starts_without_an_actor_that_is_killed_before_it_is_ready(begin, tmp_path):
+    (tmp_path / "echo.py").write_text((TASKS / "echo.py").read_text() + LATE)
+    config = tmp_path / "late.py"
+    config.write_text((TASKS / "echo_dqn.py").read_text().replace("echo:Echo", "echo:Late"))
+    process, folder, ranks = begin(config, *THREE, "--max-seconds", 3, machines={"a": 2, "b": 3})
+    os.kill(ranks["actor-0.2"], signal.SIGKILL)
+    out, err = process.communicate(timeout=30)
+    assert summary(folder)["status"] == "stopped"
+    assert summary(folder)["updates"] > 100
+    assert "actor-0.2 (rank " in err
+
+
+LATE = """
+
+class Late(Echo):
+    def init(self, **options):
+        super().init(**options)
+        if "actor-0.2" in os.readlink("/proc/self/fd/1"):
+            time.sleep(60)
+"""
+
+SHY = """
+
+class Shy(Echo):
+    def reset(self):
+        if "evaluator" in os.readlink("/proc/self/fd/1"):
+            raise ValueError("not in front of an audience")
+        return super().reset()
+"""
+
+
+# ---------------------------------------------------------------------------- a rank that is needed
+
+
+def test_a_killed_learner_ends_the_run_and_the_same_command_goes_on(begin):
+    same = {"machines": {"a": 2, "b": 2}}
+    options = (*OFTEN, "--max-seconds", 4)
+    process, folder, ranks = begin("ppo", *options, **same)
+    eventually(lambda: checkpoints(folder), 20, "a checkpoint")
+    os.kill(ranks["learner-0.0"], signal.SIGKILL)
+    out, err = process.communicate(timeout=20)
+    told = summary(folder)
+    assert told["status"] == "failed"
+    assert "learner-0.0 (rank 2 on b) was lost" in err
+    assert "learner-0.0 (rank 2 on b) was lost" in told["error"]
+    jobs.gone(ranks.values())
+
+    done = jobs.train(TASKS / "echo_ppo.py", folder, *ENDLESS, *options, **same)
+    assert done.status == 0, done.err
+    assert (done.summary["status"], done.summary["resumes"]) == ("stopped", 1)
+    assert done.summary["updates"] > 0
+
+
+@pytest.mark.slow
+def test_the_command_that_started_the_ranks_fails_when_the_learner_is_killed(begin):
+    process, folder, ranks = begin("ppo")
+    os.kill(ranks["learner-0.0"], signal.SIGKILL)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "learner-0.0 (rank 1 on " in err
+    assert summary(folder)["status"] == "failed"
+    jobs.gone(ranks.values(), 2)
+
+
+@pytest.mark.slow
+def test_the_loss_of_all_actors_is_a_clear_end(begin):
+    process, folder, ranks = begin("ppo")
+    for home in ("actor-0.0", "actor-0.1"):
+        os.kill(ranks[home], signal.SIGKILL)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "actor-0." in err and "was lost" in err
+    assert summary(folder)["status"] == "failed"
+    jobs.gone(ranks.values(), 2)
+
+
+@pytest.mark.slow
+def test_an_environment_that_raises_in_a_rank_is_shown_once_with_its_traceback(tmp_path):
+    config = tmp_path / "config.py"
+    (tmp_path / "echo.py").write_text((TASKS / "echo.py").read_text())
+    config.write_text((TASKS / "echo_ppo.py").read_text().replace("echo:Echo", "echo:Raises"))
+    done = jobs.train(config, tmp_path / "run")
+    assert done.status == 1
+    assert done.err.count("RuntimeError: the simulator lost its marbles") == 1
+    assert done.err.count("Traceback") == 1
+    assert "actor-0." in done.err
+    assert done.summary["status"] == "failed"
+
+
+# ------------------------------------------------------------------------------ silence, and a link
+
+
+@pytest.mark.slow
+def test_a_learner_that_stops_for_less_than_link_seconds_does_no_harm(begin):
+    process, folder, ranks = begin("dqn", *SOON)
+    os.kill(ranks["learner-0.0"], signal.SIGSTOP)
+    time.sleep(LINK_SECONDS - 1.2)
+    os.kill(ranks["learner-0.0"], signal.SIGCONT)
+    more_updates(folder, 50)
+    out, err = stop(process, ranks["launcher"])
+    assert process.returncode == 143, err
+
+
+def test_a_learner_that_does_not_answer_ends_the_run_in_time(begin):
+    process, folder, ranks = begin("ppo", *SOON, machines={"a": 2, "b": 2})
+    began = time.monotonic()
+    os.kill(ranks["learner-0.0"], signal.SIGSTOP)
+    eventually((folder / "summary.json").exists, LINK_SECONDS + 8, "the summary")
+    assert time.monotonic() - began > LINK_SECONDS
+    told = summary(folder)
+    assert told["status"] == "failed"
+    assert "learner-0.0 (rank 2 on b) did not answer for 3 s" in told["error"]
+    others = [pid for home, pid in ranks.items() if home != "learner-0.0"]
+    jobs.gone(others, 5)
+
+
+@pytest.mark.slow
+def test_a_job_that_was_stopped_as_a_whole_goes_on(begin):
+    process, folder, ranks = begin("ppo", *SOON, machines={"a": 2, "b": 2})
+    for pid in ranks.values():
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(LINK_SECONDS + 1)
+    for pid in ranks.values():
+        os.kill(pid, signal.SIGCONT)
+    more_updates(folder, 20)
+    out, err = stop(process, ranks["launcher"])
+    assert summary(folder)["status"] == "interrupted"
+
+
+# ----------------------------------------------------------------------- those who hold it together
+
+
+@pytest.mark.slow
+def test_no_rank_outlives_a_killed_mpirun_and_the_same_command_goes_on(begin):
+    same = {"machines": {"a": 2, "b": 2}}
+    options = (*SOON, *OFTEN, "--max-seconds", 6)
+    process, folder, ranks = begin("ppo", *options, **same)
+    eventually(lambda: checkpoints(folder), 20, "a checkpoint")
+    process.kill()
+    jobs.gone(ranks.values(), LINK_SECONDS + 8)
+    done = jobs.train(TASKS / "echo_ppo.py", folder, *ENDLESS, *options, **same)
+    assert done.status == 0, done.err
+    assert (done.summary["status"], done.summary["resumes"]) == ("stopped", 1)
+
+
+@pytest.mark.slow
+def test_all_ranks_end_when_rank_0_is_killed(begin):
+    process, folder, ranks = begin("ppo", *SOON, machines={"a": 2, "b": 2})
+    os.kill(ranks["launcher"], signal.SIGKILL)
+    jobs.gone(ranks.values(), LINK_SECONDS + 5)
+    process.communicate(timeout=10)
+    assert not (folder / "summary.json").exists()
+
+
+@pytest.mark.slow
+def test_the_command_fails_when_rank_0_is_killed(begin):
+    process, folder, ranks = begin("ppo", *SOON)
+    os.kill(ranks["launcher"], signal.SIGKILL)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert "rank 0 ended without a word" in err
+    jobs.gone(ranks.values(), 2)
+
+
+SIGNALS = [
+    (signal.SIGTERM, 143),
+    pytest.param(signal.SIGUSR1, 138, marks=pytest.mark.slow),
+    pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("number", "status"), SIGNALS)
+def test_a_signal_ends_the_run_cleanly_with_a_checkpoint(begin, number, status):
+    process, folder, ranks = begin("dqn")
+    began = time.monotonic()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert time.monotonic() - began < 10
+    assert process.returncode == status, err
+    assert "Interrupted" in out
+    assert "Traceback" not in err
+    assert checkpoints(folder)
+    assert (folder / "checkpoints" / "final.safetensors").exists()
+    assert summary(folder)["status"] == "interrupted"
+    jobs.gone(ranks.values(), 2)

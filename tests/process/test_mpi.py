@@ -1,0 +1,147 @@
+"""Whole runs in the ranks of an MPI job, on one machine and over a wire between two."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from commands import ROOT, TASKS
+from jobs import environment, train
+from puppets import MISSING, mpirun
+
+pytestmark = [pytest.mark.process, pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
+
+NO_TARGET = ("--set", "exp.stop_return=1e9")
+
+
+def sets(*overrides):
+    return [word for override in overrides for word in ("--set", override)]
+
+
+def finished(done, status="finished"):
+    assert done.status == 0, done.err
+    assert done.summary["status"] == status
+    assert done.summary["engine"] == "mpi"
+    assert done.summary["restarts"] == 0
+    return done.summary
+
+
+def test_the_command_starts_its_own_ranks_and_solves_cartpole(tmp_path):
+    done = train(ROOT / "configs" / "cartpole_ppo.py", tmp_path / "run")
+    summary = finished(done, "solved")
+    assert summary["final_time_seconds"] < 60
+    assert "solved" in done.out.lower()
+    assert done.err == ""
+
+
+def test_a_job_of_mpirun_trains_with_mpi_without_being_told(tmp_path):
+    done = train(TASKS / "echo_dqn.py", tmp_path / "run", n=3)
+    assert finished(done, "solved")["mean_return_100"] >= 9.5
+
+
+def test_the_placement_is_shown_and_nothing_else_is_done(tmp_path):
+    folder = tmp_path / "run"
+    done = train(TASKS / "echo_ppo.py", folder, "--dry-run", machines={"a": 1, "b": 3})
+    assert done.status == 0, done.err
+    table = [line.split() for line in done.out.splitlines()]
+    assert table[0] == ["role", "rank", "host", "cores"]
+    assert [row[:3] for row in table[1:]] == [
+        ["launcher", "0", "a"],
+        ["learner-0.0", "1", "b"],
+        ["buffer-0.0", "1", "b"],
+        ["actor-0.0", "2", "b"],
+        ["actor-0.1", "3", "b"],
+    ]
+    assert not folder.exists()
+
+
+def test_two_machines_train_over_the_wire_and_counts_follow_the_balance(tmp_path):
+    options = sets("exp.train_steps=6000", "actor_cfg.num=2")
+    done = train(TASKS / "echo_dqn.py", tmp_path / "run", *NO_TARGET, *options,
+                 machines={"a": 2, "b": 2})  # fmt: skip
+    summary = finished(done)
+    assert summary["consumed"] == summary["updates"] * 32
+    assert abs(summary["updates"] - (summary["received"] - 64) * 8 / 32) <= 1
+    assert min(summary["roles"][f"actor-0.{i}"]["produced"] for i in (0, 1)) > 0
+
+
+@pytest.mark.slow
+def test_synchronous_samples_are_never_stale_over_the_wire(tmp_path):
+    options = sets("exp.train_steps=6000")
+    done = train(TASKS / "echo_ppo.py", tmp_path / "run", *NO_TARGET, *options,
+                 machines={"a": 2, "b": 2})  # fmt: skip
+    summary = finished(done)
+    assert summary["staleness"]["max"] == 0
+    assert summary["produced"] - summary["consumed"] <= 2 * 32 * 8  # what was under way at the end
+
+
+@pytest.mark.slow
+def test_groups_on_two_machines_are_fused(tmp_path):
+    options = sets("global_cfg.group_num=2", "learner_cfg.send_root_interval=20",
+                   "exp.train_steps=6000")  # fmt: skip
+    done = train(TASKS / "echo_dqn.py", tmp_path / "run", *NO_TARGET, *options,
+                 machines={"a": 3, "b": 3})  # fmt: skip
+    summary = finished(done)
+    assert summary["fusions"] == summary["roles"]["reducer-0.0"]["fusions"] > 0
+    versions = [summary["roles"][f"learner-{i}.0"]["version"] for i in (0, 1)]
+    assert sum(versions) == summary["updates"]
+    assert min(versions) > 100
+
+
+def test_learners_on_two_machines_learn_together(tmp_path):
+    options = sets("learner_cfg.num=2", "exp.train_steps=3000")
+    done = train(TASKS / "echo_dqn.py", tmp_path / "run", *NO_TARGET, *options,
+                 machines={"a": 2, "b": 2})  # fmt: skip
+    summary = finished(done)
+    versions = [summary["roles"][f"learner-0.{i}"]["version"] for i in (0, 1)]
+    assert versions == [summary["updates"]] * 2
+    assert summary["consumed"] == summary["updates"] * 32
+
+
+def test_the_policy_is_evaluated_on_another_machine_than_the_learners(tmp_path):
+    options = sets("exp.eval_step=1500", "exp.eval_times=2", "exp.train_steps=6000")
+    done = train(TASKS / "echo_ppo.py", tmp_path / "run", *NO_TARGET, *options,
+                 machines={"a": 2, "b": 3})  # fmt: skip
+    finished(done)
+    rows = (done.folder / "evaluations.jsonl").read_text().splitlines()
+    assert len(rows) >= 2
+    assert all(json.loads(row)["env_steps"] > 0 for row in rows)
+
+
+def test_a_run_goes_on_with_the_same_command_where_it_was_stopped(tmp_path):
+    folder, limit = tmp_path / "run", sets("exp.train_steps=200000")
+    machines = {"a": 2, "b": 2}
+    config = TASKS / "echo_ppo.py"
+    first = train(config, folder, *NO_TARGET, *limit, "--max-seconds", 1.0, machines=machines)
+    before = finished(first, "stopped")["updates"]
+    (folder / "summary.json").unlink()  # as if the job had been killed then
+    second = train(config, folder, *NO_TARGET, *limit, "--max-seconds", 1.0, machines=machines)
+    assert second.status == 0, second.err
+    assert "resum" in second.err
+    assert second.summary["updates"] >= before > 0
+
+
+WORDS = """
+import os, sys, time
+from pathlib import Path
+from tianji.transports.mpi import World
+
+world, said = World(), Path(sys.argv[1])
+if world.rank == 0:  # does not look at MPI before the other has gone on
+    deadline = time.monotonic() + 8
+    while not said.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    how = "gone on" if said.exists() else "waited"
+    print(how, len(world.hear(1, 10)["text"]))
+else:
+    world.say(0, {"text": "x" * 3000})
+    said.touch()
+    world.settle()
+os._exit(0)
+"""
+
+
+def test_who_says_something_goes_on_before_it_is_heard(tmp_path):
+    line = mpirun(2, sys.executable, "-c", WORDS, tmp_path / "said")
+    done = subprocess.run(line, capture_output=True, text=True, env=environment(), timeout=60)
+    assert done.stdout == "gone on 3000\n", done.stderr
