@@ -1,5 +1,6 @@
 """`tianji bench transmission` as a user would start it, with very small counts."""
 
+import contextlib
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from commands import alive, eventually
 
+from tianji.errors import TianJiError
 from tianji.transmission import ranks
 from tianji.transmission.experiment import Experiment, Use
 from tianji.transmission.ours import shm
@@ -82,6 +84,25 @@ def below(pid):
 def test_ranks_of_mpi_run_the_same_experiment():
     found = mpi(Experiment(1000, 100, n_actors=2, sample_seconds=0.0, depth=2))
     assert found.n_wrong == 0 and found.receive_seconds > 0
+
+
+@pytest.mark.skipif(ranks.missing() is not None, reason=str(ranks.missing()))
+def test_ranks_go_with_their_mpirun(monkeypatch):
+    """A sample takes an hour: nobody would ever hear from these ranks."""
+    monkeypatch.setattr(ranks, "MOST_SECONDS", 4.0)
+    with pytest.raises(TianJiError, match="no answer within 4 s"):
+        mpi(Experiment(1001, 100, n_actors=1, sample_seconds=3600.0))
+    eventually(lambda: not running('"message_bytes": 1001'), what="the end of the ranks")
+
+
+def running(words):
+    """The processes whose command line has these words."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if words in path.read_text():
+                found.append(path)
+    return found
 
 
 @pytest.mark.slow

@@ -346,6 +346,8 @@ def main() -> None:
         return
     experiment, answer = Experiment.from_json(json.loads(words[0])), Path(words[1])
     if name == "rank":
+        if words[2] == ranks.NEAR:
+            die_with_parent()
         _rank(experiment, answer)
         return
     found = {

@@ -14,12 +14,14 @@ from tianji import mpirun
 from tianji.errors import TianJiError
 from tianji.transmission.experiment import RECEIVER, Collected, Experiment, actor, channels
 from tianji.transmission.hosts import Hosts
-from tianji.transmission.loops import actor_ends, collect, produce, receiver_ends
+from tianji.transmission.loops import actor_ends, collect, die_with_parent, produce, receiver_ends
 
 MOST_SECONDS = 300.0  # for one experiment, with all that starts and ends it
 LAST_LINES = 8  # of what a failed command has said
 MODULE = "tianji.transmission.ranks"
 AGENT = "PRTE_MCA_plm_ssh_agent"  # what mpirun calls in the place of ssh
+
+NEAR, FAR = "near", "far"  # a rank of another host has a parent that comes and goes
 
 Start = Callable[[int, Sequence[str], Path | None], list[str]]
 """The command that starts so many ranks of these words, on the hosts of a hostfile."""
@@ -51,7 +53,9 @@ def run_ranks(
     n = experiment.n_actors + 1
     with tempfile.TemporaryDirectory(prefix="tianji-ranks-") as folder:
         answer = Path(folder) / "answer.json"
-        words = [sys.executable, "-m", *module, json.dumps(experiment.to_json()), str(answer)]
+        where = NEAR if hosts is None else FAR
+        said = [json.dumps(experiment.to_json()), str(answer), where]
+        words = [sys.executable, "-m", *module, *said]
         if hosts is None:
             run(start(n, words, None), dict(os.environ))
         else:
@@ -90,6 +94,8 @@ def main() -> None:
     from tianji.transports.cluster import ClusterTransport
     from tianji.transports.mpi import leave, world
 
+    if sys.argv[3] == NEAR:
+        die_with_parent()  # mpirun ends its ranks, unless it was killed itself
     experiment, answer = Experiment.from_json(json.loads(sys.argv[1])), Path(sys.argv[2])
     here = world()
     specs, homes = channels(experiment)
