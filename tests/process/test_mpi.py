@@ -3,10 +3,11 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from commands import ROOT, TASKS
-from jobs import environment, train
+from jobs import environment, spread, train
 from puppets import MISSING, mpirun
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
@@ -145,3 +146,13 @@ def test_who_says_something_goes_on_before_it_is_heard(tmp_path):
     line = mpirun(2, sys.executable, "-c", WORDS, tmp_path / "said")
     done = subprocess.run(line, capture_output=True, text=True, env=environment(), timeout=60)
     assert done.stdout == "gone on 3000\n", done.stderr
+
+
+def test_what_was_sent_before_a_goodbye_is_received_before_the_loss_is_told(tmp_path):
+    child = Path(__file__).with_name("wire_child.py")
+    line = spread({"a": 2}, [sys.executable, str(child), str(tmp_path)])
+    done = subprocess.run(line, capture_output=True, text=True, env=environment(), timeout=60)
+    told = done.stdout.split()
+    assert told.count("MESSAGE") == told.count("RECEIVED") == 10, done.stderr
+    assert told.index("LEFT") > told.index("CLOSED")
+    assert told[-2:] == ["LOST", "7000"]
