@@ -12,7 +12,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 
 from tianji.errors import TianJiError
@@ -26,6 +26,7 @@ SETTINGS = {
     "OMPI_MCA_mpi_yield_when_idle": "1",
     "OMPI_MCA_opal_abort_delay": "10",  # seconds that a rank has left when mpirun has gone
 }
+NO_FILES = "^sm"  # MPI's own shared memory leaves files behind, and carries nothing of ours
 LINK_SECONDS = 20.0  # of silence on a link, after which a run gives up
 KEEPALIVE = {"intvl": 5, "probes": 6}  # seconds, times: until mpirun gives up too
 FAULT_TOLERANT = 5  # the first release of Open MPI whose ranks outlive one another
@@ -154,19 +155,27 @@ def command(
     """
     path, spread = find(), is_spread(hostfile, hosts, environment)
     words = [str(path), "-n", str(n), "--bind-to", "none"]
-    if not spread and "OMPI_MCA_btl" not in environment:
-        words += ["--mca", "btl", "^ofi"]  # no fabric within one host: looking for one takes 1 s
     words += [] if hostfile is None else ["--hostfile", str(hostfile)]
     words += [] if hosts is None else ["--host", ",".join(hosts)]
     words += ["--allow-run-as-root"] if os.geteuid() == 0 else []
     if release(_said([str(path), "--version"])) >= FAULT_TOLERANT:
         words += _of_release_5(spread, link_seconds)
+        if "OMPI_MCA_btl" not in environment:  # looking for a fabric within one host takes 1 s
+            words += ["--mca", "btl", NO_FILES if spread else f"{NO_FILES},ofi"]
     else:  # a lost rank ends the job: resume goes on from the last checkpoint
         words += ["--map-by", "slot"] if spread else ["--map-by", "slot", "--oversubscribe"]
     for name in sorted(set(environment) | set(SETTINGS)):
         if name in FORWARDED or name.startswith(FORWARDED_PREFIXES):
             words += ["-x", name]
     return [*words, *arguments]
+
+
+def settle(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Gives MPI the settings of a rank, unless somebody has given others; before it is loaded."""
+    for name, value in SETTINGS.items():
+        environment.setdefault(name, value)
+    if release(environment.get("OMPI_VERSION", "")) >= FAULT_TOLERANT:
+        environment.setdefault("OMPI_MCA_btl", NO_FILES)
 
 
 def release(text: str) -> int:

@@ -208,3 +208,14 @@ def test_a_rank_0_on_a_host_without_the_folder_leaves_nothing(tmp_path, monkeypa
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
     mpirun.leave_status(3)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_rank_has_its_settings_unless_somebody_gave_others():
+    given = {"OMPI_VERSION": "5.0.11", "OMPI_MCA_mpi_yield_when_idle": "0"}
+    mpirun.settle(given)
+    assert given["OMPI_MCA_mpi_yield_when_idle"] == "0"
+    assert given["OMPI_MCA_btl_tcp_progress_thread"] == "1"
+    assert given["OMPI_MCA_btl"] == mpirun.NO_FILES
+    older = {}
+    mpirun.settle(older)
+    assert "OMPI_MCA_btl" not in older

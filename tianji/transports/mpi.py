@@ -28,8 +28,7 @@ from tianji.transports.wire import Event, Happening, Note, Word
 
 mpi4py.rc.initialize = False  # `World` does it, once the settings below are made
 mpi4py.rc.finalize = False
-for _name, _value in mpirun.SETTINGS.items():
-    os.environ.setdefault(_name, _value)
+mpirun.settle()
 from mpi4py import MPI  # noqa: E402  # after its settings
 
 NOTES, PAYLOADS, TALK = 1, 2, 3  # tags
