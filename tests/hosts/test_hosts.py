@@ -176,6 +176,7 @@ def test_a_cut_link_ends_in_an_error_within_the_time_that_was_said(hosts, tmp_pa
     eventually(lambda: not run.ranks(1), 2 * LINK_SECONDS + 10, "the end of the ranks far away")
 
 
+@pytest.mark.slow
 def test_rank_0_on_another_host_ends_in_order_too(hosts, tmp_path):
     run = Cluster(hosts, tmp_path / "run", DQN, ENDLESS)
     file = hosts.hostfile(run.slots)
