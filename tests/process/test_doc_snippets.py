@@ -35,6 +35,7 @@ NOT_RUN = {  # commands that are parsed and no more
     "--render": "opens a window",
     "--video": "films for seconds; test_eval.py does",
     "make": "sets up an environment and trains, or tests: this is the test",
+    "bench": "measures for minutes; test_transmission_run.py does for seconds",
     "pip": "installs packages",
     ".venv/bin/pip": "installs packages",
     "python": "another file, with a test of its own",
