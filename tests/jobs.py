@@ -38,14 +38,18 @@ def start(config, folder, *options, n=None, machines=None, **more):
 
 
 def begun(line, folder, **more):
-    """Starts a command line beside the folder of its run."""
+    """Starts a command line beside the folder of its run.
+
+    What a killed mpirun leaves behind lies there too, and nobody stumbles over it.
+    """
+    beside = next(parent for parent in folder.parents if parent.is_dir())
     return subprocess.Popen(
         line,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=next(parent for parent in folder.parents if parent.is_dir()),
-        env=environment(**more),
+        cwd=beside,
+        env=environment(TMPDIR=str(beside), **more),
     )
 
 

@@ -6,11 +6,14 @@ import argparse
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
 from tianji import __version__, mpirun
+
+WORD_SECONDS = 2.0  # for rank 0 to say what is wrong: mpirun ends all at the first that fails
 
 VERBS = {
     "train": "train what a configuration file describes",
@@ -26,7 +29,14 @@ VERBS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
-    status = _main(arguments)
+    try:
+        status = _main(arguments)
+    except SystemExit as stop:  # of argparse
+        if not isinstance(stop.code, int):
+            raise
+        status = stop.code
+    if status and (mpirun.inside() or (0, 1))[0]:
+        time.sleep(WORD_SECONDS)
     mpirun.leave_status(status)
     return status
 

@@ -259,13 +259,15 @@ def test_a_job_that_was_stopped_as_a_whole_goes_on(begin):
 
 
 @pytest.mark.slow
-def test_no_rank_outlives_a_killed_mpirun_and_the_same_command_goes_on(begin):
+def test_a_killed_mpirun_is_noticed_no_rank_outlives_it_and_the_same_command_goes_on(begin):
     same = {"machines": {"a": 2, "b": 2}}
     options = (*SOON, *OFTEN, "--max-seconds", 6)
     process, folder, ranks = begin("ppo", *options, **same)
     eventually(lambda: checkpoints(folder), 20, "a checkpoint")
     process.kill()
-    jobs.gone(ranks.values(), LINK_SECONDS + 8)
+    jobs.gone(ranks.values(), 30)
+    assert summary(folder)["status"] == "failed"
+    assert "mpirun has ended although the run had not" in summary(folder)["error"]
     done = jobs.train(TASKS / "echo_ppo.py", folder, *ENDLESS, *options, **same)
     assert done.status == 0, done.err
     assert (done.summary["status"], done.summary["resumes"]) == ("stopped", 1)

@@ -109,6 +109,7 @@ def test_the_policy_is_evaluated_on_another_machine_than_the_learners(tmp_path):
     assert all(json.loads(row)["env_steps"] > 0 for row in rows)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_the_same_command_where_it_was_stopped(tmp_path):
     folder, limit = tmp_path / "run", sets("exp.train_steps=200000")
     machines = {"a": 2, "b": 2}
