@@ -38,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if status and (mpirun.inside() or (0, 1))[0]:
         time.sleep(WORD_SECONDS)
     mpirun.leave_status(status)
+    if mpirun.inside() is not None:
+        mpirun.vanish(status)
     return status
 
 

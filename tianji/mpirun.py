@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from tianji.errors import TianJiError
 
@@ -229,6 +230,16 @@ def _nobody_listens(stream: int) -> bool:
     poll = select.poll()
     poll.register(stream, 0)
     return any(found & (select.POLLERR | select.POLLHUP) for _, found in poll.poll(0))
+
+
+def vanish(status: int) -> NoReturn:
+    """The end of a rank: an MPI that was not finalised may hang when its libraries are taken down.
+
+    With fault tolerance it is not finalised, because that waits for ranks that may be lost.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def _status_file() -> Path | None:

@@ -342,6 +342,18 @@ def test_the_next_reader_takes_over_when_the_one_that_received_has_died():
     assert channel.crossed[-1] == (2, 2)
 
 
+def test_the_next_reader_takes_over_when_the_one_that_received_has_left():
+    channel = Latest([1, 2, 3])
+    channel.publish(1)
+    channel.carry()
+    channel.couriers[1].leave(0)
+    channel.carry()
+    channel.publish(2)
+    channel.carry()
+    assert [channel.take(rank) for rank in (2, 3)] == [2, 2]
+    assert channel.crossed[-1] == (2, 2)
+
+
 def test_what_the_dead_reader_may_not_have_received_is_sent_again():
     channel = Latest([1, 2])
     channel.wires[1].choose = only(NOTED)

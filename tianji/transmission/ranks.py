@@ -110,6 +110,7 @@ def main() -> None:
         answer.write_text(json.dumps(collect(ends, experiment, nothing).to_json()))
     transport.close()
     leave()
+    mpirun.vanish(0)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,9 @@ class Route(Protocol):
     def happened(self, wire: Wire, event: Event) -> None:
         """Something on the wire concerns this channel."""
 
+    def left(self, peer: int) -> None:
+        """A peer has gone in order: what it had to send is on its way or here."""
+
     def lost(self, peer: int) -> None:
         """A peer will not answer any more."""
 
@@ -90,6 +93,10 @@ class EveryOut(End):
         if freed > self._control[READ]:
             self._control[READ] = freed
             self._bell.ring()
+
+    def left(self, peer: int) -> None:
+        """Nobody will read what is sent."""
+        self.lost(peer)
 
     def lost(self, peer: int) -> None:
         """Nobody will read what is sent."""
@@ -146,6 +153,9 @@ class EveryIn(End):
             self._control[CLOSED] = 1
         self._bell.ring()
 
+    def left(self, peer: int) -> None:
+        """It has closed its end before."""
+
     def lost(self, peer: int) -> None:
         """What has arrived can still be taken; nothing more will come."""
         if peer == self._peer:
@@ -191,6 +201,10 @@ class LatestOut:
         if self._peers and event.peer == self._peers[0]:  # not of one that was given up
             self._on_its_way -= 1
 
+    def left(self, peer: int) -> None:
+        """It receives for its machine no longer; others may still read there."""
+        self.lost(peer)
+
     def lost(self, peer: int) -> None:
         """The next reader of that machine takes over, and gets what the last one may not have."""
         if peer not in self._peers:
@@ -228,6 +242,9 @@ class LatestIn:
             self._outbox.commit(note.version)
             wire.send(event.peer, Note(Word.FREED, self._channel, note.number + 1))
 
+    def left(self, peer: int) -> None:
+        """It has closed its end before."""
+
     def lost(self, peer: int) -> None:
         """A publisher that has died publishes nothing more."""
         if peer == self._peer:
@@ -257,6 +274,9 @@ class Beside(End):
     def happened(self, wire: Wire, event: Event) -> None:
         """Cannot be: nothing of it is on the wire."""
         raise AssertionError(f"{self.spec}: {event}")
+
+    def left(self, peer: int) -> None:
+        """It has closed its end before."""
 
     def lost(self, peer: int) -> None:
         """Closes the end of whoever died, in its stead."""
@@ -352,6 +372,8 @@ class Courier:
             self.heard_at[event.peer] = self._clock()
         if event.note.word is Word.LEFT:
             self.left[event.peer] = event.note.number
+            for route in self._all:
+                route.left(event.peer)
         elif event.note.word is not Word.BEAT:
             route = self._routes[event.note.channel, event.peer]
             route.happened(self._wire, event)
