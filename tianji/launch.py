@@ -95,10 +95,10 @@ def chosen_engine(config: Config, engine: str | None) -> str:
     name = name or ("process" if config.parallel.global_cfg.use_comm_parallel else "local")
     if name not in ENGINES:
         raise TianJiError(f"engine: want one of {ENGINES}, got {name!r}")
-    if name == "mpi" and not among_ranks:
+    if name == "mpi" and "tianji.transports.mpi" not in sys.modules:  # the command line loads it
         raise TianJiError(
-            "engine mpi: this process is no rank of an MPI job: start it on the command line, "
-            "tianji train CONFIG --engine mpi, or with mpirun"
+            "engine mpi: an MPI job is started on the command line: tianji train CONFIG "
+            "--engine mpi, or mpirun -n N tianji train CONFIG, not from a script of your own"
         )
     if name != "mpi" and among_ranks and mpirun.inside() != (0, 1):
         raise TianJiError(f"engine {name}: it starts its own processes: run it without mpirun")
