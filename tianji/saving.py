@@ -64,11 +64,17 @@ class Saver:
     """Takes part in the checkpoints of a run, for the roles of one process."""
 
     def __init__(
-        self, roles: list[Role], orders: Inbox, folder: Path, clock: Clock = time.monotonic
+        self,
+        roles: list[Role],
+        orders: Inbox,
+        folder: Path,
+        clock: Clock = time.monotonic,
+        control: Inbox | None = None,
     ) -> None:
         self._roles = roles
         self._clock = clock  # of whoever gives the orders
         self._orders = orders
+        self._control = control  # on which a learner is told that the run ends, and of what is left
         self._folder = folder
         self._order: Arrays = ORDER_SCHEMA.empty()
         self._order["largest_store"][...] = ANY_SIZE
@@ -81,7 +87,7 @@ class Saver:
 
         While a role is in the middle of something it leaves the order for later.
         """
-        if not all(role.settled for role in self._roles) or not self._newer_order():
+        if not all(role.settled for role in self._roles) or not self._newer_order(self._orders):
             return
         number, largest = int(self._order["number"]), int(self._order["largest_store"])
         if not number:
@@ -103,7 +109,9 @@ class Saver:
         self._ending = True
         if self._thread is not None:
             self._thread.join()
-        self._newer_order()
+        self._newer_order(self._orders)
+        if self._control is not None:
+            self._newer_order(self._control)
         deadline = float(self._order["deadline"])
         try:
             states = {role.name: memory.state(role) for role in self._roles} | more()
@@ -112,8 +120,8 @@ class Saver:
         except Exception as error:  # of the disk, or of a user's `state()`
             _say(f"the last checkpoint could not be written: {error}")
 
-    def _newer_order(self) -> bool:
-        message = self._orders.take()
+    def _newer_order(self, inbox: Inbox) -> bool:
+        message = inbox.take()
         if message is None:
             return False
         for name, array in self._order.items():

@@ -167,12 +167,10 @@ def channels_of(job: Job) -> list[ChannelSpec]:
     """Every channel of the run."""
     roles, latest = roles_of(job.config), Delivery.LATEST
     learners = tuple(role.name for role in roles if role.kind is Kind.LEARNER)
-    control = Schema((Field("nothing", "uint8"),))
     specs = [spec for group in range(job.config.n_groups) for spec in _group_channels(job, group)]
-    specs.append(  # before `control`: what the last checkpoint may hold is known at the end
-        ChannelSpec("orders", LAUNCHER, tuple(r.name for r in roles), ORDER_SCHEMA, latest)
-    )
-    specs.append(ChannelSpec("control", LAUNCHER, learners, control, latest))
+    everybody = tuple(role.name for role in roles)
+    specs.append(ChannelSpec("orders", LAUNCHER, everybody, ORDER_SCHEMA, latest))
+    specs.append(ChannelSpec("control", LAUNCHER, learners, ORDER_SCHEMA, latest))
     for role in roles:
         layout = report_schema()
         if role.kind is Kind.LEARNER:

@@ -95,7 +95,7 @@ def train(
     """Makes the roles of one process, resumed if the run is, and runs them until they are done."""
     from tianji import topology
     from tianji.engines.loop import Loop
-    from tianji.roster import evaluator_of, roles_of
+    from tianji.roster import Kind, evaluator_of, roles_of
     from tianji.saving import Saver
 
     if home.startswith("learner"):
@@ -110,7 +110,9 @@ def train(
     roles = [topology.build(role, job, ports, clock) for role in mine]
     if description["resumed"] is not None:
         _resume(roles, description["resumed"])
-    saver = Saver(roles, ports.inbox("orders"), Path(description["checkpoints"]), clock)
+    learns = any(role.kind is Kind.LEARNER for role in mine)
+    control = ports.inbox("control") if learns else None
+    saver = Saver(roles, ports.inbox("orders"), Path(description["checkpoints"]), clock, control)
     Loop(roles, ports, saver, clock).run()
 
 

@@ -78,6 +78,7 @@ def wire(*specs):
 
     yield tuple(PumpedTransport(end, pump) for end in ends)
     for end, world in zip(ends, worlds, strict=True):
+        end.courier.left[1 - world.rank] = 0  # nobody turns its courier while this one closes
         end.close()
         world.meeting.close()
 

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from tianji.errors import TianJiError
 from tianji.transports import meeting
 from tianji.transports.meeting import Meeting, fetch
 
@@ -71,7 +72,7 @@ def test_a_guest_of_another_user_gets_nothing_and_takes_nobodys_place(
     def come():
         try:
             results.append(len(fetch(place.name, 3)))
-        except ConnectionError as error:
+        except TianJiError as error:
             results.append(str(error))
 
     guests = [threading.Thread(target=come) for _ in range(2)]
@@ -80,7 +81,7 @@ def test_a_guest_of_another_user_gets_nothing_and_takes_nobodys_place(
     place.hand_out(descriptors, 1)
     for guest in guests:
         guest.join(10)
-    assert sorted(results, key=str) == [3, "the first process of this machine has gone"]
+    assert sorted(results, key=str) == [3, "the first process of this host has gone: its log says why"]
 
 
 def test_the_user_of_a_guest_is_told_by_the_system():
@@ -100,5 +101,5 @@ def test_names_cannot_be_guessed_and_lie_in_no_folder():
 
 def test_who_is_not_come_for_in_time_is_not_waited_for(place, descriptors):
     place._socket.settimeout(0.05)
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TianJiError, match="1 processes of this host did not come"):
         place.hand_out(descriptors, 1)

@@ -170,7 +170,7 @@ def test_a_lost_actor_is_told_once_and_training_goes_on(gathered):
 def test_the_loss_of_all_actors_ends_the_run(gathered):
     ranks, courier = gathered
     courier.lost |= {ranks.ranks["actor-0.0"], ranks.ranks["actor-0.1"]}
-    with pytest.raises(RoleFailed, match=r"actor-0\.0 \(rank \d on [ab]\) was lost"):
+    with pytest.raises(RoleFailed, match=r"actor-0\.0 \(rank \d on [ab]\), the last actor of its group, was lost"):
         ranks.check(goes_on)
 
 
@@ -246,14 +246,17 @@ def test_whoever_has_left_or_was_lost_is_not_silent(gathered):
 
 
 @pytest.mark.parametrize(
-    ("quiet", "words"), [(None, "it was killed"), ("actor-0.0", "a machine was lost: actor-0.0")]
+    ("quiet", "words"),
+    [(None, "it was killed"), ("one", "it was killed"), ("host", "a machine was lost: ")],
 )
 def test_an_mpirun_that_has_gone_ends_the_run_and_says_what_it_took_along(
     gathered, monkeypatch, quiet, words
 ):
     ranks, courier = gathered
-    if quiet is not None:
-        courier.quiet[ranks.ranks[quiet]] = module.QUIET_SECONDS + 1
+    away = [rank for rank, host in enumerate(ranks.hosts) if host != ranks.hosts[0]]
+    assert len(away) > 1
+    for rank in {None: [], "one": away[:1], "host": away}[quiet]:
+        courier.quiet[rank] = module.QUIET_SECONDS + 1
     monkeypatch.setattr(module.os, "getppid", lambda: -1)
     ranks.check(goes_on)  # those who do not answer are told apart first
     now = time.monotonic()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tianji.transports.courier import Courier
     from tianji.transports.mpi import World
 
+LATER_SECONDS = 5.0  # that rank 0 has to notice first what it can notice
 WAIT_SECONDS = 600.0  # for rank 0, which may try out an environment for long
 
 
@@ -152,11 +153,22 @@ def _run(world: World, job: Job, order: dict[str, Any], description: dict[str, A
 
 
 def _leave_with(link_seconds: float) -> Callable[[Courier], None]:
-    """Ends the process when rank 0 has gone: a learner on a lost machine must not go on."""
+    """Ends the process when rank 0 has gone, or when the link to another peer is lost.
+
+    Rank 0 sees the links to itself; of one between two others it hears by their going.
+    """
 
     def check(courier: Courier) -> None:
         if 0 in courier.left or 0 in courier.lost or courier.is_silent(0, link_seconds):
-            print("rank 0 has gone: so does this rank", file=sys.stderr, flush=True)
-            os._exit(0)
+            _end("rank 0 has gone: so does this rank")
+        gone = courier.left.keys() | courier.lost
+        for peer in courier.heard_at.keys() - gone:
+            if courier.is_silent(peer, link_seconds + LATER_SECONDS):
+                _end(f"rank {peer} did not answer for {link_seconds:g} s: the link to it is lost")
 
     return check
+
+
+def _end(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
+    os._exit(0)

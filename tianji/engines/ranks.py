@@ -20,7 +20,7 @@ from tianji.engines.crew import RoleFailed, failure, last_words
 from tianji.errors import TianJiError
 from tianji.placement import place, refuse_wrong_number, shares, table
 from tianji.resources import Share
-from tianji.roster import LAUNCHER, roles_of
+from tianji.roster import LAUNCHER, is_first_learner, roles_of
 
 if TYPE_CHECKING:  # MPI is loaded by those who are in an MPI job
     from tianji.transports.cluster import ClusterTransport
@@ -140,9 +140,16 @@ class Ranks:
             if rank in courier.left and not self._may_leave(home, courier.left[rank], ended):
                 raise failure(self._named(home), courier.left[rank], self._last_words(home))
             if rank in courier.lost and not self._spare(home):
-                self._over = True
-                words = self._last_words(home)
-                raise RoleFailed(f"{self._named(home)} was lost; its last words:\n{words}".rstrip())
+                self._over = is_first_learner(home)  # then there is nothing to wait for
+                raise RoleFailed(self._loss(home))
+
+    def _loss(self, home: str) -> str:
+        """That a process was lost, and with it the run."""
+        why = ", the last actor of its group," if home.startswith("actor") else ""
+        words = self._last_words(home)
+        return f"{self._named(home)}{why} was lost" + (
+            f"; its last words:\n{words}" if words else ""
+        )
 
     def _may_leave(self, home: str, status: int, ended: Callable[[str], bool]) -> bool:
         """Whether it is in order that a process has said goodbye.
@@ -162,11 +169,20 @@ class Ranks:
         self._orphaned_at = self._orphaned_at or now
         lost = self._on_lost_machines()
         if lost or now - self._orphaned_at > ORPHAN_SECONDS:
-            quiet = self._present(lambda rank: self._courier.silence(rank) > QUIET_SECONDS)
-            gone = lost or quiet
+            gone = lost or self._on_quiet_hosts()
             whom = f"a machine was lost: {self._names(gone)}" if gone else "it was killed"
             self._give_up(gone)
             raise RoleFailed(f"mpirun has ended although the run had not: {whom}")
+
+    def _on_quiet_hosts(self) -> list[str]:
+        """The processes of hosts of which nobody is heard, while others are."""
+        heard = [rank for rank in self.ranks.values() if not self._is_quiet(rank)]
+        there = {self.hosts[rank] for rank in heard}
+        gone = [home for home, rank in self.ranks.items() if self.hosts[rank] not in there]
+        return gone if len(heard) > 1 else []  # rank 0 hears itself
+
+    def _is_quiet(self, rank: int) -> bool:
+        return rank != 0 and self._courier.silence(rank) > QUIET_SECONDS
 
     def _on_lost_machines(self) -> list[str]:
         """The processes of machines of which nobody is left."""
@@ -201,7 +217,7 @@ class Ranks:
 
     def _spare(self, home: str) -> bool:
         """Whether training goes on without a process: an actor with others beside it."""
-        if home.startswith("evaluator"):
+        if home.startswith(("evaluator", "reducer")):  # groups learn on without being averaged
             return True
         if not home.startswith("actor"):
             return False
@@ -239,7 +255,7 @@ class Ranks:
         Without a learner nobody is needed any more, so that none is waited for.
         """
         lost = [home for home, rank in self.ranks.items() if rank in self._courier.lost]
-        self._over = self._over or any(home.startswith("learner") for home in lost)
+        self._over = self._over or any(is_first_learner(home) for home in lost)
         return []
 
     def call(self, home: str) -> str | None:

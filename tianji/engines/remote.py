@@ -107,7 +107,8 @@ class RemoteEngine:
 
     def stop(self) -> None:
         """Ends the stream, and waits for the processes to follow it."""
-        order_last(self._orders, self._job.config)
+        for outbox in (self._orders, self._control):  # the latter before the end that it tells of
+            order_last(outbox, self._job.config)
         self._control.close()
         for learner in self._crew.dead_learners():
             self._close_ends(learner)

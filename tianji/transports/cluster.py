@@ -36,7 +36,8 @@ SHORTEST_SECONDS = 0.0001  # from one look at the wire to the next, while someth
 LONGEST_SECONDS = 0.001  # the same when nothing does
 ALONE_SECONDS = 0.02  # the same where nothing crosses the wire but signs of life
 CHECK_SECONDS = 0.1  # from one check of the peers to the next
-FLUSH_SECONDS = 5.0  # for the last words to leave
+FLUSH_SECONDS = 5.0  # without anything moving, after which what is still to be sent is given up
+HEAR_SECONDS = 15.0  # for others to hear that this process goes; they may have been stopped
 SWITCH_SECONDS = 0.0005  # that a role keeps the interpreter for while its courier waits for it
 
 
@@ -193,16 +194,20 @@ class ClusterTransport:
         if self._thread is not None:
             self._alarm.ring()
             self._thread.join()
-        self._flush()
+        self._carry_until(lambda: self.courier.settled, FLUSH_SECONDS)
         self.courier.leave(status)
-        self._flush()
+        self._carry_until(lambda: self.courier.heard, HEAR_SECONDS)
         self._shared.close()
         self._alarm.close()
 
-    def _flush(self) -> None:
-        deadline = time.monotonic() + FLUSH_SECONDS
-        while (self.courier.turn() or self._wire.pending) and time.monotonic() < deadline:
-            time.sleep(SHORTEST_SECONDS)
+    def _carry_until(self, reached: Callable[[], bool], patience_seconds: float) -> None:
+        """Goes on until something is reached, or nothing has moved for a while."""
+        deadline = time.monotonic() + patience_seconds
+        while not reached() and time.monotonic() < deadline:
+            if self.courier.turn():
+                deadline = time.monotonic() + patience_seconds
+            else:
+                time.sleep(SHORTEST_SECONDS)
 
     def _block(self, name: str) -> ring.Block:
         return self._blocks[name] if name in self._blocks else self._shared.block(name)

@@ -41,6 +41,10 @@ class Route(Protocol):
     def happened(self, wire: Wire, event: Event) -> None:
         """Something on the wire concerns this channel."""
 
+    @property
+    def settled(self) -> bool:
+        """Whether all that has to be sent was sent, as far as anybody is there to receive it."""
+
     def left(self, peer: int) -> None:
         """A peer has gone in order: what it had to send is on its way or here."""
 
@@ -93,6 +97,14 @@ class EveryOut(End):
         if freed > self._control[READ]:
             self._control[READ] = freed
             self._bell.ring()
+
+    @property
+    def settled(self) -> bool:
+        """Whether every payload has left, and the end was said if there is one."""
+        if self._control[ABANDONED] == 1:
+            return True
+        said = self._said_closed or self._control[CLOSED] == 0
+        return said and self._free == self._control[WRITTEN]
 
     def left(self, peer: int) -> None:
         """Nobody will read what is sent."""
@@ -153,6 +165,11 @@ class EveryIn(End):
             self._control[CLOSED] = 1
         self._bell.ring()
 
+    @property
+    def settled(self) -> bool:
+        """True: what goes back goes at once."""
+        return True
+
     def left(self, peer: int) -> None:
         """It has closed its end before."""
 
@@ -201,6 +218,14 @@ class LatestOut:
         if self._peers and event.peer == self._peers[0]:  # not of one that was given up
             self._on_its_way -= 1
 
+    @property
+    def settled(self) -> bool:
+        """Whether the newest has arrived, and the end was said if there is one."""
+        if not self._peers:
+            return True
+        said = self._said_closed or not self._inbox.closed
+        return said and not (self._on_its_way or self._owed or self._inbox.waiting)
+
     def left(self, peer: int) -> None:
         """It receives for its machine no longer; others may still read there."""
         self.lost(peer)
@@ -242,6 +267,11 @@ class LatestIn:
             self._outbox.commit(note.version)
             wire.send(event.peer, Note(Word.FREED, self._channel, note.number + 1))
 
+    @property
+    def settled(self) -> bool:
+        """True: what goes back goes at once."""
+        return True
+
     def left(self, peer: int) -> None:
         """It has closed its end before."""
 
@@ -274,6 +304,11 @@ class Beside(End):
     def happened(self, wire: Wire, event: Event) -> None:
         """Cannot be: nothing of it is on the wire."""
         raise AssertionError(f"{self.spec}: {event}")
+
+    @property
+    def settled(self) -> bool:
+        """True: what goes back goes at once."""
+        return True
 
     def left(self, peer: int) -> None:
         """It has closed its end before."""
@@ -315,13 +350,19 @@ class Courier:
         self.left: dict[int, int] = {}  # peers that have said that they go, with their status
         self.lost: set[int] = set()  # peers that have gone without a word
         self._noticed: dict[int, float] = {}  # peers that are silent, and since when that is known
+        self._hearers: set[int] = set()  # peers that have heard that this process goes
         self._given_up: list[int] = []
         self._beat_at = now
 
     @property
-    def busy(self) -> bool:
-        """Whether something is on its way."""
-        return self._wire.busy
+    def settled(self) -> bool:
+        """Whether everything of this process has been sent."""
+        return not self._wire.pending and all(route.settled for route in self._moving)
+
+    @property
+    def heard(self) -> bool:
+        """Whether all who are there have heard that this process goes."""
+        return self.heard_at.keys() <= self._hearers | self.lost | self.left.keys()
 
     def turn(self) -> bool:
         """Moves what can be moved; False if there was nothing."""
@@ -337,8 +378,8 @@ class Courier:
         return moved
 
     def leave(self, status: int) -> None:
-        """Tells every peer that this process goes."""
-        for peer in self.heard_at.keys() - self.lost:
+        """Tells every peer that this process goes; go on with the turns until it was `heard`."""
+        for peer in self.heard_at.keys() - self.lost - self.left.keys():
             self._wire.send(peer, Note(Word.LEFT, number=status))
 
     def give_up(self, peer: int) -> None:
@@ -370,13 +411,23 @@ class Courier:
             return
         if event.what is not Happening.SENT:
             self.heard_at[event.peer] = self._clock()
-        if event.note.word is Word.LEFT:
-            self.left[event.peer] = event.note.number
-            for route in self._all:
-                route.left(event.peer)
-        elif event.note.word is not Word.BEAT:
-            route = self._routes[event.note.channel, event.peer]
-            route.happened(self._wire, event)
+        match event.note.word:
+            case Word.LEFT:
+                self._part(event.peer, event.note.number)
+            case Word.HEARD:
+                self._hearers.add(event.peer)
+            case Word.BEAT:
+                pass
+            case _:
+                route = self._routes[event.note.channel, event.peer]
+                route.happened(self._wire, event)
+
+    def _part(self, peer: int, status: int) -> None:
+        """A peer goes, and does so when it hears that this was heard."""
+        self.left[peer] = status
+        self._wire.send(peer, Note(Word.HEARD))
+        for route in self._all:
+            route.left(peer)
 
     def _beat(self) -> None:
         now = self._clock()

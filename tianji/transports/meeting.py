@@ -11,7 +11,9 @@ import secrets
 import socket
 import struct
 
-SECONDS = 60.0  # for all to come
+from tianji.errors import TianJiError
+
+SECONDS = 30.0  # for all to come
 
 
 class Meeting:
@@ -27,7 +29,13 @@ class Meeting:
     def hand_out(self, descriptors: list[int], n_guests: int) -> None:
         """Gives the same descriptors to every guest of the same user."""
         while n_guests:
-            guest, _ = self._socket.accept()
+            try:
+                guest, _ = self._socket.accept()
+            except TimeoutError:
+                raise TianJiError(
+                    f"{n_guests} processes of this host did not come for its shared memory within "
+                    f"{SECONDS:.0f} s: their logs say why"
+                ) from None
             with guest:
                 if _user(guest) != os.getuid():
                     continue
@@ -49,7 +57,7 @@ def fetch(name: str, n_descriptors: int) -> list[int]:
         while len(found) < n_descriptors:
             word, more, _, _ = socket.recv_fds(there, 1, 1)
             if not word:
-                raise ConnectionError("the first process of this machine has gone")
+                raise TianJiError("the first process of this host has gone: its log says why")
             found += more
     return found
 

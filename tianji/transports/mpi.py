@@ -45,15 +45,19 @@ class World:
     """
 
     def __init__(self) -> None:
+        self.comm = MPI.COMM_WORLD
         with _patience():
             level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
+            self.comm.Set_errhandler(MPI.ERRORS_RETURN)
+            self._introduce()
         if level < MPI.THREAD_SERIALIZED:
             raise TianJiError(
                 f"this MPI ({library()}) lets no second thread use it (level {level}): use the "
                 "Open MPI of pip install 'tianji[mpi]'"
             )
-        self.comm = MPI.COMM_WORLD
-        self.comm.Set_errhandler(MPI.ERRORS_RETURN)
+
+    def _introduce(self) -> None:
+        """Tells all others where this process is, and hears the same of them."""
         self.rank, self.size = self.comm.rank, self.comm.size
         self.busy = False  # the ranks have a run to do, or were dismissed
         self._kept: list[Any] = []  # words on their way
@@ -70,7 +74,10 @@ class World:
         mine = np.zeros(ABOUT_BYTES, np.uint8)
         all_of_us = np.zeros((self.size, ABOUT_BYTES), np.uint8)
         mine[: len(text)] = np.frombuffer(text, np.uint8)
-        self.comm.Allgather(mine, all_of_us)
+        try:
+            self.comm.Allgather(mine, all_of_us)
+        except MPI.Exception as error:
+            raise TianJiError(f"a rank was lost while all came up: {error}") from error
         return [json.loads(row.tobytes().rstrip(b"\0")) for row in all_of_us]
 
     def mates(self) -> list[int]:
@@ -189,6 +196,7 @@ PAYLOAD = (Happening.SENT, Happening.RECEIVED)
 N_WORDS = len(Note._fields) + 1  # with whether the payload is in the same message
 HEAD_BYTES = 64
 SMALL_BYTES = 32 << 10  # payloads that a copy costs less than a message of their own
+_WORDS = frozenset(Word)
 POSTED = 4  # notes of a peer that can come between two polls without waiting
 
 
@@ -297,6 +305,9 @@ class MpiWire:
     def _read(self, flight: _Flight) -> None:
         peer, text = flight.peer, flight.memory
         *words, small = text[:HEAD_BYTES].view(np.int64)[:N_WORDS].tolist()
+        if words[0] not in _WORDS:  # nothing came: so ends a receive from a peer that has died
+            self._dying.add(peer)
+            return
         note = Note(Word(words[0]), *words[1:])
         self._news.append(Event(Happening.NOTED, peer, note))
         if small:
@@ -305,6 +316,7 @@ class MpiWire:
             self._listen(peer, text)
 
     def _listen(self, peer: int, text: ring.Block) -> None:
+        text[:HEAD_BYTES] = 0
         flight = _Flight(peer, Happening.NOTED, Note(Word.BEAT), text)
         if self._start(self._comm.Irecv, flight, NOTES):
             self._expected[peer].append(flight)

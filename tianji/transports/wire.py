@@ -13,14 +13,15 @@ from tianji.transports.ring import Block
 
 
 class Word(enum.IntEnum):
-    """What a note says about its channel."""
+    """What a note says, most of them about a channel; 0 is no word, as memory may be all zeros."""
 
-    MESSAGE = 0  # message `number` of `version`; its payload follows
-    FREED = 1  # the receiver is finished with all messages before `number`
-    CLOSED = 2  # the sender has finished; `number` messages were sent
-    ABANDONED = 3  # the receiver takes nothing more
-    BEAT = 4  # nothing, but the sender is alive
-    LEFT = 5  # the sender goes, with exit status `number`
+    MESSAGE = 1  # message `number` of `version`; its payload follows
+    FREED = 2  # the receiver is finished with all messages before `number`
+    CLOSED = 3  # the sender has finished; `number` messages were sent
+    ABANDONED = 4  # the receiver takes nothing more
+    BEAT = 5  # nothing, but the sender is alive
+    LEFT = 6  # the sender goes, with exit status `number`, once it hears that this was heard
+    HEARD = 7  # that the other goes
 
 
 class Note(NamedTuple):
