@@ -81,7 +81,8 @@ def test_a_guest_of_another_user_gets_nothing_and_takes_nobodys_place(
     place.hand_out(descriptors, 1)
     for guest in guests:
         guest.join(10)
-    assert sorted(results, key=str) == [3, "the first process of this host has gone: its log says why"]
+    gone = "the first process of this host has gone: its log says why"
+    assert sorted(results, key=str) == [3, gone]
 
 
 def test_the_user_of_a_guest_is_told_by_the_system():

@@ -170,7 +170,7 @@ def test_a_lost_actor_is_told_once_and_training_goes_on(gathered):
 def test_the_loss_of_all_actors_ends_the_run(gathered):
     ranks, courier = gathered
     courier.lost |= {ranks.ranks["actor-0.0"], ranks.ranks["actor-0.1"]}
-    with pytest.raises(RoleFailed, match=r"actor-0\.0 \(rank \d on [ab]\), the last actor of its group, was lost"):
+    with pytest.raises(RoleFailed, match=r"actor-0\.0 .*, the last actor of its group, was lost"):
         ranks.check(goes_on)
 
 
