@@ -102,6 +102,9 @@ class MemoryWire:
             if rank != self._rank and self._rank in other._peers:
                 other.forget(self._rank)
 
+    def close(self):
+        """Nothing is offered to anybody outside."""
+
     @property
     def busy(self):
         return any(what is not Happening.NOTED for what, _, _ in self.options())

@@ -197,6 +197,7 @@ class ClusterTransport:
         self._carry_until(lambda: self.courier.settled, FLUSH_SECONDS)
         self.courier.leave(status)
         self._carry_until(lambda: self.courier.heard, HEAR_SECONDS)
+        self._wire.close()
         self._shared.close()
         self._alarm.close()
 

@@ -35,6 +35,7 @@ NOTES, PAYLOADS, TALK = 1, 2, 3  # tags
 ABOUT_BYTES = 512  # what each rank says of itself at the beginning
 NAP_SECONDS = 0.001  # from one look for words to the next
 START_SECONDS = 60.0  # for all ranks to come up
+CANCEL_SECONDS = 1.0  # for receives to be cancelled
 SAY_SECONDS = 10.0  # for words to leave
 
 
@@ -262,6 +263,16 @@ class MpiWire:
             self._listen(peer, text)
             return
         self._start(self._comm.Irecv, _Flight(peer, Happening.RECEIVED, note, payload), PAYLOADS)
+
+    def close(self) -> None:
+        """Cancels the receives that are posted: MPI is not to be finalised with any."""
+        for request, flight in zip(self._requests, self._flights, strict=True):
+            if flight.what in (Happening.NOTED, Happening.RECEIVED):
+                request.Cancel()
+        deadline = time.monotonic() + CANCEL_SECONDS
+        with suppress(MPI.Exception):
+            while not MPI.Request.Testall(self._requests) and time.monotonic() < deadline:
+                time.sleep(NAP_SECONDS)
 
     def poll(self) -> list[Event]:
         """Tests all requests at once."""

@@ -65,6 +65,9 @@ class Wire(Protocol):
     def forget(self, peer: int) -> None:
         """Gives a peer up: nothing more is sent to it or expected of it, and it is told as LOST."""
 
+    def close(self) -> None:
+        """Takes back the memory that was offered for what is still to come."""
+
     @property
     def busy(self) -> bool:
         """Whether payloads are on their way, so that it is worth to poll soon again."""
