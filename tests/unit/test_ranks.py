@@ -60,7 +60,7 @@ def gathered(config, tmp_path):
     ranks.gather(ABOUT)
     ranks._logs = tmp_path
     courier = Courier()
-    ranks.watch(SimpleNamespace(courier=courier))
+    ranks.watch(SimpleNamespace(courier=courier, failure=None))
     return ranks, courier
 
 
@@ -217,13 +217,23 @@ def test_an_evaluator_that_has_failed_is_told_and_training_goes_on(tmp_path):
     ranks, courier = Ranks(World(), config), Courier()
     ranks.gather(ABOUT)
     ranks._logs = tmp_path
-    ranks.watch(SimpleNamespace(courier=courier))
+    ranks.watch(SimpleNamespace(courier=courier, failure=None))
     (tmp_path / "evaluator-0.0.log").write_text("ValueError: stage fright\n")
     courier.left[ranks.ranks["evaluator-0.0"]] = 1
     ranks.check(goes_on)
     [(home, words)] = ranks.lost()
     assert home == "evaluator-0.0"
     assert "has failed, and training goes on without it:\nValueError: stage fright" in words
+
+
+def test_a_courier_that_has_failed_ends_the_run_and_nobody_is_waited_for(gathered):
+    ranks, courier = gathered
+    failure = "Traceback\nKeyError: (3, 1)\n"
+    ranks.watch(SimpleNamespace(courier=courier, failure=failure))
+    with pytest.raises(RoleFailed, match=r"launcher \(rank 0 on a\) carries no messages") as failed:
+        ranks.check(goes_on)
+    assert str(failed.value).endswith("KeyError: (3, 1)")
+    assert ranks.still_running() == []
 
 
 def test_silent_ranks_are_named_and_given_up(gathered):

@@ -136,7 +136,7 @@ def _run(world: World, job: Job, order: dict[str, Any], description: dict[str, A
 
     home, homes = order["home"], homes_of(job.config)
     transport = ClusterTransport(world, shared_channels(job), homes, description["ranks"], home)
-    transport.start(_leave_with(job.config.parallel.global_cfg.link_seconds))
+    transport.start(_leave_with(job.config.parallel.global_cfg.link_seconds), _die)
     offset, status = float(order["clock"]), 0
     try:
         ports = ProcessPorts(home, job, transport)
@@ -149,6 +149,11 @@ def _run(world: World, job: Job, order: dict[str, Any], description: dict[str, A
         status = 1
     sys.stderr.flush()
     transport.close(status)
+
+
+def _die() -> None:
+    """Without a courier nobody hears of this rank: rank 0 finds it lost, with its last words."""
+    os._exit(1)
 
 
 def _leave_with(link_seconds: float) -> Callable[[Courier], None]:

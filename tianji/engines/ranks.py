@@ -133,6 +133,7 @@ class Ranks:
 
     def check(self, ended: Callable[[str], bool]) -> None:
         """Raises if the run cannot go on: a rank failed, or a machine or a link was lost."""
+        self._check_courier()
         self._check_parent()
         self._check_silence()
         courier = self._courier
@@ -153,6 +154,14 @@ class Ranks:
             return home.startswith("evaluator")
         since = time.monotonic() - self._left_at.setdefault(home, time.monotonic())
         return ended(home) or since < OVERTAKE_SECONDS
+
+    def _check_courier(self) -> None:
+        """Without one nothing is heard of anybody: they go when this rank does."""
+        assert self._transport is not None
+        if self._transport.failure is not None:
+            self._over = True
+            words = self._transport.failure.rstrip()
+            raise RoleFailed(f"{self._named(LAUNCHER)} carries no messages any more:\n{words}")
 
     def _check_parent(self) -> None:
         """An mpirun that loses a machine ends, and leaves its ranks to themselves."""
