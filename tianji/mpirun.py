@@ -236,6 +236,8 @@ def vanish(status: int) -> NoReturn:
     """The end of a rank: an MPI that was not finalised may hang when its libraries are taken down.
 
     With fault tolerance it is not finalised, because that waits for ranks that may be lost.
+    Receives may still be posted then, and their memory must outlive them: the process ends before
+    anything is taken down.
     """
     sys.stdout.flush()
     sys.stderr.flush()

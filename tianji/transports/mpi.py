@@ -219,6 +219,7 @@ class MpiWire:
         self._with_note: dict[tuple[int, Note], ring.Block] = {}  # small payloads, not fetched yet
         self._lost: set[int] = set()
         self._dying: set[int] = set()  # lost, and not told yet
+        self._abandoned: list[tuple[MPI.Request, _Flight]] = []  # MPI may still write there
         self._news: list[Event] = []
         for peer in self._expected:
             for _ in range(POSTED):
@@ -323,11 +324,17 @@ class MpiWire:
         return True
 
     def forget(self, peer: int) -> None:
-        """Says so once, and drops what was on its way to or from it."""
+        """Says so once, and looks no more at what was on its way to or from it.
+
+        Its memory is kept: a receive that is posted can be filled for as long as the process lives.
+        """
         if peer in self._lost:
             return
         self._lost.add(peer)
         self._news.append(Event(Happening.LOST, peer, Note(Word.BEAT)))
-        kept = [i for i, flight in enumerate(self._flights) if flight.peer != peer]
-        self._requests = [self._requests[i] for i in kept]
-        self._flights = [self._flights[i] for i in kept]
+        started = list(zip(self._requests, self._flights, strict=True))
+        kept = [(request, flight) for request, flight in started if flight.peer != peer]
+        self._abandoned += [(request, flight) for request, flight in started if flight.peer == peer]
+        self._requests = [request for request, _ in kept]
+        self._flights = [flight for _, flight in kept]
+        self._expected[peer].clear()
