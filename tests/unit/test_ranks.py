@@ -130,6 +130,18 @@ def test_the_identity_of_a_rank_is_its_words_and_the_files_among_them(tmp_path):
     assert identity(["train", str(file)]) != first
 
 
+@pytest.mark.parametrize(
+    "hosts", [["--hostfile", "HOSTS"], ["--host=HOSTS", "--hostfile", "other"]], ids=len
+)
+def test_the_file_with_the_machines_is_nobodys_identity(tmp_path, hosts):
+    file = tmp_path / "hosts"
+    file.write_text("a slots=2\n")
+    words = [word.replace("HOSTS", str(file)) for word in hosts]
+    assert identity(["train", *words, "job.py", "--seed", "5"]) == identity(
+        ["train", "job.py", "--seed", "5"]
+    )
+
+
 @pytest.mark.parametrize("word", ["x" * 5000, "a\0b", "--set", "/proc/1/mem/x"])
 def test_a_word_that_can_be_no_file_is_only_a_word(word):
     assert identity(["train", word])["configuration"] == {}

@@ -6,6 +6,7 @@ who lives: a rank says goodbye before it goes, so one that has gone without a wo
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import sys
@@ -255,10 +256,10 @@ class Ranks:
         """The evaluator is a rank like any other, and is there."""
         return None
 
-    def dismiss(self, status: int = 0) -> None:
+    def dismiss(self) -> None:
         """Lets all ranks go, however far the run has come."""
         if self._transport is not None:
-            self._transport.close(status)
+            self._transport.close()
         self._world.dismiss()
 
     @property
@@ -272,9 +273,19 @@ class Ranks:
 
 def identity(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     """What must be the same for all ranks of a run."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    words = _beyond_hosts(sys.argv[1:] if arguments is None else arguments)
     files = {word: digest for word in words if (digest := _digest(word)) is not None}
     return {"version of tianji": __version__, "command line": words, "configuration": files}
+
+
+def _beyond_hosts(words: Sequence[str]) -> list[str]:
+    """Words that say what is trained: the file with the machines need not lie on all of them."""
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    parser.add_argument("--hostfile")
+    try:
+        return parser.parse_known_args(words)[1]
+    except argparse.ArgumentError:
+        return list(words)
 
 
 def _digest(word: str) -> str | None:
