@@ -257,6 +257,15 @@ def test_silent_ranks_are_named_and_given_up(gathered):
         ranks.check(goes_on)
     assert all(_where(ranks, home) in str(failed.value) for home in ("learner-0.0", "actor-0.0"))
     assert len(courier.given_up) == 2
+    assert ranks.still_running() == []  # without a learner nobody is waited for
+
+
+def test_those_who_answer_are_waited_for_when_an_actor_does_not(gathered):
+    ranks, courier = gathered
+    courier.quiet[ranks.ranks["actor-0.0"]] = 1e9
+    with pytest.raises(RoleFailed, match="did not answer"):
+        ranks.check(goes_on)
+    assert "learner-0.0" in ranks.still_running()
 
 
 def test_whoever_has_left_or_was_lost_is_not_silent(gathered):

@@ -93,9 +93,9 @@ def _watch_parent() -> Callable[[], None]:
 
 def _become(order: dict[str, Any]) -> None:
     """Log, cores and libraries of the process that this rank is to be."""
-    from tianji.worker import preload
+    from tianji.engines.roles import preload
+    from tianji.roster import Kind, kind_of
 
-    kind = order["home"].partition("-")[0]
     os.sched_setaffinity(0, order["cores"])
     os.environ.update(resources.Share(tuple(order["cores"]), order["threads"]).environment())
     try:
@@ -105,9 +105,9 @@ def _become(order: dict[str, Any]) -> None:
     for stream in (1, 2):
         os.dup2(log, stream)
     os.close(log)
-    if kind == "evaluator":
+    if kind_of(order["home"]) is Kind.EVALUATOR:
         os.nice(19)
-    preload(kind)
+    preload(order["home"])
 
 
 def _prepared(description: dict[str, Any]) -> tuple[Job | None, str]:
@@ -130,9 +130,9 @@ def _prepared(description: dict[str, Any]) -> tuple[Job | None, str]:
 def _run(world: World, job: Job, order: dict[str, Any], description: dict[str, Any]) -> None:
     """Trains until the stream ends, and says goodbye."""
     from tianji.engines.loop import ProcessPorts, shared_channels
+    from tianji.engines.roles import train
     from tianji.roster import homes_of
     from tianji.transports.cluster import ClusterTransport
-    from tianji.worker import train
 
     home, homes = order["home"], homes_of(job.config)
     transport = ClusterTransport(world, shared_channels(job), homes, description["ranks"], home)

@@ -21,7 +21,7 @@ from tianji.engines.crew import RoleFailed, failure, last_words
 from tianji.errors import TianJiError
 from tianji.placement import place, refuse_wrong_number, shares, table
 from tianji.resources import Share
-from tianji.roster import LAUNCHER, roles_of
+from tianji.roster import LAUNCHER, Kind, group_of, kind_of, roles_of
 
 if TYPE_CHECKING:  # MPI is loaded by those who are in an MPI job
     from tianji.transports.cluster import ClusterTransport
@@ -126,7 +126,7 @@ class Ranks:
         for rank in others.values():
             self._world.say(rank, {"begin": True})
         self._world.settle()
-        self._world.busy = True
+        self._world.begun()
 
     def watch(self, transport: ClusterTransport) -> None:
         """From now on the couriers tell who lives."""
@@ -152,7 +152,7 @@ class Ranks:
         Its goodbye may overtake what a learner on another machine has to say: that it has closed.
         """
         if status:
-            return home.startswith("evaluator")
+            return kind_of(home) is Kind.EVALUATOR
         since = time.monotonic() - self._left_at.setdefault(home, time.monotonic())
         return ended(home) or since < OVERTAKE_SECONDS
 
@@ -199,8 +199,10 @@ class Ranks:
         return [home for home, rank in self.ranks.items() if rank not in gone and which(rank)]
 
     def _give_up(self, homes: list[str]) -> None:
+        """They count as lost. Without a learner nobody else is waited for either."""
         for home in homes:
             self._courier.give_up(self.ranks[home])
+            self._over = self._over or kind_of(home) is Kind.LEARNER
 
     def _names(self, homes: list[str]) -> str:
         return ", ".join(map(self._named, homes))
@@ -211,13 +213,11 @@ class Ranks:
 
     def _spare(self, home: str) -> bool:
         """Whether training goes on without a process: an actor with others beside it."""
-        if home.startswith("evaluator"):
-            return True
-        if not home.startswith("actor"):
-            return False
-        group = home.partition(".")[0]
-        actors = [name for name in self.ranks if name.partition(".")[0] == group]
-        return any(self.ranks[name] not in self._courier.lost for name in actors)
+        if kind_of(home) is not Kind.ACTOR:
+            return kind_of(home) is Kind.EVALUATOR
+        actors = [name for name in self.ranks if kind_of(name) is Kind.ACTOR]
+        beside = [name for name in actors if group_of(name) == group_of(home)]
+        return any(self.ranks[name] not in self._courier.lost for name in beside)
 
     def lost(self) -> list[tuple[str, str]]:
         """Those that were lost or have failed since the last look; training goes on without."""
@@ -243,14 +243,8 @@ class Ranks:
         trains = {role.home for role in roles_of(self._config)}
         return [] if self._over else [home for home in running if home in trains]
 
-    def dead_learners(self) -> list[str]:
-        """None: the couriers have closed what the dead had open.
-
-        Without a learner nobody is needed any more, so that none is waited for.
-        """
-        lost = [home for home, rank in self.ranks.items() if rank in self._courier.lost]
-        self._over = self._over or any(home.startswith("learner") for home in lost)
-        return []
+    def release(self, close: Callable[[str], None]) -> None:
+        """Nothing: the couriers have closed what the dead had open."""
 
     def call(self, home: str) -> str | None:
         """The evaluator is a rank like any other, and is there."""

@@ -318,11 +318,6 @@ class Courier:
         self._given_up: list[int] = []
         self._beat_at = now
 
-    @property
-    def busy(self) -> bool:
-        """Whether something is on its way."""
-        return self._wire.busy
-
     def turn(self) -> bool:
         """Moves what can be moved; False if there was nothing."""
         moved = False

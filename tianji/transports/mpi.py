@@ -55,7 +55,7 @@ class World:
         self.comm = MPI.COMM_WORLD
         self.comm.Set_errhandler(MPI.ERRORS_RETURN)
         self.rank, self.size = self.comm.rank, self.comm.size
-        self.busy = False  # the ranks have a run to do, or were dismissed
+        self._decided = False  # what becomes of the ranks: a run has begun, or they were dismissed
         self._kept: list[Any] = []  # words on their way
         self.meeting = Meeting(self.size)
         network = os.stat("/proc/self/ns/net").st_ino
@@ -72,10 +72,6 @@ class World:
         mine[: len(text)] = np.frombuffer(text, np.uint8)
         self.comm.Allgather(mine, all_of_us)
         return [json.loads(row.tobytes().rstrip(b"\0")) for row in all_of_us]
-
-    def mates(self) -> list[int]:
-        """The ranks on this machine, in order; the first leads."""
-        return [rank for rank, host in enumerate(self.hosts) if host == self.hosts[self.rank]]
 
     def say(self, rank: int, what: dict[str, Any]) -> None:
         """Begins to send a few words to a rank that is about to `hear` them."""
@@ -114,10 +110,14 @@ class World:
         said: dict[str, Any] = json.loads(text.tobytes())
         return said
 
+    def begun(self) -> None:
+        """The ranks have a run to do: from now on they are told what they need on its channels."""
+        self._decided = True
+
     def dismiss(self) -> None:
         """Lets every rank go that was told nothing yet, or nothing that it could begin with."""
-        if not self.busy:
-            self.busy = True
+        if not self._decided:
+            self._decided = True
             for rank in range(1, self.size):
                 self.say(rank, {"leave": True})
             self.settle()
@@ -176,7 +176,7 @@ def leave() -> None:
     """
     if world().rank == 0:
         world().dismiss()
-    if "OMPI_MCA_mpi_ft_enable" not in os.environ and MPI.Is_initialized():
+    if not mpirun.survives() and MPI.Is_initialized():
         MPI.Finalize()
 
 
