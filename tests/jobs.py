@@ -10,13 +10,15 @@ from pathlib import Path
 from commands import ROOT, Finished, alive, eventually, rows
 from puppets import mpirun
 
-LOOPBACK = ("--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo")
+from tianji.mpirun import SETTINGS
+
+LOOPBACK = {"btl": "tcp,self", "btl_tcp_if_include": "lo"}
 
 
 def environment(**more):
     """Where the ranks find this package; they are told of no other job."""
     outer = {name: value for name, value in os.environ.items() if "OMPI" not in name}
-    return outer | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | more
+    return {**SETTINGS, **outer, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **more}
 
 
 def words(config, folder, *options):
@@ -55,8 +57,11 @@ def begun(line, folder, **more):
 
 def spread(machines, own):
     """So many ranks of the same command on each machine: `{"a": 2, "b": 2}`."""
-    first, *options = mpirun(0)
-    line = [first, *options[: options.index("--mca")], *LOOPBACK]
+    first, _, _, *options = mpirun(0)  # without its `-n 0`
+    line = [first, *options]
+    at = line.index("--mca")
+    del line[at : at + 3]
+    line += [word for setting in LOOPBACK.items() for word in ("--mca", *setting)]
     for i, (name, n) in enumerate(machines.items()):
         line += [":"] * (i > 0) + ["-n", str(n), "-x", f"TIANJI_HOST={name}", *own]
     return line
@@ -107,6 +112,16 @@ def ranks(folder):
             is_log = log.endswith(".log")
             found[Path(log).stem if is_log else f"launcher {log}"] = int(path.name)
     return {name.partition(" ")[0]: pid for name, pid in found.items()}
+
+
+def shared_files(pids):
+    """The names in /dev/shm that these processes use: they have the number of their job."""
+    found = set()
+    for pid in pids:
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+            path = Path(line.split(maxsplit=5)[-1])
+            found |= {path.name} if path.parent == Path("/dev/shm") else set()
+    return found
 
 
 def training(process, folder):

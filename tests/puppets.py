@@ -1,10 +1,7 @@
 """Two ranks of a real MPI job, and channel ends in them that look as if they were here."""
 
 import contextlib
-import importlib.util
 import json
-import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -15,20 +12,19 @@ from pathlib import Path
 import numpy as np
 
 from tianji.channel import Message
+from tianji.errors import TianJiError
+from tianji.mpirun import SETTINGS, command, find
 
-MPIRUN = Path(sys.executable).with_name("mpirun")
-MPIRUN = MPIRUN if MPIRUN.exists() else shutil.which("mpirun")
 MISSING = None
-if importlib.util.find_spec("mpi4py") is None or MPIRUN is None:
-    MISSING = "needs mpi4py and mpirun: pip install 'tianji[mpi]'"
+try:
+    find()
+except TianJiError as error:
+    MISSING = str(error)
 
 
 def mpirun(n, *words):
-    """The command line of a job on this machine, with more ranks than cores if need be."""
-    root = ["--allow-run-as-root"] if os.getuid() == 0 else []
-    options = ["--with-ft", "ulfm", "--bind-to", "none", "--oversubscribe"]
-    quick = ["--mca", "btl", "^ofi"]  # it looks for a fabric for a second
-    return [str(MPIRUN), *root, *options, *quick, "-n", str(n), *map(str, words)]
+    """The command line of a job on this machine, as the command itself would start it."""
+    return command(n, [str(word) for word in words], environment={})
 
 
 class Puppets:
@@ -43,7 +39,7 @@ class Puppets:
             here.settimeout(60)
             script = Path(__file__).with_name("puppet.py")
             words = mpirun(2, sys.executable, script, path)
-            self._job = subprocess.Popen(words, env=environment)
+            self._job = subprocess.Popen(words, env={**SETTINGS, **environment})
             self._streams = {}
             for _ in range(2):
                 connection, _ = here.accept()

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tianji.counts import Count
-from tianji.rates import NOTHING, TimeShare, at_start, homes_in, kind_of, shares, updates_since
+from tianji.rates import NOTHING, TimeShare, at_start, homes_in, shares, updates_since
+from tianji.roster import Kind, kind_of
 from tianji.topology import Job
 from tianji.watch import Progress
 
+KINDS = (Kind.LEARNER, Kind.BUFFER, Kind.ACTOR)  # of roles that may wait for each other
 ENOUGH_IDLE = 0.15  # share of idle time from which a role counts as waiting for another
 
 
@@ -22,7 +24,7 @@ def bottleneck(progress: Progress, job: Job, engine: str = "process") -> str:
     if not updates_since(progress):
         return _before_learning(progress, job)
     spent = shares(at_start(progress), progress.counts, homes_in(job, engine))
-    learner, buffer, actors = (_mean(spent, kind) for kind in ("learner", "buffer", "actor"))
+    learner, buffer, actors = (_mean(spent, kind) for kind in KINDS)
     if takes_turns(job, engine):
         per_group = (job.config.n_learners, job.task.n_actors) if engine == "local" else (1, 1)
         learning, acting = learner.busy * per_group[0], actors.busy * per_group[1]
@@ -63,8 +65,8 @@ def _who_waits(learner_idle: float, actors_idle: float, buffer_busy: float, rati
     return f"balanced: the learner idles {learner_idle:.0%}, the actors {actors_idle:.0%}"
 
 
-def _mean(spent: Mapping[str, TimeShare], kind: str) -> TimeShare:
-    chosen = [share for name, share in spent.items() if kind_of(name) == kind]
+def _mean(spent: Mapping[str, TimeShare], kind: Kind) -> TimeShare:
+    chosen = [share for name, share in spent.items() if kind_of(name) is kind]
     if not chosen:
         return NOTHING
     return TimeShare(*(sum(times) / len(chosen) for times in zip(*chosen, strict=True)))

@@ -95,6 +95,10 @@ def chosen_engine(config: Config, engine: str | None) -> str:
     name = name or ("process" if config.parallel.global_cfg.use_comm_parallel else "local")
     if name not in ENGINES:
         raise TianJiError(f"engine: want one of {ENGINES}, got {name!r}")
+    if name == "mpi" and config.parallel.global_cfg.transport is not None:
+        raise TianJiError(
+            "global_cfg.transport: engine mpi has its own: leave it out, or use --engine process"
+        )
     if name == "mpi" and "tianji.transports.mpi" not in sys.modules:  # the command line loads it
         raise TianJiError(
             "engine mpi: an MPI job is started on the command line: tianji train CONFIG "

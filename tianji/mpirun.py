@@ -1,7 +1,7 @@
 """mpirun: whether it started this process, where it lies, and how ranks are started with it.
 
 if mpirun.inside() is None:
-    return shepherd.start(n, [sys.executable, "-m", "tianji", *sys.argv[1:]])
+    return shepherd.start(n, [sys.executable, "-m", "tianji.cli", *sys.argv[1:]])
 mpirun.arrive()                    # rank 0: signals may come now
 mpirun.leave_status(status)        # rank 0, last: mpirun's own exit status is not to be trusted
 """
@@ -34,10 +34,10 @@ FAULT_TOLERANT = 5  # the first release of Open MPI whose ranks outlive one anot
 SSH = {"PRTE_MCA_plm_ssh_args": "-o ConnectTimeout=10 -o BatchMode=yes"}  # asks nobody, soon ends
 FORWARDED = ("PATH", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "TERM", "COLUMNS", "LINES")
 FORWARDED_PREFIXES = ("TIANJI_", "OMPI_MCA_")
-VARIABLES = (  # of the launchers: rank, size, rank on this host
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),  # Open MPI
-    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),  # MPICH, Intel MPI, srun --mpi=pmi2
-    ("PMIX_RANK", "SLURM_NTASKS", "SLURM_LOCALID"),  # srun --mpi=pmix
+VARIABLES = (  # of the launchers: rank, size
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # Open MPI
+    ("PMI_RANK", "PMI_SIZE"),  # MPICH, Intel MPI, srun --mpi=pmi2
+    ("PMIX_RANK", "SLURM_NTASKS"),  # srun --mpi=pmix
 )
 LIBRARY = "from mpi4py import MPI; print(MPI.Get_library_version().split(chr(10))[0])"
 INSTALL = "pip install 'tianji[mpi]'"
@@ -45,17 +45,9 @@ INSTALL = "pip install 'tianji[mpi]'"
 
 def inside(environment: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
     """Rank and size that an MPI launcher gave this process; None if none started it."""
-    for rank, size, _ in VARIABLES:
+    for rank, size in VARIABLES:
         if environment.get(rank, "").isdigit() and environment.get(size, "").isdigit():
             return int(environment[rank]), int(environment[size])
-    return None
-
-
-def local_rank(environment: Mapping[str, str] = os.environ) -> int | None:
-    """The number of this rank among those of its host, where the launcher says it."""
-    for rank, _, local in VARIABLES:
-        if rank in environment and environment.get(local, "").isdigit():
-            return int(environment[local])
     return None
 
 
@@ -236,6 +228,8 @@ def vanish(status: int) -> NoReturn:
     """The end of a rank: an MPI that was not finalised may hang when its libraries are taken down.
 
     With fault tolerance it is not finalised, because that waits for ranks that may be lost.
+    Receives may still be posted then, and their memory must outlive them: the process ends before
+    anything is taken down.
     """
     sys.stdout.flush()
     sys.stderr.flush()

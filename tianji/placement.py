@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tianji.config import Config
 from tianji.errors import TianJiError
 from tianji.resources import Share, assign
-from tianji.roster import LAUNCHER, Kind, evaluator_of, homes_of, roles_of
+from tianji.roster import LAUNCHER, Kind, evaluator_of, homes_of, kind_of, roles_of
 
 
 def n_ranks(config: Config) -> int:
@@ -29,16 +29,13 @@ def refuse_wrong_number(config: Config, n: int) -> None:
 
 def _counted(config: Config) -> str:
     """As in `1 launcher, 1 learner with its buffer, 4 actors`."""
-    homes = homes_of(config)
-    of = Counter(home.partition("-")[0] for home in set(homes.values()))
-    words = []
-    for kind, n in sorted(of.items(), key=lambda item: _ORDER.index(item[0])):
-        rides = " with its buffer" if kind == "learner" and not of["buffer"] else ""
-        words.append(f"{n} {kind}{'s' if n > 1 else ''}{rides}")
+    of = Counter(kind_of(home) for home in set(homes_of(config).values()))
+    words = [f"1 {LAUNCHER}"]
+    for kind in (Kind.LEARNER, Kind.BUFFER, Kind.ACTOR, Kind.REDUCER, Kind.EVALUATOR):  # as placed
+        rides = " with its buffer" if kind is Kind.LEARNER and not of[Kind.BUFFER] else ""
+        if n := of[kind]:
+            words.append(f"{n} {kind.word}{'s' if n > 1 else ''}{rides}")
     return ", ".join(words)
-
-
-_ORDER = (LAUNCHER, "learner", "buffer", "actor", "reducer", "evaluator")
 
 
 def place(config: Config, hosts: Sequence[str]) -> dict[str, int]:

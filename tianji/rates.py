@@ -10,24 +10,19 @@ from typing import NamedTuple
 import numpy as np
 
 from tianji.counts import Count, Vector
-from tianji.roster import MEAN, roles_of
+from tianji.roster import MEAN, Kind, kind_of, roles_of
 from tianji.topology import Job, channels_of
 from tianji.watch import Progress, updates_by_group
 
-WORK = {
-    "actor": Count.PRODUCED,
-    "buffer": Count.RECEIVED,
-    "learner": Count.VERSION,
-    "reducer": Count.FUSIONS,
+WORK: dict[Kind | None, Count] = {
+    Kind.ACTOR: Count.PRODUCED,
+    Kind.BUFFER: Count.RECEIVED,
+    Kind.LEARNER: Count.VERSION,
+    Kind.REDUCER: Count.FUSIONS,
 }
 """The counter by which the rate of each kind of role is measured."""
 
 Counts = Mapping[str, Vector]  # by role
-
-
-def kind_of(role: str) -> str:
-    """`actor` of `actor-0.3`."""
-    return role.partition("-")[0]
 
 
 class TimeShare(NamedTuple):
@@ -87,8 +82,8 @@ class Meter:
         for name, rate in per_role.items():
             totals[kind_of(name)] += rate
         return Rates(
-            totals["actor"],
-            totals["buffer"],
+            totals[Kind.ACTOR],
+            totals[Kind.BUFFER],
             float(sum(s[Count.CONSUMED] for s in speed.values())),
             per_role,
             shares(before, after, self._homes),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tianji.config import Config
 from tianji.errors import TianJiError
-from tianji.roster import Kind, roles_of
+from tianji.roster import Kind, kind_of, roles_of
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -72,7 +72,7 @@ def assign(
     parallel, given = config.parallel, _given(config)
     if here is not None:
         given = {home: n for home, n in given.items() if home in here}
-    actors = {home: n for home, n in given.items() if home.startswith("actor")}
+    actors = {home: n for home, n in given.items() if kind_of(home) is Kind.ACTOR}
     wanted = {home: n for home, n in given.items() if home not in actors}
     n_fixed = sum(n or 0 for n in wanted.values())
     n_actors = sum(n or 0 for n in actors.values())
@@ -86,7 +86,7 @@ def assign(
     if parallel.learner_cfg.cores is None:
         # While it learns the actors of an alternating run are idle, and leave it their cores.
         spare = len(rest) if alternates else len(rest) - len(actors)
-        learners = [home for home in wanted if home.startswith("learner")]
+        learners = [home for home in wanted if kind_of(home) is Kind.LEARNER]
         threads = min(max(1, spare // max(1, len(learners))), MOST_THREADS)
         shares |= dict.fromkeys(learners, Share(rest, threads))
     return shares

@@ -25,6 +25,11 @@ class Kind(enum.IntEnum):
     EVALUATOR = 3
     REDUCER = 4
 
+    @property
+    def word(self) -> str:
+        """As in the names of roles."""
+        return self.name.lower()
+
 
 @dataclass(frozen=True)
 class RoleSpec:
@@ -43,7 +48,16 @@ class RoleSpec:
 
 def role_name(kind: Kind, index: int = 0, group: int = 0) -> str:
     """The name of a role; the evaluator and the reducer count as of group 0."""
-    return f"{kind.name.lower()}-{group}.{index}"
+    return f"{kind.word}-{group}.{index}"
+
+
+_KINDS = {kind.word: kind for kind in Kind}
+
+
+@cache
+def kind_of(name: str) -> Kind | None:
+    """Of a role, or of the process that is named after it; None for the launcher."""
+    return _KINDS.get(name.partition("-")[0])
 
 
 @cache

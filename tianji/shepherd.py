@@ -6,7 +6,6 @@ session of its own, signals go straight to rank 0, and the status comes back in 
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import signal
@@ -16,12 +15,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from tianji.banners import Banners, last_words, reason
 from tianji.errors import USER_MISTAKE, TianJiError
@@ -36,7 +34,7 @@ from tianji.mpirun import (
     command,
     is_spread,
 )
-from tianji.signals import ECHO_SECONDS, NUMBERS
+from tianji.signals import ECHO_SECONDS, NUMBERS, ending_with
 
 LINGER_SECONDS = 5.0  # for mpirun to end once rank 0 has
 ORPHAN_SECONDS = 30.0  # for rank 0 to write things down once mpirun has ended
@@ -58,7 +56,7 @@ def start(
         raise TianJiError(f"hostfile {hostfile}: no such file. Want one host in each line")
     with tempfile.TemporaryDirectory(prefix="tianji-mpi-") as folder:
         environment = _environment(Path(folder) / "status")
-        job = Job(Path(folder), n, is_spread(hostfile, hosts))
+        job = MpirunJob(Path(folder), n, is_spread(hostfile, hosts))
         before = {number: signal.signal(number, job.note) for number in NUMBERS}
         try:
             words = command(n, arguments, hostfile, hosts, environment, link_seconds)
@@ -82,7 +80,7 @@ def _environment(status: Path) -> dict[str, str]:
     return environment
 
 
-class Job:
+class MpirunJob:
     """One mpirun from its start to the last of its processes."""
 
     def __init__(self, folder: Path, n: int, spread: bool) -> None:
@@ -106,7 +104,7 @@ class Job:
             env=environment,
             start_new_session=True,
             restore_signals=False,  # SIGPIPE stays ignored: mpirun outlives whoever listens
-            preexec_fn=_ending_with(os.getpid()),
+            preexec_fn=ending_with(os.getpid(), signal.SIGTERM),
         )
         sys.stdout.flush()
         for stream, fd in ((process.stdout, 1), (process.stderr, 2)):
@@ -262,15 +260,3 @@ def _is_alive(pid: int) -> bool:
 def _send(pid: int, number: int) -> None:
     with suppress(ProcessLookupError):  # it has gone by itself
         os.kill(pid, number)
-
-
-def _ending_with(parent: int) -> Callable[[], Any]:
-    """For the child, before it becomes mpirun: SIGTERM when this process is killed."""
-    libc = ctypes.CDLL(None)  # loaded here: a child of a fork had better load nothing
-
-    def ask() -> None:
-        libc.prctl(1, signal.SIGTERM)  # 1 is PR_SET_PDEATHSIG
-        if os.getppid() != parent:  # it died before we asked
-            os._exit(1)
-
-    return ask

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -15,6 +18,19 @@ NUMBERS = (  # Ctrl-C, the scheduler's wish, its warning before, and a terminal 
     signal.SIGUSR1,
     signal.SIGHUP,
 )
+PR_SET_PDEATHSIG = 1  # of prctl
+
+
+def ending_with(parent: int, number: int) -> Callable[[], None]:
+    """What a child calls to get a signal when its parent ends, also by SIGKILL."""
+    libc = ctypes.CDLL(None)  # loaded here: a child of a fork had better load nothing
+
+    def ask() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
+        if os.getppid() != parent:  # it died before we asked
+            os._exit(1)
+
+    return ask
 
 
 class Interrupted(BaseException):

@@ -10,19 +10,19 @@ from tianji import checkpoint, metrics, resources
 from tianji.bottleneck import bottleneck
 from tianji.counts import Count
 from tianji.folder import versions
-from tianji.rates import at_start, homes_in, kind_of, shares
-from tianji.roster import roles_of
+from tianji.rates import at_start, homes_in, shares
+from tianji.roster import Kind, kind_of, roles_of
 from tianji.status import Status
 from tianji.times import Times
 from tianji.topology import Job
 from tianji.view import span
 from tianji.watch import WINDOW, Progress
 
-COUNTS_OF_KIND = {
-    "actor": {"produced": Count.PRODUCED, "weights_taken": Count.WEIGHTS_TAKEN},
-    "buffer": {"received": Count.RECEIVED, "dropped": Count.DROPPED},
-    "learner": {"consumed": Count.CONSUMED},
-    "reducer": {"fusions": Count.FUSIONS},
+COUNTS_OF_KIND: dict[Kind | None, dict[str, Count]] = {
+    Kind.ACTOR: {"produced": Count.PRODUCED, "weights_taken": Count.WEIGHTS_TAKEN},
+    Kind.BUFFER: {"received": Count.RECEIVED, "dropped": Count.DROPPED},
+    Kind.LEARNER: {"consumed": Count.CONSUMED},
+    Kind.REDUCER: {"fusions": Count.FUSIONS},
 }
 COUNTS_OF_ALL = {"version": Count.VERSION, "pushed": Count.PUSHED, "refused": Count.REFUSED}
 

@@ -15,8 +15,8 @@ from tianji import mpirun
 from tianji.bottleneck import bottleneck
 from tianji.counts import Count
 from tianji.metrics import ratio_of
-from tianji.rates import NOTHING, Rates, kind_of, updates_since
-from tianji.roster import is_first_learner
+from tianji.rates import NOTHING, Rates, updates_since
+from tianji.roster import Kind, is_first_learner, kind_of
 from tianji.status import Status
 from tianji.topology import Job
 from tianji.watch import Progress
@@ -32,7 +32,13 @@ MOST_ACTORS = 8  # that get a row of their own
 MOST_GROUPS = 4  # that get rows of their own, one for each kind of role
 LABEL_WIDTH = 11  # columns before the values
 BUSY_WIDTH = 30  # columns of a role's bar, where there is room
-COLOURS = {"learner": "green", "buffer": "magenta", "actor": "cyan", "reducer": "yellow"}
+COLOURS: dict[Kind | None, str] = {
+    Kind.LEARNER: "green",
+    Kind.BUFFER: "magenta",
+    Kind.ACTOR: "cyan",
+    Kind.REDUCER: "yellow",
+}
+UNITS: dict[Kind | None, str] = {Kind.LEARNER: "updates/s", Kind.REDUCER: "fusions/s"}
 BLOCKS = "▁▂▃▄▅▆▇█"
 
 
@@ -305,7 +311,7 @@ def _roles(scene: Scene) -> _Wide:
 
 def _of_one_group(names: list[str]) -> dict[str, list[str]]:
     """A row for each role, and one for the actors beyond the first few."""
-    actors = [name for name in names if kind_of(name) == "actor"]
+    actors = [name for name in names if kind_of(name) is Kind.ACTOR]
     rest = actors[MOST_ACTORS:] if len(actors) > MOST_ACTORS + 1 else []
     more = {f"… and {len(rest)} more actors": rest} if rest else {}
     return {name: [name] for name in names if name not in rest} | more
@@ -348,14 +354,14 @@ def _row(scene: Scene, names: Sequence[str], label: str) -> _Row:
     if progress.started_at is None:
         ready = all(progress.counts[name][Count.READY_AT] for name in names)
         return _Row(label, "ready" if ready else "starting", "", "", "", "", None, "")
-    made = Count.FUSIONS if kind == "reducer" else Count.VERSION
+    made = Count.FUSIONS if kind is Kind.REDUCER else Count.VERSION
     version = min(int(progress.counts[name][made]) for name in names)
-    shown = f"{version:,}" if kind != "buffer" and progress.updates else ""
+    shown = f"{version:,}" if kind is not Kind.BUFFER and progress.updates else ""
     each = [name for name in names if is_first_learner(name)] or names  # one update of several
     rate = sum(scene.rates.roles.get(name, 0.0) for name in each)
     spent = [scene.rates.shares.get(name, NOTHING) for name in names]
     busy, idle = (sum(times) / len(names) for times in zip(*spent, strict=True))
-    unit = {"learner": "updates/s", "reducer": "fusions/s"}.get(kind, "steps/s  ")
+    unit = UNITS.get(kind, "steps/s  ")
     speed = f"{rate:,.0f}" if unit == "steps/s  " or rate >= 100 else f"{rate:,.1f}"
     queue, shares = _queue(scene, names), (_percent(busy), _percent(idle))
     return _Row(label, f"{speed} {unit}", *shares, queue, shown, busy, COLOURS[kind])
@@ -364,9 +370,9 @@ def _row(scene: Scene, names: Sequence[str], label: str) -> _Row:
 def _queue(scene: Scene, names: Sequence[str]) -> str:
     """How many of the messages that may wait for these roles do."""
     job, kind = scene.job, kind_of(names[0])
-    room = {"buffer": job.depth * job.task.n_actors, "learner": job.batches_ahead}.get(kind)
-    if room is None:
+    if kind not in (Kind.BUFFER, Kind.LEARNER):
         return ""
+    room = job.depth * job.task.n_actors if kind is Kind.BUFFER else job.batches_ahead
     waiting = sum(int(scene.progress.counts[name][Count.QUEUE]) for name in names)
     return f"{waiting}/{room * len(names)}"
 

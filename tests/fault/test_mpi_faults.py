@@ -264,8 +264,10 @@ def test_a_killed_mpirun_is_noticed_no_rank_outlives_it_and_the_same_command_goe
     options = (*SOON, *OFTEN, "--max-seconds", 6)
     process, folder, ranks = begin("ppo", *options, **same)
     eventually(lambda: checkpoints(folder), 20, "a checkpoint")
+    shared = jobs.shared_files(ranks.values())
     process.kill()
     jobs.gone(ranks.values(), 30)
+    assert not shared & set(os.listdir("/dev/shm"))
     assert summary(folder)["status"] == "failed"
     assert "mpirun has ended although the run had not" in summary(folder)["error"]
     done = jobs.train(TASKS / "echo_ppo.py", folder, *ENDLESS, *options, **same)
@@ -302,6 +304,7 @@ SIGNALS = [
 @pytest.mark.parametrize(("number", "status"), SIGNALS)
 def test_a_signal_ends_the_run_cleanly_with_a_checkpoint(begin, number, status):
     process, folder, ranks = begin("dqn")
+    shared = jobs.shared_files(ranks.values())
     began = time.monotonic()
     process.send_signal(number)
     out, err = process.communicate(timeout=20)
@@ -313,3 +316,5 @@ def test_a_signal_ends_the_run_cleanly_with_a_checkpoint(begin, number, status):
     assert (folder / "checkpoints" / "final.safetensors").exists()
     assert summary(folder)["status"] == "interrupted"
     jobs.gone(ranks.values(), 2)
+    assert not shared & set(os.listdir("/dev/shm"))
+    assert [path.name for path in folder.parent.iterdir()] == ["run"]  # which is its TMPDIR

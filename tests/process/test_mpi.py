@@ -149,6 +149,35 @@ def test_who_says_something_goes_on_before_it_is_heard(tmp_path):
     assert done.stdout == "gone on 3000\n", done.stderr
 
 
+FORGETS = """
+import gc, weakref
+import numpy as np
+from tianji.transports.mpi import MpiWire
+from tianji.transports.wire import Note, Word
+
+class Comm:
+    def __init__(self):
+        self.memory = []
+    def Irecv(self, memory, peer, tag):
+        self.memory.append(weakref.ref(memory))
+        return object()
+
+comm = Comm()
+wire = MpiWire(comm, [1])
+wire.receive(1, Note(Word.MESSAGE), np.empty(100_000, np.uint8))
+posted = len(comm.memory)
+wire.forget(1)
+gc.collect()
+print(posted, sum(memory() is not None for memory in comm.memory), wire.busy)
+"""
+
+
+def test_the_memory_of_posted_receives_outlives_a_peer_that_was_forgotten():
+    line = [sys.executable, "-c", FORGETS]
+    done = subprocess.run(line, capture_output=True, text=True, env=environment(), timeout=60)
+    assert done.stdout == "5 5 False\n", done.stderr
+
+
 def test_what_was_sent_before_a_goodbye_is_received_before_the_loss_is_told(tmp_path):
     child = Path(__file__).with_name("wire_child.py")
     line = spread({"a": 2}, [sys.executable, str(child), str(tmp_path)])

@@ -112,6 +112,13 @@ def test_a_program_that_is_no_rank_is_told_how_to_start_one(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_transport_of_ones_own_is_refused_because_ranks_have_theirs(tmp_path):
+    own = "global_cfg.transport=tianji.transports.shm:ShmTransport"
+    with pytest.raises(TianJiError, match=r"global_cfg\.transport: engine mpi has its own: leave"):
+        tianji.train(ECHO, own, engine="mpi", run_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_verb_that_does_not_train_runs_once(tmp_path):
     line = mpirun(3, sys.executable, "-m", "tianji.cli", "--version")
     done = subprocess.run(line, capture_output=True, text=True, env=jobs.environment(), timeout=60)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,35 @@ def test_ranks_go_with_their_mpirun(monkeypatch):
     with pytest.raises(TianJiError, match="no answer within 4 s"):
         mpi(Experiment(1001, 100, n_actors=1, sample_seconds=3600.0))
     eventually(lambda: not running('"message_bytes": 1001'), what="the end of the ranks")
+
+
+@pytest.mark.skipif(ranks.missing() is not None, reason=str(ranks.missing()))
+def test_an_actor_that_is_killed_ends_the_experiment_long_before_its_time_is_over():
+    """A sample takes an hour here too."""
+    failed = []
+
+    def measure():
+        with pytest.raises(TianJiError, match="rank 1 of the experiment was lost"):
+            mpi(Experiment(1002, 100, n_actors=1, sample_seconds=3600.0))
+        failed.append(True)
+
+    thread = threading.Thread(target=measure)
+    thread.start()
+    [actor] = eventually(lambda: sharing(1, '"message_bytes": 1002'), what="the actor")
+    os.kill(actor, signal.SIGKILL)
+    thread.join(20)
+    assert failed and not running('"message_bytes": 1002')
+
+
+def sharing(rank, words):
+    """The process of a rank, once it has channels."""
+    found, told = [], f"OMPI_COMM_WORLD_RANK={rank}".encode()
+    for path in running(words):
+        with contextlib.suppress(OSError):
+            is_rank = told in (path.parent / "environ").read_bytes().split(b"\0")
+            if is_rank and "memfd:" in (path.parent / "maps").read_text():
+                found.append(int(path.parent.name))
+    return found
 
 
 def running(words):

@@ -20,3 +20,16 @@ def test_last_words_are_those_since_the_start(tmp_path, monkeypatch):
     finally:
         made.dismiss()
     assert "day before" in (tmp_path / "learner-0.0.log").read_text()
+
+
+def test_what_learners_that_have_ended_had_open_is_closed(tmp_path, monkeypatch):
+    monkeypatch.setattr(crew.sys, "executable", "/bin/true")
+    made, closed = Crew(load(TASKS / "walk_ppo.py"), tmp_path), []
+    try:
+        for home in ("learner-0.0", "actor-0.0"):
+            made.start(home, Share((), 1))
+            made.processes[home].wait(10)
+        made.release(closed.append)
+    finally:
+        made.dismiss()
+    assert closed == ["learner-0.0"]

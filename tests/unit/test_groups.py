@@ -10,7 +10,7 @@ from tianji.errors import TianJiError
 from tianji.reducer import Reducer
 from tianji.resources import assign
 from tianji.roles import Buffer, Learner
-from tianji.roster import Kind, group_of, homes_of, is_first_learner, roles_of
+from tianji.roster import LAUNCHER, Kind, group_of, homes_of, is_first_learner, kind_of, roles_of
 from tianji.topology import channels_of, prepare
 from tianji.transports.local import LocalTransport
 
@@ -167,6 +167,13 @@ def test_cores_are_shared_among_learners_and_groups():
     assert shares["reducer-0.0"].cores == (10, 11)
     with pytest.raises(TianJiError, match="want 8 cores, actors 2, but this machine offers 9"):
         assign(load(GROUPS, LEARNERS, *fixed), tuple(range(9)), alternates=False)
+
+
+def test_the_kind_of_every_role_is_in_its_name_and_the_launcher_has_none():
+    roles = roles_of(load(GROUPS))
+    assert {kind_of(role.name) for role in roles} >= {Kind.REDUCER, Kind.LEARNER, Kind.ACTOR}
+    assert all(kind_of(role.name) is role.kind for role in roles)
+    assert kind_of(LAUNCHER) is None
 
 
 def test_keys_of_groups_without_groups_change_nothing():

@@ -16,7 +16,8 @@ from tianji.counts import Count
 from tianji.engines.local import LocalEngine
 from tianji.evaluation import Evaluation
 from tianji.metrics import METRICS, row
-from tianji.rates import Meter, Rates, at_start, homes_in, kind_of, message_bytes, shares
+from tianji.rates import Meter, Rates, at_start, homes_in, message_bytes, shares
+from tianji.roster import kind_of
 from tianji.run import Run
 from tianji.topology import Job, make_env, prepare, roles_of
 from tianji.watch import Limits, Progress
@@ -37,7 +38,7 @@ def progress_of(job: Job, **counts: dict[Count, float]) -> Progress:
     progress = Progress({role.name: np.zeros(len(Count)) for role in roles_of(job.config)})
     for name, vector in progress.counts.items():
         vector[Count.READY_AT] = 100.0
-        for count, value in counts.get(kind_of(name), {}).items():
+        for count, value in counts.get(kind_of(name).word, {}).items():
             vector[count] = value
     progress.started_at = 100.0
     return progress

@@ -59,10 +59,10 @@ def test_a_rank_without_a_size_is_no_rank():
     assert mpirun.inside({"PMIX_RANK": "2"}) is None
 
 
-def test_the_rank_on_this_host_is_told_where_the_launcher_knows_it():
-    said = {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}
-    assert mpirun.local_rank(said | {"OMPI_COMM_WORLD_LOCAL_RANK": "1"}) == 1
-    assert mpirun.local_rank(said) is None
+def test_ranks_outlive_one_another_only_where_mpirun_lets_them():
+    assert mpirun.survives({"OMPI_MCA_mpi_ft_enable": "1"})
+    assert not mpirun.survives({"OMPI_MCA_mpi_ft_enable": "0"})
+    assert not mpirun.survives({})
 
 
 def test_a_rank_draws_only_where_its_starter_has_a_terminal():

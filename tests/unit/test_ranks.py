@@ -60,7 +60,7 @@ def gathered(config, tmp_path):
     ranks.gather(ABOUT)
     ranks._logs = tmp_path
     courier = Courier()
-    ranks.watch(SimpleNamespace(courier=courier))
+    ranks.watch(SimpleNamespace(courier=courier, failure=None))
     return ranks, courier
 
 
@@ -128,6 +128,18 @@ def test_the_identity_of_a_rank_is_its_words_and_the_files_among_them(tmp_path):
     assert list(first["configuration"]) == [str(file)]
     file.write_text("two")
     assert identity(["train", str(file)]) != first
+
+
+@pytest.mark.parametrize(
+    "hosts", [["--hostfile", "HOSTS"], ["--host=HOSTS", "--hostfile", "other"]], ids=len
+)
+def test_the_file_with_the_machines_is_nobodys_identity(tmp_path, hosts):
+    file = tmp_path / "hosts"
+    file.write_text("a slots=2\n")
+    words = [word.replace("HOSTS", str(file)) for word in hosts]
+    assert identity(["train", *words, "job.py", "--seed", "5"]) == identity(
+        ["train", "job.py", "--seed", "5"]
+    )
 
 
 @pytest.mark.parametrize("word", ["x" * 5000, "a\0b", "--set", "/proc/1/mem/x"])
@@ -217,13 +229,23 @@ def test_an_evaluator_that_has_failed_is_told_and_training_goes_on(tmp_path):
     ranks, courier = Ranks(World(), config), Courier()
     ranks.gather(ABOUT)
     ranks._logs = tmp_path
-    ranks.watch(SimpleNamespace(courier=courier))
+    ranks.watch(SimpleNamespace(courier=courier, failure=None))
     (tmp_path / "evaluator-0.0.log").write_text("ValueError: stage fright\n")
     courier.left[ranks.ranks["evaluator-0.0"]] = 1
     ranks.check(goes_on)
     [(home, words)] = ranks.lost()
     assert home == "evaluator-0.0"
     assert "has failed, and training goes on without it:\nValueError: stage fright" in words
+
+
+def test_a_courier_that_has_failed_ends_the_run_and_nobody_is_waited_for(gathered):
+    ranks, courier = gathered
+    failure = "Traceback\nKeyError: (3, 1)\n"
+    ranks.watch(SimpleNamespace(courier=courier, failure=failure))
+    with pytest.raises(RoleFailed, match=r"launcher \(rank 0 on a\) carries no messages") as failed:
+        ranks.check(goes_on)
+    assert str(failed.value).endswith("KeyError: (3, 1)")
+    assert ranks.still_running() == []
 
 
 def test_silent_ranks_are_named_and_given_up(gathered):
@@ -235,6 +257,15 @@ def test_silent_ranks_are_named_and_given_up(gathered):
         ranks.check(goes_on)
     assert all(_where(ranks, home) in str(failed.value) for home in ("learner-0.0", "actor-0.0"))
     assert len(courier.given_up) == 2
+    assert ranks.still_running() == []  # without a learner nobody is waited for
+
+
+def test_those_who_answer_are_waited_for_when_an_actor_does_not(gathered):
+    ranks, courier = gathered
+    courier.quiet[ranks.ranks["actor-0.0"]] = 1e9
+    with pytest.raises(RoleFailed, match="did not answer"):
+        ranks.check(goes_on)
+    assert "learner-0.0" in ranks.still_running()
 
 
 def test_whoever_has_left_or_was_lost_is_not_silent(gathered):

@@ -16,8 +16,8 @@ from tianji.config import Config, load
 from tianji.counts import Count
 from tianji.errors import TianJiError
 from tianji.folder import claim, identify, rewind
-from tianji.rates import kind_of
 from tianji.resuming import Resumed, reopen
+from tianji.roster import kind_of
 from tianji.run import Run
 from tianji.summary import describe
 from tianji.times import Times
@@ -82,7 +82,7 @@ def learned(job: Job) -> Progress:
         "actor": {Count.PRODUCED: 1_600},
     }
     for name, vector in progress.counts.items():
-        for count, value in of_kind[kind_of(name)].items():
+        for count, value in of_kind[kind_of(name).word].items():
             vector[count] = value
     progress.staleness.add(np.array([0, 2, 2]))
     progress.returns.extend([480.0] * 100)

@@ -307,6 +307,14 @@ def test_a_round_has_its_share_of_the_samples_and_each_actor_at_least_a_few():
     assert plan.n_samples(9, 32, 0.001) == 8 * 32
 
 
+def test_an_experiment_is_waited_for_by_its_size_and_never_for_long():
+    short = ranks.most_seconds(Experiment(1000, 100))
+    assert ranks.START_SECONDS < short < ranks.START_SECONDS + 1
+    slow = ranks.most_seconds(Experiment(1000, 1000, n_actors=2, sample_seconds=0.01))
+    assert slow > ranks.START_SECONDS + 5.0
+    assert ranks.most_seconds(Experiment(1000, 100, sample_seconds=3600.0)) == 100.0
+
+
 def test_ranks_are_spread_evenly_over_the_hosts_of_the_actors():
     assert ranks.slots(8, 4) == [1, 3, 3, 2]
     assert ranks.slots(1, 3) == [1, 1, 0]

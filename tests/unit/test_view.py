@@ -15,7 +15,8 @@ from rich.console import Console
 
 from tianji.config import load
 from tianji.counts import Count
-from tianji.rates import Meter, homes_in, kind_of
+from tianji.rates import Meter, homes_in
+from tianji.roster import kind_of
 from tianji.topology import Job, make_env, prepare, roles_of
 from tianji.view import (
     Lines,
@@ -73,7 +74,7 @@ def on_its_way(job: Job, status: str | None = None) -> Scene:
     progress = nothing_yet(job).progress
     for name, vector in progress.counts.items():
         vector[[Count.READY_AT, Count.BUSY_SECONDS, Count.IDLE_SECONDS]] = 10.0, 0.5, 1.5
-        for count, value in PER_ROLE[kind_of(name)].items():
+        for count, value in PER_ROLE[kind_of(name).word].items():
             vector[count] = value
     progress.started_at = 10.0
     progress.staleness.add(np.array([0, 1, 7]))

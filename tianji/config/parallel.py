@@ -42,7 +42,10 @@ class GlobalConfig:
         above=0,
     )
     transport: str | None = key(
-        None, "class that carries the messages; default: the engine's own", names=OWN_CLASS
+        None,
+        "class that carries the messages of engine process; default: shared memory. Engine mpi has "
+        "its own",
+        names=OWN_CLASS,
     )
     link_seconds: float = key(
         20.0,

@@ -16,7 +16,7 @@ from tianji import resources
 from tianji.config import Config
 from tianji.errors import USER_MISTAKE, TianJiError
 from tianji.resources import Share
-from tianji.roster import homes_of, roles_of
+from tianji.roster import Kind, homes_of, kind_of, roles_of
 from tianji.transports.descriptors import reserve
 
 LOOK_SECONDS = 0.02  # from one look at the children to the next
@@ -82,7 +82,7 @@ class Crew:
         self._files.append(log)
         self._begins[home] = log.tell()
         return subprocess.Popen(
-            [sys.executable, "-m", "tianji.worker", home, home.partition("-")[0]],
+            [sys.executable, "-m", "tianji.worker", home],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
@@ -107,10 +107,12 @@ class Crew:
         """The children that have not ended."""
         return [name for name, process in self.processes.items() if process.poll() is None]
 
-    def dead_learners(self) -> list[str]:
-        """The learners that have ended, perhaps without closing their channels."""
+    def release(self, close: Callable[[str], None]) -> None:
+        """Closes what learners that have ended may have left open."""
         ended = [name for name, process in self.processes.items() if process.poll() is not None]
-        return [name for name in ended if name.startswith("learner")]
+        for name in ended:
+            if kind_of(name) is Kind.LEARNER:
+                close(name)
 
     def lost(self) -> list[tuple[str, str]]:
         """The children beside that have failed since the last look, with their last words."""

@@ -94,9 +94,9 @@ def _watch_parent() -> Callable[[], None]:
 
 def _become(order: dict[str, Any]) -> None:
     """Log, cores and libraries of the process that this rank is to be."""
-    from tianji.worker import preload
+    from tianji.engines.roles import preload
+    from tianji.roster import Kind, kind_of
 
-    kind = order["home"].partition("-")[0]
     os.sched_setaffinity(0, order["cores"])
     os.environ.update(resources.Share(tuple(order["cores"]), order["threads"]).environment())
     try:
@@ -106,9 +106,9 @@ def _become(order: dict[str, Any]) -> None:
     for stream in (1, 2):
         os.dup2(log, stream)
     os.close(log)
-    if kind == "evaluator":
+    if kind_of(order["home"]) is Kind.EVALUATOR:
         os.nice(19)
-    preload(kind)
+    preload(order["home"])
 
 
 def _prepared(description: dict[str, Any]) -> tuple[Job | None, str]:
@@ -131,13 +131,13 @@ def _prepared(description: dict[str, Any]) -> tuple[Job | None, str]:
 def _run(world: World, job: Job, order: dict[str, Any], description: dict[str, Any]) -> None:
     """Trains until the stream ends, and says goodbye."""
     from tianji.engines.loop import ProcessPorts, shared_channels
+    from tianji.engines.roles import train
     from tianji.roster import homes_of
     from tianji.transports.cluster import ClusterTransport
-    from tianji.worker import train
 
     home, homes = order["home"], homes_of(job.config)
     transport = ClusterTransport(world, shared_channels(job), homes, description["ranks"], home)
-    transport.start(_leave_with(job.config.parallel.global_cfg.link_seconds))
+    transport.start(_leave_with(job.config.parallel.global_cfg.link_seconds), _die)
     offset, status = float(order["clock"]), 0
     try:
         ports = ProcessPorts(home, job, transport)
@@ -150,6 +150,11 @@ def _run(world: World, job: Job, order: dict[str, Any], description: dict[str, A
         status = 1
     sys.stderr.flush()
     transport.close(status)
+
+
+def _die() -> None:
+    """Without a courier nobody hears of this rank: rank 0 finds it lost, with its last words."""
+    os._exit(1)
 
 
 def _leave_with(link_seconds: float) -> Callable[[Courier], None]:

@@ -6,6 +6,7 @@ who lives: a rank says goodbye before it goes, so one that has gone without a wo
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import sys
@@ -20,7 +21,7 @@ from tianji.engines.crew import RoleFailed, failure, last_words
 from tianji.errors import TianJiError
 from tianji.placement import place, refuse_wrong_number, shares, table
 from tianji.resources import Share
-from tianji.roster import LAUNCHER, is_first_learner, roles_of
+from tianji.roster import LAUNCHER, Kind, group_of, is_first_learner, kind_of, roles_of
 
 if TYPE_CHECKING:  # MPI is loaded by those who are in an MPI job
     from tianji.transports.cluster import ClusterTransport
@@ -125,7 +126,7 @@ class Ranks:
         for rank in others.values():
             self._world.say(rank, {"begin": True})
         self._world.settle()
-        self._world.busy = True
+        self._world.begun()
 
     def watch(self, transport: ClusterTransport) -> None:
         """From now on the couriers tell who lives."""
@@ -133,6 +134,7 @@ class Ranks:
 
     def check(self, ended: Callable[[str], bool]) -> None:
         """Raises if the run cannot go on: a rank failed, or a machine or a link was lost."""
+        self._check_courier()
         self._check_parent()
         self._check_silence()
         courier = self._courier
@@ -145,11 +147,10 @@ class Ranks:
 
     def _loss(self, home: str) -> str:
         """That a process was lost, and with it the run."""
-        why = ", the last actor of its group," if home.startswith("actor") else ""
+        why = ", the last actor of its group," if kind_of(home) is Kind.ACTOR else ""
         words = self._last_words(home)
-        return f"{self._named(home)}{why} was lost" + (
-            f"; its last words:\n{words}" if words else ""
-        )
+        last = f"; its last words:\n{words}" if words else ""
+        return f"{self._named(home)}{why} was lost{last}"
 
     def _may_leave(self, home: str, status: int, ended: Callable[[str], bool]) -> bool:
         """Whether it is in order that a process has said goodbye.
@@ -157,9 +158,17 @@ class Ranks:
         Its goodbye may overtake what a learner on another machine has to say: that it has closed.
         """
         if status:
-            return home.startswith("evaluator")
+            return kind_of(home) is Kind.EVALUATOR
         since = time.monotonic() - self._left_at.setdefault(home, time.monotonic())
         return ended(home) or since < OVERTAKE_SECONDS
+
+    def _check_courier(self) -> None:
+        """Without one nothing is heard of anybody: they go when this rank does."""
+        assert self._transport is not None
+        if self._transport.failure is not None:
+            self._over = True
+            words = self._transport.failure.rstrip()
+            raise RoleFailed(f"{self._named(LAUNCHER)} carries no messages any more:\n{words}")
 
     def _check_parent(self) -> None:
         """An mpirun that loses a machine ends, and leaves its ranks to themselves."""
@@ -205,8 +214,10 @@ class Ranks:
         return [home for home, rank in self.ranks.items() if rank not in gone and which(rank)]
 
     def _give_up(self, homes: list[str]) -> None:
+        """They count as lost. Without a learner nobody else is waited for either."""
         for home in homes:
             self._courier.give_up(self.ranks[home])
+            self._over = self._over or is_first_learner(home)
 
     def _names(self, homes: list[str]) -> str:
         return ", ".join(map(self._named, homes))
@@ -217,13 +228,11 @@ class Ranks:
 
     def _spare(self, home: str) -> bool:
         """Whether training goes on without a process: an actor with others beside it."""
-        if home.startswith(("evaluator", "reducer")):  # groups learn on without being averaged
-            return True
-        if not home.startswith("actor"):
-            return False
-        group = home.partition(".")[0]
-        actors = [name for name in self.ranks if name.partition(".")[0] == group]
-        return any(self.ranks[name] not in self._courier.lost for name in actors)
+        if kind_of(home) is not Kind.ACTOR:
+            return kind_of(home) in (Kind.EVALUATOR, Kind.REDUCER)  # then groups are not averaged
+        actors = [name for name in self.ranks if kind_of(name) is Kind.ACTOR]
+        beside = [name for name in actors if group_of(name) == group_of(home)]
+        return any(self.ranks[name] not in self._courier.lost for name in beside)
 
     def lost(self) -> list[tuple[str, str]]:
         """Those that were lost or have failed since the last look; training goes on without."""
@@ -249,23 +258,17 @@ class Ranks:
         trains = {role.home for role in roles_of(self._config)}
         return [] if self._over else [home for home in running if home in trains]
 
-    def dead_learners(self) -> list[str]:
-        """None: the couriers have closed what the dead had open.
-
-        Without a learner nobody is needed any more, so that none is waited for.
-        """
-        lost = [home for home, rank in self.ranks.items() if rank in self._courier.lost]
-        self._over = self._over or any(is_first_learner(home) for home in lost)
-        return []
+    def release(self, close: Callable[[str], None]) -> None:
+        """Nothing: the couriers have closed what the dead had open."""
 
     def call(self, home: str) -> str | None:
         """The evaluator is a rank like any other, and is there."""
         return None
 
-    def dismiss(self, status: int = 0) -> None:
+    def dismiss(self) -> None:
         """Lets all ranks go, however far the run has come."""
         if self._transport is not None:
-            self._transport.close(status)
+            self._transport.close()
         self._world.dismiss()
 
     @property
@@ -279,9 +282,19 @@ class Ranks:
 
 def identity(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     """What must be the same for all ranks of a run."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    words = _beyond_hosts(sys.argv[1:] if arguments is None else arguments)
     files = {word: digest for word in words if (digest := _digest(word)) is not None}
     return {"version of tianji": __version__, "command line": words, "configuration": files}
+
+
+def _beyond_hosts(words: Sequence[str]) -> list[str]:
+    """Words that say what is trained: the file with the machines need not lie on all of them."""
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    parser.add_argument("--hostfile")
+    try:
+        return parser.parse_known_args(words)[1]
+    except argparse.ArgumentError:
+        return list(words)
 
 
 def _digest(word: str) -> str | None:

@@ -25,7 +25,7 @@ from tianji.weights import Saved
 GRACE_SECONDS = 7.0  # for the processes to end by themselves
 
 
-class Crew(Protocol):
+class Processes(Protocol):
     """The processes that the roles live in."""
 
     def check(self, ended: Callable[[str], bool]) -> None:
@@ -37,19 +37,19 @@ class Crew(Protocol):
     def still_running(self) -> list[str]:
         """Those that have not ended."""
 
-    def dead_learners(self) -> list[str]:
-        """Those that have gone and cannot close their channels any more, so that others wait."""
+    def release(self, close: Callable[[str], None]) -> None:
+        """Has what learners that have gone had open closed, so that nobody waits for them."""
 
     def call(self, home: str) -> str | None:
         """Sees to it that a process beside the training is there; what went wrong, if it did."""
 
 
 class RemoteEngine:
-    """Runs a job with a crew."""
+    """Runs a job whose roles live in `processes`."""
 
-    def __init__(self, name: str, job: Job, crew: Crew, transport: Carrier) -> None:
+    def __init__(self, name: str, job: Job, processes: Processes, transport: Carrier) -> None:
         self.name = name
-        self._crew = crew
+        self._processes = processes
         self._job = job
         self.transport = transport
         ports = ProcessPorts(LAUNCHER, job, transport)
@@ -74,7 +74,7 @@ class RemoteEngine:
         `check` may raise at every look.
         """
         status = None
-        while self._crew.still_running():
+        while self._processes.still_running():
             check()
             self._look_after()
             progress = self.watch.poll()
@@ -84,12 +84,12 @@ class RemoteEngine:
                 break
             time.sleep(LOOK_SECONDS)
         self.stop()
-        self._crew.check(self._ended)
+        self._processes.check(self._ended)
         return status or limits.reached(self.watch.progress) or Status.FINISHED
 
     def _look_after(self) -> None:
-        self._crew.check(self._ended)
-        for home, words in self._crew.lost():
+        self._processes.check(self._ended)
+        for home, words in self._processes.lost():
             self.watch.lose(home)
             self.troubles.append(f"{home} {words}")
 
@@ -102,7 +102,7 @@ class RemoteEngine:
         evaluator = evaluator_of(self._job.config)
         assert evaluator is not None and self._evaluate is not None
         self._evaluate.push({"number": np.asarray(number)}, 0)
-        if number == 1 and (trouble := self._crew.call(evaluator.home)) is not None:
+        if number == 1 and (trouble := self._processes.call(evaluator.home)) is not None:
             self.troubles.append(f"{evaluator.home} {trouble}")
 
     def stop(self) -> None:
@@ -110,14 +110,13 @@ class RemoteEngine:
         for outbox in (self._orders, self._control):  # the latter before the end that it tells of
             order_last(outbox, self._job.config)
         self._control.close()
-        for learner in self._crew.dead_learners():
-            self._close_ends(learner)
+        self._processes.release(self._close_ends)
         deadline = time.monotonic() + GRACE_SECONDS
-        while self._crew.still_running() and time.monotonic() < deadline:
+        while self._processes.still_running() and time.monotonic() < deadline:
             self.watch.poll()  # episodes keep coming; nobody must be held up by a full channel
             time.sleep(LOOK_SECONDS / 4)
         self.watch.poll()
-        for home in self._crew.still_running():
+        for home in self._processes.still_running():
             print(f"tianji: {home} did not end within {GRACE_SECONDS:.0f} s", file=sys.stderr)
 
     def _close_ends(self, learner: str) -> None:

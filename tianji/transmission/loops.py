@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tianji.channel import Inbox, Message, Outbox
+from tianji.signals import ending_with
 from tianji.transmission.experiment import N_REPORTED, Collected, Experiment, Use, actor
 
 Bytes = npt.NDArray[np.uint8]
@@ -32,7 +32,7 @@ STORE_BYTES = 32 << 20  # a receiver copies into a store of this size, round and
 LEAST_STORED, MOST_STORED = 8, 32_768  # messages, however large or small they are
 SMOOTHING = 0.05  # of the mean by which sleeps are too long
 PARENT = "TIANJI_PARENT"  # in the environment of a child
-PR_SET_PDEATHSIG, PR_SET_TIMERSLACK = 1, 29  # of prctl
+PR_SET_TIMERSLACK = 29  # of prctl
 
 
 class Waiting(Protocol):
@@ -87,10 +87,7 @@ def child_environment() -> dict[str, str]:
 
 def die_with_parent() -> None:
     """A child that waits for a word must not wait for ever: it goes with whoever would say it."""
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.environ.get(PARENT, str(parent)) != str(os.getppid()):
-        sys.exit("the parent has gone already")
+    ending_with(int(os.environ.get(PARENT, os.getppid())), signal.SIGKILL)()
 
 
 def actor_ends(ports: Ports, name: str) -> ActorEnds:

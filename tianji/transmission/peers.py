@@ -95,11 +95,15 @@ def _rank(experiment: Experiment, answer: Path) -> None:
         comm.Ibarrier().Wait()
         return
     ends = _unpickling(comm, experiment, pending)
-    found = collect(ends, experiment, ranks.nothing)
+    found = collect(ends, experiment, _nothing)
     answer.write_text(json.dumps(found.to_json()))
     leaving = comm.Ibarrier()
     while not leaving.Test():  # what was sent too much must be received all the same
         ends.takes[0]()
+
+
+def _nothing() -> None:
+    """A plain mpirun ends all ranks when one fails; else `most_seconds` ends what hangs."""
 
 
 def _pickling(comm: Any, experiment: Experiment, pending: list[Any]) -> ActorEnds:
@@ -158,7 +162,7 @@ def _queue(experiment: Experiment) -> Collected:
     naps = Naps(experiment.n_actors + 1)
     heard = [_taken(reports)] * experiment.n_actors
     found = collect(
-        ReceiverEnds(naps, [_taken(samples)], heard, go.set, stop.set), experiment, ranks.nothing
+        ReceiverEnds(naps, [_taken(samples)], heard, go.set, stop.set), experiment, _nothing
     )
     for each in actors:
         each.kill()  # their feeder threads may be stuck on a full pipe
@@ -333,7 +337,9 @@ def _program(name: str, experiment: Experiment) -> Collected:
     with tempfile.TemporaryDirectory(prefix="tianji-peer-") as folder:
         answer = Path(folder) / "answer.json"
         words = [name, json.dumps(experiment.to_json()), str(answer)]
-        ranks.run([sys.executable, "-m", MODULE, *words], dict(os.environ))
+        ranks.run(
+            [sys.executable, "-m", MODULE, *words], dict(os.environ), ranks.most_seconds(experiment)
+        )
         return Collected(**json.loads(answer.read_text()))
 
 

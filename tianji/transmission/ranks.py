@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tianji import mpirun
 from tianji.errors import TianJiError
@@ -16,7 +17,14 @@ from tianji.transmission.experiment import RECEIVER, Collected, Experiment, acto
 from tianji.transmission.hosts import Hosts
 from tianji.transmission.loops import actor_ends, collect, die_with_parent, produce, receiver_ends
 
-MOST_SECONDS = 300.0  # for one experiment, with all that starts and ends it
+if TYPE_CHECKING:
+    from tianji.transports.cluster import ClusterTransport
+    from tianji.transports.courier import Courier
+
+MOST_SECONDS = 100.0  # for one experiment, however long: a test that hangs can still say where
+START_SECONDS = 30.0  # for processes to come and go
+TIMES_SLOWER = 3.0  # than it should be, before an experiment counts as hung
+SLOWEST_RATE = 20e6  # bytes per second that anything here brings
 LAST_LINES = 8  # of what a failed command has said
 MODULE = "tianji.transmission.ranks"
 AGENT = "PRTE_MCA_plm_ssh_agent"  # what mpirun calls in the place of ssh
@@ -57,11 +65,12 @@ def run_ranks(
         said = [json.dumps(experiment.to_json()), str(answer), where]
         words = [sys.executable, "-m", *module, *said]
         if hosts is None:
-            run(start(n, words, None), dict(os.environ))
+            run(start(n, words, None), dict(os.environ), most_seconds(experiment))
         else:
             environment = os.environ | {AGENT: str(hosts.agent())}
             hostfile = hosts.hostfile(slots(experiment.n_actors, len(hosts)))
-            run(hosts[0].command(start(n, words, hostfile)), environment)
+            command = hosts[0].command(start(n, words, hostfile))
+            run(command, environment, most_seconds(experiment))
         return Collected(**json.loads(answer.read_text()))
 
 
@@ -71,46 +80,83 @@ def slots(n_actors: int, n_hosts: int) -> list[int]:
     return [1, *(n_actors // away + (i < n_actors % away) for i in range(away))]
 
 
-def run(command: list[str], environment: dict[str, str]) -> None:
+def most_seconds(experiment: Experiment) -> float:
+    """How long an experiment is waited for, with all that starts and ends it."""
+    n_sampled = experiment.n_messages / experiment.n_actors
+    sampling = n_sampled * (experiment.sample_seconds or 0.0)
+    carrying = experiment.n_messages * experiment.message_bytes / SLOWEST_RATE
+    return min(MOST_SECONDS, START_SECONDS + TIMES_SLOWER * (sampling + carrying))
+
+
+def run(command: list[str], environment: dict[str, str], seconds: float) -> None:
     """Runs a command to its end; what it says is shown only if it fails."""
     one_thread = environment | {"OMP_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
-            command, env=one_thread, capture_output=True, text=True, timeout=MOST_SECONDS
+            command, env=one_thread, capture_output=True, text=True, timeout=seconds
         )
     except subprocess.TimeoutExpired as error:
-        raise TianJiError(f"no answer within {MOST_SECONDS:.0f} s of {command[0]}") from error
+        raise TianJiError(f"no answer within {seconds:.0f} s of {command[0]}") from error
     if done.returncode:
         words = "\n".join((done.stderr or done.stdout).strip().splitlines()[-LAST_LINES:])
         raise TianJiError(f"{command[0]} ended with {done.returncode}:\n{words}")
 
 
-def nothing() -> None:
-    """Ranks need no watching: mpirun ends them all when one fails."""
+def watch(transport: ClusterTransport) -> Callable[[], None]:
+    """Raises when an actor was lost: with fault tolerance mpirun lets the others go on."""
+
+    def check() -> None:
+        if transport.failure is not None:
+            raise TianJiError("the receiver's courier has failed")
+        if lost := sorted(transport.courier.lost):
+            raise TianJiError(f"rank {lost[0]} of the experiment was lost")
+
+    return check
+
+
+def leave_with_receiver(courier: Courier) -> None:
+    """Ends an actor when nobody will take what it sends."""
+    if 0 in courier.lost:
+        os._exit(1)
+
+
+def fail() -> None:
+    """Ends an actor whose courier has failed: the receiver finds it lost."""
+    os._exit(1)
 
 
 def main() -> None:
     """One rank."""
-    from tianji.transports.cluster import ClusterTransport
-    from tianji.transports.mpi import leave, world
+    from tianji.transports.mpi import leave
 
     if sys.argv[3] == NEAR:
         die_with_parent()  # mpirun ends its ranks, unless it was killed itself
-    experiment, answer = Experiment.from_json(json.loads(sys.argv[1])), Path(sys.argv[2])
+    try:
+        _take_part(Experiment.from_json(json.loads(sys.argv[1])), Path(sys.argv[2]))
+    except TianJiError as error:
+        print(error, file=sys.stderr)
+        mpirun.vanish(1)
+    leave()
+    mpirun.vanish(0)
+
+
+def _take_part(experiment: Experiment, answer: Path) -> None:
+    from tianji.transports.cluster import ClusterTransport
+    from tianji.transports.mpi import world
+
     here = world()
     specs, homes = channels(experiment)
     names = [RECEIVER, *(actor(i) for i in range(experiment.n_actors))]
     ranks = {name: rank for rank, name in enumerate(names)}
     transport = ClusterTransport(here, specs, homes, ranks, names[here.rank])
-    transport.start()
     if here.rank:
+        transport.start(leave_with_receiver, fail)
         produce(actor_ends(transport, names[here.rank]), experiment)
     else:
+        transport.start()
         ends = receiver_ends(transport, experiment.n_actors)
-        answer.write_text(json.dumps(collect(ends, experiment, nothing).to_json()))
+        answer.write_text(json.dumps(collect(ends, experiment, watch(transport)).to_json()))
     transport.close()
-    leave()
-    mpirun.vanish(0)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import os
 import select
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from threading import Thread
@@ -154,12 +155,21 @@ class ClusterTransport:
         self.courier = Courier(self._wire, self._routes, peers, self._beside)
         self._stopping = False
         self._thread: Thread | None = None
+        self.failure: str | None = None  # of the courier's thread: nothing is carried any more
 
-    def start(self, check: Callable[[Courier], None] = lambda _: None) -> None:
-        """Lets the courier run beside the roles; it calls `check` now and then, in its thread."""
+    def start(
+        self,
+        check: Callable[[Courier], None] = lambda _: None,
+        failed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Lets the courier run beside the roles.
+
+        It calls `check` now and then, and `failed` if it cannot go on, both in its thread.
+        """
         if self._routes:
             sys.setswitchinterval(SWITCH_SECONDS)
-        self._thread = Thread(target=self._carry, args=(check,), name="courier", daemon=True)
+        told = (check, failed)
+        self._thread = Thread(target=self._serve, args=told, name="courier", daemon=True)
         self._thread.start()
 
     def outbox(self, name: str) -> Outbox:
@@ -194,10 +204,11 @@ class ClusterTransport:
         if self._thread is not None:
             self._alarm.ring()
             self._thread.join()
-        self._carry_until(lambda: self.courier.settled, FLUSH_SECONDS)
-        self.courier.leave(status)
-        self._carry_until(lambda: self.courier.heard, HEAR_SECONDS)
-        self._wire.close()
+        if self.failure is None:
+            self._carry_until(lambda: self.courier.settled, FLUSH_SECONDS)
+            self.courier.leave(status)
+            self._carry_until(lambda: self.courier.heard, HEAR_SECONDS)
+            self._wire.close()
         self._shared.close()
         self._alarm.close()
 
@@ -261,8 +272,17 @@ class ClusterTransport:
         block = self._shared.block(spec.name)
         self._beside.append(Beside(spec, block, source, target, bells))
 
+    def _serve(self, check: Callable[[Courier], None], failed: Callable[[], None]) -> None:
+        """The courier's thread. A role would go on to push, and nobody would carry it."""
+        try:
+            self._carry(check)
+        except BaseException:  # the top of the thread: `failure` is for whoever waits here
+            self.failure = traceback.format_exc()
+            print(self.failure, end="", file=sys.stderr, flush=True)
+            failed()
+
     def _carry(self, check: Callable[[Courier], None]) -> None:
-        """The courier's thread: sleeps the longer, the longer nothing has happened."""
+        """Sleeps the longer, the longer nothing has happened."""
         longest = LONGEST_SECONDS if self._routes else ALONE_SECONDS
         nap, due = SHORTEST_SECONDS, 0.0
         while not self._stopping:

@@ -60,7 +60,7 @@ class World:
     def _introduce(self) -> None:
         """Tells all others where this process is, and hears the same of them."""
         self.rank, self.size = self.comm.rank, self.comm.size
-        self.busy = False  # the ranks have a run to do, or were dismissed
+        self._decided = False  # what becomes of the ranks: a run has begun, or they were dismissed
         self._kept: list[Any] = []  # words on their way
         self.meeting = Meeting(self.size)
         network = os.stat("/proc/self/ns/net").st_ino
@@ -80,10 +80,6 @@ class World:
         except MPI.Exception as error:
             raise TianJiError(f"a rank was lost while all came up: {error}") from error
         return [json.loads(row.tobytes().rstrip(b"\0")) for row in all_of_us]
-
-    def mates(self) -> list[int]:
-        """The ranks on this machine, in order; the first leads."""
-        return [rank for rank, host in enumerate(self.hosts) if host == self.hosts[self.rank]]
 
     def say(self, rank: int, what: dict[str, Any]) -> None:
         """Begins to send a few words to a rank that is about to `hear` them."""
@@ -122,10 +118,14 @@ class World:
         said: dict[str, Any] = json.loads(text.tobytes())
         return said
 
+    def begun(self) -> None:
+        """The ranks have a run to do: from now on they are told what they need on its channels."""
+        self._decided = True
+
     def dismiss(self) -> None:
         """Lets every rank go that was told nothing yet, or nothing that it could begin with."""
-        if not self.busy:
-            self.busy = True
+        if not self._decided:
+            self._decided = True
             for rank in range(1, self.size):
                 self.say(rank, {"leave": True})
             self.settle()
@@ -184,7 +184,7 @@ def leave() -> None:
     """
     if world().rank == 0:
         world().dismiss()
-    if "OMPI_MCA_mpi_ft_enable" not in os.environ and MPI.Is_initialized():
+    if not mpirun.survives() and MPI.Is_initialized():
         MPI.Finalize()
 
 
@@ -228,6 +228,7 @@ class MpiWire:
         self._with_note: dict[tuple[int, Note], ring.Block] = {}  # small payloads, not fetched yet
         self._lost: set[int] = set()
         self._dying: set[int] = set()  # lost, and not told yet
+        self._abandoned: list[tuple[MPI.Request, _Flight]] = []  # MPI may still write there
         self._news: list[Event] = []
         for peer in self._expected:
             for _ in range(POSTED):
@@ -346,11 +347,17 @@ class MpiWire:
         return True
 
     def forget(self, peer: int) -> None:
-        """Says so once, and drops what was on its way to or from it."""
+        """Says so once, and looks no more at what was on its way to or from it.
+
+        Its memory is kept: a receive that is posted can be filled for as long as the process lives.
+        """
         if peer in self._lost:
             return
         self._lost.add(peer)
         self._news.append(Event(Happening.LOST, peer, Note(Word.BEAT)))
-        kept = [i for i, flight in enumerate(self._flights) if flight.peer != peer]
-        self._requests = [self._requests[i] for i in kept]
-        self._flights = [self._flights[i] for i in kept]
+        started = list(zip(self._requests, self._flights, strict=True))
+        kept = [(request, flight) for request, flight in started if flight.peer != peer]
+        self._abandoned += [(request, flight) for request, flight in started if flight.peer == peer]
+        self._requests = [request for request, _ in kept]
+        self._flights = [flight for _, flight in kept]
+        self._expected[peer].clear()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,20 +53,9 @@ def start_ranks(config: Config, options: argparse.Namespace) -> int:
     from tianji.placement import n_ranks
     from tianji.shepherd import start
 
-    words = _without_hostfile(options.given)
-    program = [sys.executable, "-m", "tianji.cli", *words]
+    program = [sys.executable, "-m", "tianji.cli", *options.given]
     link_seconds = config.parallel.global_cfg.link_seconds
     return start(n_ranks(config), program, options.hostfile, link_seconds=link_seconds)
-
-
-def _without_hostfile(given: Sequence[str]) -> list[str]:
-    """A rank has been started already, and its machine may not have the file."""
-    words = list(given)
-    for i, word in enumerate(given):
-        name, _, value = word.partition("=")
-        if len(name) > 4 and "--hostfile".startswith(name):
-            del words[i : i + (1 if value else 2)]
-    return words
 
 
 def add_tracking(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,65 @@
+"""The roles of one process of the process or the MPI engine: libraries, resumed states, turns."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tianji.roster import Kind, evaluator_of, kind_of, roles_of
+
+if TYPE_CHECKING:  # what a role needs is loaded when it is known which one it is
+    from tianji.engines.loop import ProcessPorts
+    from tianji.episodes import Clock
+    from tianji.roles import Role
+    from tianji.topology import Job
+
+
+def preload(home: str) -> None:
+    """Loads what the roles of a process will need, while the launcher is still measuring sizes."""
+    kind = kind_of(home)
+    if kind is Kind.LEARNER:
+        import torch  # noqa: F401
+    elif kind in (Kind.ACTOR, Kind.EVALUATOR):
+        import gymnasium  # noqa: F401
+    import tianji.topology  # noqa: F401
+
+
+def train(
+    home: str,
+    job: Job,
+    ports: ProcessPorts,
+    description: dict[str, Any],
+    clock: Clock = time.monotonic,
+) -> None:
+    """Makes the roles of one process, resumed if the run is, and runs them until they are done."""
+    from tianji import topology
+    from tianji.engines.loop import Loop
+    from tianji.saving import Saver
+
+    if kind_of(home) is Kind.LEARNER:
+        import torch
+
+        torch.set_num_threads(description["threads"][home])
+    evaluator = evaluator_of(job.config)
+    if evaluator is not None and home == evaluator.home:
+        Loop([topology.build(evaluator, job, ports)], ports).run()
+        return
+    mine = [role for role in roles_of(job.config) if role.home == home]
+    roles = [topology.build(role, job, ports, clock) for role in mine]
+    if description["resumed"] is not None:
+        _resume(roles, description["resumed"])
+    learns = any(role.kind is Kind.LEARNER for role in mine)
+    control = ports.inbox("control") if learns else None
+    saver = Saver(roles, ports.inbox("orders"), Path(description["checkpoints"]), clock, control)
+    Loop(roles, ports, saver, clock).run()
+
+
+def _resume(roles: list[Role], folder: str) -> None:
+    """Every role goes on from its part; what was in flight between them is lost."""
+    from tianji.checkpoint import open_checkpoint
+    from tianji.saving import recall
+
+    saved = open_checkpoint(Path(folder))
+    for role in roles:
+        recall(role, saved, in_flight=False)
