@@ -11,6 +11,8 @@ import pytest
 from tianji.transports import meeting
 from tianji.transports.meeting import Meeting, fetch
 
+pytestmark = pytest.mark.process
+
 GUEST = """
 import os, sys
 from tianji.transports.meeting import fetch
