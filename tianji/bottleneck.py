@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tianji.counts import Count
+from tianji.job import Job
 from tianji.rates import NOTHING, TimeShare, at_start, homes_in, kind_of, shares, updates_since
-from tianji.topology import Job
 from tianji.watch import Progress
 
 ENOUGH_IDLE = 0.15  # share of idle time from which a role counts as waiting for another
