@@ -78,8 +78,8 @@ class _Part:
 
     rest: bytes = b""  # of a line that has not ended
     begun: bool = False  # its beginning was shown
-    within: bool = False  # a banner
-    after: bool = False  # one
+    within: bool = False  # a banner has begun and not ended
+    after: bool = False  # a banner has just ended
 
 
 @dataclass(frozen=True)

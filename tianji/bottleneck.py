@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tianji.counts import Count
+from tianji.job import Job
 from tianji.rates import NOTHING, TimeShare, at_start, homes_in, shares, updates_since
 from tianji.roster import Kind, kind_of
-from tianji.topology import Job
 from tianji.watch import Progress
 
 KINDS = (Kind.LEARNER, Kind.BUFFER, Kind.ACTOR)  # of roles that may wait for each other

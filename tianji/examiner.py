@@ -12,7 +12,8 @@ from typing import Any, Protocol
 from tianji.algorithms.base import Weights
 from tianji.channel import Inbox, Message
 from tianji.evaluation import Evaluation, Games, add_row, env_seed, outcome
-from tianji.topology import Job, make_games_env
+from tianji.job import Job
+from tianji.topology import make_games_env
 from tianji.watch import Progress
 from tianji.weights import Saved, best_score, save_best
 

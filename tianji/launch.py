@@ -27,10 +27,10 @@ if TYPE_CHECKING:  # numpy is not loaded before the first child has been started
     from tianji.engines.local import LocalEngine
     from tianji.engines.ranks import Ranks
     from tianji.engines.remote import RemoteEngine
+    from tianji.job import Job
     from tianji.resources import Share
     from tianji.resuming import Resumed
     from tianji.run import Run
-    from tianji.topology import Job
     from tianji.watch import Limits, Progress
     from tianji.weights import Saved
 
@@ -142,7 +142,7 @@ def _process_engine(
     first = role_name(Kind.LEARNER)  # it loads longest: before this process loads anything
     crew.start(first, lenient[first])
     from tianji.engines.process import process_engine
-    from tianji.topology import load_algorithm
+    from tianji.job import load_algorithm
 
     algorithm, hyp = load_algorithm(config)
     alternates = algorithm.alternates(hyp, config.parallel.actor_cfg.num)
@@ -189,7 +189,7 @@ def _mpi_engine(
 def _placed(config: Config, stack: ExitStack) -> tuple[Ranks, dict[str, Share]]:
     """All ranks of the job, and what each may use."""
     from tianji.engines.ranks import Ranks, identity
-    from tianji.topology import load_algorithm
+    from tianji.job import load_algorithm
     from tianji.transports.mpi import world
 
     ranks = Ranks(world(), config)
@@ -201,9 +201,9 @@ def _placed(config: Config, stack: ExitStack) -> tuple[Ranks, dict[str, Share]]:
 
 def placement(config: Config, engine: str | None = None) -> str:
     """Which process every role would live in, and on what cores, as a table for people."""
+    from tianji.job import load_algorithm
     from tianji.placement import table
     from tianji.roster import homes_of
-    from tianji.topology import load_algorithm
 
     name = chosen_engine(config, engine)
     if name == "mpi":
@@ -224,10 +224,11 @@ _MAKERS = {"process": _process_engine, "local": _local_engine, "mpi": _mpi_engin
 
 
 def _tried(config: Config) -> Job:
+    from tianji.channels import n_bytes_of
     from tianji.trial import try_out
 
     job = try_out(config)
-    resources.refuse_without_memory(job.n_bytes, resources.free_bytes())
+    resources.refuse_without_memory(n_bytes_of(job), resources.free_bytes())
     return job
 
 

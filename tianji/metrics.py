@@ -8,9 +8,9 @@ from typing import Any
 
 from tianji.counts import Count
 from tianji.evaluation import Evaluation
+from tianji.job import Job
 from tianji.rates import Rates
 from tianji.roster import Kind
-from tianji.topology import Job
 from tianji.watch import Progress
 
 

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tianji.channels import channels_of
 from tianji.counts import Count, Vector
+from tianji.job import Job
 from tianji.roster import MEAN, Kind, kind_of, roles_of
-from tianji.topology import Job, channels_of
 from tianji.watch import Progress, updates_by_group
 
 WORK: dict[Kind | None, Count] = {

@@ -10,8 +10,9 @@ import numpy as np
 
 from tianji.algorithms.base import Algorithm
 from tianji.balance import Balance
+from tianji.job import Job
 from tianji.roster import Kind
-from tianji.topology import Job, make_env
+from tianji.topology import make_env
 
 
 def train(job: Job) -> tuple[Algorithm, int]:

@@ -8,13 +8,14 @@ from typing import Any
 
 from tianji import checkpoint, metrics, resources
 from tianji.bottleneck import bottleneck
+from tianji.channels import n_bytes_of
 from tianji.counts import Count
 from tianji.folder import versions
+from tianji.job import Job
 from tianji.rates import at_start, homes_in, shares
 from tianji.roster import Kind, kind_of, roles_of
 from tianji.status import Status
 from tianji.times import Times
-from tianji.topology import Job
 from tianji.view import span
 from tianji.watch import WINDOW, Progress
 
@@ -62,7 +63,7 @@ def summarise(
         "bottleneck": bottleneck(progress, job, engine),
         **_ages(job, progress),
         "roles": _roles(job, engine, progress),
-        "memory_bytes": job.n_bytes,
+        "memory_bytes": n_bytes_of(job),
         "versions": versions(),
     }
     clean: dict[str, Any] = _finite(summary)

@@ -1,253 +1,52 @@
-"""From a configuration to roles and channels, and from those to any role for any engine."""
+"""From a job to any of its roles, for any engine; and what engines need of jobs and channels."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Protocol
 
-import numpy as np
-
-from tianji import envs, fitting
-from tianji.algorithms.base import Algorithm, Task
+from tianji import envs
+from tianji.algorithms.base import Algorithm
 from tianji.balance import Balance
-from tianji.channel import ChannelSpec, Delivery, Inbox, Outbox
-from tianji.config import Config, bind
-from tianji.counts import learner_report_schema, report_schema
-from tianji.envs.base import EnvSpec
-from tianji.episodes import EPISODE_SCHEMA, Clock
+from tianji.channel import Inbox, Outbox
+from tianji.channels import channels_of, is_private
+from tianji.config import Config
+from tianji.episodes import Clock
 from tianji.errors import TianJiError
 from tianji.evaluation import MOST_ENVS, env_seed
-from tianji.evaluator import ORDER_SCHEMA as EVALUATION_ORDER
-from tianji.evaluator import Evaluator, evaluation_schema
-from tianji.exchange import Exchange, exchange_schema
+from tianji.evaluator import Evaluator
+from tianji.exchange import Exchange
 from tianji.fusion import Fusion, parameters_schema
 from tianji.imports import load_class
+from tianji.job import Job, from_json
 from tianji.reducer import Reducer
 from tianji.roles import Actor, Buffer, Learner, Role
-from tianji.rollouts import Rollouts
 from tianji.roster import (
-    LAUNCHER,
     MEAN,
     Kind,
     RoleSpec,
     batches_of,
-    evaluator_of,
     gradients_of,
     parameters_of,
     role_name,
-    roles_of,
     weights_of,
 )
-from tianji.saving import ORDER_SCHEMA
-from tianji.schema import Field, Schema
-from tianji.shards import Shards, shard_schema
+from tianji.shards import Shards
 from tianji.standin import StandIn
-from tianji.store import Sampling, trajectory_schema
-from tianji.transports import ring
 from tianji.trigger import EveryUpdates, WhenFull
 
-BUILT_IN = {"DQN": "tianji.algorithms.dqn:DQN", "PPO": "tianji.algorithms.ppo:PPO"}
-
-
-@dataclass(frozen=True)
-class Job:
-    """A configuration together with what follows from it and from its environment."""
-
-    config: Config
-    algorithm: type[Algorithm]
-    task: Task
-    length: int  # T: steps per trajectory
-    sampling: Sampling
-    ratio: float  # samples consumed per sample produced
-    stop_return: float | None
-
-    @property
-    def trajectory(self) -> Schema:
-        """The layout of one trajectory."""
-        env = self.task.env
-        extra = self.algorithm.fields(self.task)
-        action = Field("action", env.action.dtype, env.action.shape)
-        return trajectory_schema(
-            env.observation, action, extra, self.length, env.n_envs, env.same_step
-        )
-
-    @property
-    def depth(self) -> int:
-        """Trajectories in flight per actor; just one where `slack = 0` asks for serial order."""
-        return 1 if self.config.parallel.buffer_cfg.slack == 0 else 2
-
-    @property
-    def batches_ahead(self) -> int:
-        """Batches that wait for the learner; a second one would make on-policy samples older."""
-        return 1 if isinstance(self.sampling, Rollouts) else 2
-
-    @property
-    def slack(self) -> int:
-        """Steps that may be received before those already received were learned from."""
-        given = self.config.parallel.buffer_cfg.slack
-        if given is not None:
-            return given
-        rides = self.config.parallel.buffer_cfg.cores is None
-        return 0 if rides else self.task.n_actors * self.length * self.task.env.n_envs
-
-    @property
-    def n_bytes(self) -> dict[str, int]:
-        """Memory that the run will take beside code and libraries."""
-        rings = sum(ring.n_bytes(spec) for spec in channels_of(self))
-        store = self.sampling.n_bytes(self.trajectory, self.task.n_actors, self.slack)
-        return {"channels": rings, "store": store * self.config.n_groups}
-
-    @property
-    def n_parameters(self) -> int:
-        """Numbers that learners send each other, as gradients or as parameters."""
-        return self.algorithm.n_parameters(self.task)
-
-    def train_steps(self, group: int) -> int:
-        """The environment steps of one group: an equal share of all."""
-        steps, n_groups = self.config.exp.train_steps, self.config.n_groups
-        return steps // n_groups + (group < steps % n_groups)
-
-    def seed(self, kind: Kind, index: int = 0, group: int = 0) -> int:
-        """The seed of one role: streams of different roles never meet."""
-        entropy = (self.config.exp.seed, int(kind), index, *((group,) if group else ()))
-        return int(np.random.SeedSequence(entropy).generate_state(1)[0])
-
-    def env_seed(self, actor: int, group: int = 0) -> int:
-        """The seed of an actor's first environment; the others count on from it."""
-        given = self.config.environment.seed
-        if given is None:
-            return self.seed(Kind.ACTOR, actor, group) % 2**31
-        return given + (group * self.task.n_actors + actor) * self.task.env.n_envs
-
-    def to_json(self) -> dict[str, Any]:
-        """What a worker process needs to make the same job."""
-        return {"config": self.config.to_json(), "env": asdict(self.task.env)}
-
-
-def load_algorithm(config: Config) -> tuple[type[Algorithm], Any]:
-    """The algorithm's class and its hyper-parameters, checked."""
-    name = config.agent.type
-    algorithm = load_class(BUILT_IN.get(name, name), config.folder)
-    if not issubclass(algorithm, Algorithm):
-        raise TianJiError(
-            f"agent.type: {name!r} is no subclass of tianji.algorithms.base.Algorithm"
-        )
-    fitting.check_algorithm(name, algorithm)
-    return algorithm, bind(algorithm.Hyp, config.hyp, "hyp")
-
-
-def prepare(config: Config, env: EnvSpec) -> Job:
-    """Checks the configuration against the environment and derives every size."""
-    algorithm, hyp = load_algorithm(config)
-    fitting.check_sizes(config, env)
-    task = Task(env, config.model, hyp, config.parallel.actor_cfg.num, config.n_learners)
-    sampling = algorithm.sampling(task)
-    length = algorithm.rollout_length(task) or config.parallel.actor_cfg.send_size
-    fitting.check_publishing(config, sampling)
-    fitting.check_groups(config, algorithm, sampling)
-    fitting.check_room(sampling, length, task)
-    algorithm.n_weights(task)
-    stop = config.stop_return if config.stop_return is not None else env.reward_threshold
-    return Job(config, algorithm, task, length, sampling, fitting.ratio_of(config, sampling), stop)
-
-
-def from_json(description: Mapping[str, Any], config: Config) -> Job:
-    """The job that `Job.to_json` described, in a worker process."""
-    env = dict(description["env"])
-    for name in ("observation", "action"):
-        env[name] = Field(env[name]["name"], env[name]["dtype"], tuple(env[name]["shape"]))
-    for name in ("action_low", "action_high"):
-        env[name] = None if env[name] is None else tuple(env[name])
-    return prepare(config, EnvSpec(**env))
-
-
-def channels_of(job: Job) -> list[ChannelSpec]:
-    """Every channel of the run."""
-    roles, latest = roles_of(job.config), Delivery.LATEST
-    learners = tuple(role.name for role in roles if role.kind is Kind.LEARNER)
-    specs = [spec for group in range(job.config.n_groups) for spec in _group_channels(job, group)]
-    everybody = tuple(role.name for role in roles)
-    specs.append(ChannelSpec("orders", LAUNCHER, everybody, ORDER_SCHEMA, latest))
-    specs.append(ChannelSpec("control", LAUNCHER, learners, ORDER_SCHEMA, latest))
-    for role in roles:
-        layout = report_schema()
-        if role.kind is Kind.LEARNER:
-            layout = learner_report_schema(job.algorithm.scalars)
-        specs.append(ChannelSpec(f"report {role.name}", role.name, (LAUNCHER,), layout, latest))
-    return specs + _fusion_channels(job) + _evaluation_channels(job)
-
-
-def _group_channels(job: Job, group: int) -> list[ChannelSpec]:
-    """What the roles of one group exchange, and their episodes."""
-    n = job.config.n_learners
-    learners = [role_name(Kind.LEARNER, i, group) for i in range(n)]
-    actors = [role_name(Kind.ACTOR, i, group) for i in range(job.task.n_actors)]
-    buffer, weights = role_name(Kind.BUFFER, 0, group), _weights_schema(job)
-    batch = shard_schema(job.sampling.batch_schema(job.trajectory), n)
-    ahead, gradient = job.batches_ahead, exchange_schema(job.n_parameters)
-    latest, readers = Delivery.LATEST, _readers(job, group)
-    specs = [
-        ChannelSpec(weights_of(group), learners[0], tuple(actors), weights, latest, readers=readers)
-    ]
-    for i, learner in enumerate(learners):
-        specs.append(ChannelSpec(batches_of(group, i), buffer, (learner,), batch, depth=ahead))
-        specs += [
-            ChannelSpec(gradients_of(group, i, j), learner, (other,), gradient)
-            for j, other in enumerate(learners)
-            if j != i
-        ]
-    for actor in actors:
-        specs.append(
-            ChannelSpec(f"trajectories {actor}", actor, (buffer,), job.trajectory, depth=job.depth)
-        )
-        specs.append(ChannelSpec(f"episodes {actor}", actor, (LAUNCHER,), EPISODE_SCHEMA, depth=64))
-    return specs
-
-
-def _readers(job: Job, group: int) -> tuple[str, ...]:
-    """Who looks at a group's weights besides its actors; a learner would wake them for nothing."""
-    evaluator = evaluator_of(job.config)
-    return (LAUNCHER,) if evaluator is None or group else (LAUNCHER, evaluator.name)
-
-
-def _fusion_channels(job: Job) -> list[ChannelSpec]:
-    """Between the first learner of each group and the reducer."""
-    if not job.config.fuses:
-        return []
-    reducer, layout = role_name(Kind.REDUCER), parameters_schema(job.n_parameters)
-    firsts = tuple(role_name(Kind.LEARNER, 0, group) for group in range(job.config.n_groups))
-    specs = [ChannelSpec(MEAN, reducer, firsts, layout, Delivery.LATEST)]
-    for group, first in enumerate(firsts):
-        specs.append(ChannelSpec(parameters_of(group), first, (reducer,), layout, depth=1))
-    return specs
-
-
-def _evaluation_channels(job: Job) -> list[ChannelSpec]:
-    """What an evaluator has beside the weights, which it reads without being a target of theirs.
-
-    A learner that rang its bell at every update would wake it for nothing.
-    """
-    evaluator = evaluator_of(job.config)
-    if evaluator is None:
-        return []
-    name, latest = evaluator.name, Delivery.LATEST
-    result = evaluation_schema(job.config.exp.eval_times, job.algorithm.n_weights(job.task))
-    return [
-        ChannelSpec("evaluate", LAUNCHER, (name,), EVALUATION_ORDER, latest),
-        ChannelSpec("evaluations", name, (LAUNCHER,), result),
-        ChannelSpec(f"report {name}", name, (LAUNCHER,), report_schema(), latest),
-    ]
-
-
-def _weights_schema(job: Job) -> Schema:
-    return Schema((Field("weights", "float32", (job.algorithm.n_weights(job.task),)),))
-
-
-def is_private(spec: ChannelSpec, homes: Mapping[str, str], home: str) -> bool:
-    """Whether both ends of a channel are in the process called `home`."""
-    return {homes[role] for role in (spec.source, *spec.targets)} == {home}
+__all__ = [
+    "Job",
+    "Ports",
+    "build",
+    "channels_of",
+    "from_json",
+    "is_private",
+    "make_env",
+    "make_games_env",
+    "make_shown_env",
+]
 
 
 class Ports(Protocol):
@@ -348,7 +147,7 @@ def _make_algorithm(role: RoleSpec, job: Job) -> Algorithm:
 
     device, name = device_for(job.config.parallel.learner_cfg.device), job.config.agent.type
     algorithm = job.algorithm(job.task, job.seed(Kind.LEARNER, 0, role.group), device)
-    _weights_schema(job).check({"weights": algorithm.weights()}, f"{name}.weights()")
+    job.weights.check({"weights": algorithm.weights()}, f"{name}.weights()")
     if job.config.fuses or job.config.n_learners > 1:
         layout = parameters_schema(job.n_parameters)
         layout.check({"parameters": algorithm.parameters()}, f"{name}.parameters()")

@@ -16,9 +16,10 @@ from tianji.config import Config, from_json
 from tianji.envs import Env, Rendering, ShownEnv
 from tianji.errors import TianJiError
 from tianji.folder import read_json
+from tianji.job import Job, prepare
 from tianji.report.run import refuse_other
 from tianji.roster import Kind, role_name
-from tianji.topology import Job, make_env, make_games_env, make_shown_env, prepare
+from tianji.topology import make_env, make_games_env, make_shown_env
 from tianji.weights import BEST, FINAL, Saved, read
 
 

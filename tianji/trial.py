@@ -11,10 +11,11 @@ import numpy.typing as npt
 from tianji.config import Config
 from tianji.envs.base import EnvSpec
 from tianji.errors import TianJiError
+from tianji.job import Job, prepare
 from tianji.schema import Field, Schema
 from tianji.state import state_of
 from tianji.tensorfile import chunks
-from tianji.topology import Job, make_env, prepare
+from tianji.topology import make_env
 
 
 def try_out(config: Config) -> Job:

@@ -14,11 +14,11 @@ from typing import IO, TYPE_CHECKING, NamedTuple, Protocol, TextIO
 from tianji import mpirun
 from tianji.bottleneck import bottleneck
 from tianji.counts import Count
+from tianji.job import Job
 from tianji.metrics import ratio_of
 from tianji.rates import NOTHING, Rates, updates_since
 from tianji.roster import Kind, is_first_learner, kind_of
 from tianji.status import Status
-from tianji.topology import Job
 from tianji.watch import Progress
 
 if TYPE_CHECKING:

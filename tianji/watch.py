@@ -12,11 +12,12 @@ import numpy as np
 
 from tianji.channel import Inbox
 from tianji.counts import Count, Histogram, Vector
+from tianji.job import Job
 from tianji.roster import Kind, group_of, is_first_learner, roles_of
 from tianji.schema import Arrays
 from tianji.state import State
 from tianji.status import Status
-from tianji.topology import Job, Ports
+from tianji.topology import Ports
 
 WINDOW = 100  # episodes that a mean return is taken over
 

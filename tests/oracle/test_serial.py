@@ -8,6 +8,7 @@ from tianji import serial, topology
 from tianji.counts import Count
 from tianji.engines.local import LocalEngine
 from tianji.envs.base import EnvSpec, Step
+from tianji.job import prepare
 from tianji.roles import Buffer
 from tianji.schema import Field
 from tianji.watch import Limits
@@ -31,7 +32,7 @@ def make_job(root):
         config = configs.load(root / f"configs/{name}.py", given)
         env = topology.make_env(config)
         env.close()
-        return topology.prepare(config, env.spec)
+        return prepare(config, env.spec)
 
     return make
 

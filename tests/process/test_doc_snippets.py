@@ -217,8 +217,7 @@ exp = dict(train_steps=1_000_000_000, stop_return=1e9)
 parallel_parameters = dict(learner_cfg=dict(cores=1), actor_cfg=dict(num=1, envs=8))
 """
 TOOLS = {
-    "tianji": '[ "$1" = doctor ] && exit 0\nexec "$PYTHON" -m tianji.cli "$@"',
-    "srun": 'while [ "${1#-}" != "$1" ]; do shift; done\necho $$ > step.pid\nexec "$@"',
+    "tianji": 'exec "$PYTHON" -m tianji.cli "$@"',
     "scontrol": 'echo "$@" > scontrol.txt',
 }
 
@@ -236,11 +235,11 @@ def node(tmp_path):
     return tmp_path
 
 
-def preempted(block, node, folder):
+def preempted(script, node, folder):
     """Runs a job script until it trains, tells it to leave, and returns how it left."""
-    slurm = {"SLURM_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3", "SLURM_CPUS_PER_TASK": "2"}
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}
     process = subprocess.Popen(
-        ["bash", "-c", block.text],
+        ["bash", "-c", script],
         cwd=node,
         env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHON": sys.executable} | slurm,
         stdout=subprocess.PIPE,
@@ -251,29 +250,28 @@ def preempted(block, node, folder):
     try:
         eventually(lambda: len(rows(folder)) > known or process.poll() is not None, what="training")
         assert process.poll() is None, process.communicate()
-        step = node / "step.pid"
-        os.kill(int(step.read_text()) if step.exists() else process.pid, signal.SIGUSR1)
+        os.kill(process.pid, signal.SIGUSR1)
         _, said = process.communicate(timeout=20)
     finally:
         end(process)
     return process.returncode, said
 
 
-def test_a_job_that_is_told_to_leave_goes_on_when_it_is_started_again(node):
+def test_a_job_for_one_node_asks_to_be_queued_again_and_goes_on(node, monkeypatch):
+    monkeypatch.chdir(node)
+    assert main(["slurm", "my_job.py", "--nodes", "1", "--out", "my_job.sbatch"]) == 0
+    written = (node / "my_job.sbatch").read_text()
+    script = written.replace("export PATH=", f"export PATH={node / '.venv' / 'bin'}:")
     folder = node / "runs" / "my_job-7"
-    assert preempted(JOBS[0], node, folder)[0] == 128 + signal.SIGUSR1
-    status, said = preempted(JOBS[0], node, folder)
+    assert preempted(script, node, folder)[0] == 128 + signal.SIGUSR1
+    assert (node / "scontrol.txt").read_text() == "requeue 7\n"
+    status, said = preempted(script, node, folder)
     assert status == 128 + signal.SIGUSR1
     assert "note: resumed from 0001-step-" in said
 
 
-def test_a_job_that_is_longer_than_its_time_asks_to_be_queued_again(node):
-    status, _ = preempted(JOBS[1], node, node / "runs" / "my_job-7")
-    assert status == 0
-    assert (node / "scontrol.txt").read_text() == "requeue 7\n"
-
-
 def test_a_job_of_an_array_has_its_seed_and_its_folder(node):
+    [array] = JOBS
     folder = node / "runs" / "my_job-seed3"
-    assert preempted(JOBS[2], node, folder)[0] == 128 + signal.SIGUSR1
+    assert preempted(array.text, node, folder)[0] == 128 + signal.SIGUSR1
     assert tianji.load(folder).config.exp.seed == 3

@@ -1,18 +1,57 @@
 """Whole runs in the ranks of an MPI job, on one machine and over a wire between two."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import jobs
 import pytest
-from commands import ROOT, TASKS
+from commands import ROOT, TASKS, eventually, rows
 from jobs import environment, spread, train
 from puppets import MISSING, mpirun
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
 
 NO_TARGET = ("--set", "exp.stop_return=1e9")
+ENDLESS = (*NO_TARGET, "--set", "exp.train_steps=100000000")
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts a job of PPO and waits for more updates; returns its process, folder and ranks."""
+    begun = []
+
+    def begin(*options, machines, updates=0):
+        folder = tmp_path / "run"
+        process = jobs.start(TASKS / "echo_ppo.py", folder, *options, machines=machines)
+        begun.append(process)
+        learned = lambda: any(row["updates"] > updates for row in rows(folder))  # noqa: E731
+        eventually(lambda: learned() or process.poll() is not None, 40, "more updates")
+        assert process.poll() is None, process.communicate()
+        return process, folder, jobs.ranks(folder)
+
+    yield begin
+    for process in begun:
+        jobs.end(process, tmp_path / "run")
+
+
+def stop(process, pid):
+    """Ends a job in order, by telling the command that started it, or else rank 0."""
+    os.kill(pid, signal.SIGTERM)
+    return process.communicate(timeout=30)[1]
+
+
+def summary(folder):
+    return json.loads((folder / "summary.json").read_text())
+
+
+def evaluations(folder):
+    path = folder / "evaluations.jsonl"
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def sets(*overrides):
@@ -99,28 +138,27 @@ def test_learners_on_two_machines_learn_together(tmp_path):
     assert summary["consumed"] == summary["updates"] * 32
 
 
-def test_the_policy_is_evaluated_on_another_machine_than_the_learners(tmp_path):
-    options = sets("exp.eval_step=1500", "exp.eval_times=2", "exp.train_steps=6000")
-    done = train(TASKS / "echo_ppo.py", tmp_path / "run", *NO_TARGET, *options,
-                 machines={"a": 2, "b": 3})  # fmt: skip
-    finished(done)
-    rows = (done.folder / "evaluations.jsonl").read_text().splitlines()
-    assert len(rows) >= 2
-    assert all(json.loads(row)["env_steps"] > 0 for row in rows)
+def test_the_policy_is_evaluated_on_another_machine_than_the_learners(start):
+    options = sets("exp.eval_step=1500", "exp.eval_times=2")
+    process, folder, ranks = start(*ENDLESS, *options, machines={"a": 2, "b": 3})
+    eventually(lambda: len(evaluations(folder)) >= 2, 40, "two evaluations")
+    stop(process, ranks["launcher"])
+    assert summary(folder)["status"] == "interrupted"
+    steps = [row["env_steps"] for row in evaluations(folder)]
+    assert steps == sorted(steps) and 0 < steps[0] < steps[1]
 
 
-@pytest.mark.slow
-def test_a_run_goes_on_with_the_same_command_where_it_was_stopped(tmp_path):
-    folder, limit = tmp_path / "run", sets("exp.train_steps=200000")
-    machines = {"a": 2, "b": 2}
-    config = TASKS / "echo_ppo.py"
-    first = train(config, folder, *NO_TARGET, *limit, "--max-seconds", 1.0, machines=machines)
-    before = finished(first, "stopped")["updates"]
-    (folder / "summary.json").unlink()  # as if the job had been killed then
-    second = train(config, folder, *NO_TARGET, *limit, "--max-seconds", 1.0, machines=machines)
-    assert second.status == 0, second.err
-    assert "resum" in second.err
-    assert second.summary["updates"] >= before > 0
+@pytest.mark.parametrize("machines", [None, {"a": 2, "b": 2}], ids=["one machine", "two"])
+def test_a_run_goes_on_with_the_same_command_where_it_was_stopped(start, machines):
+    done = 0
+    for resumes in (0, 1):
+        process, folder, ranks = start(*ENDLESS, machines=machines, updates=done)
+        err = stop(process, process.pid if machines is None else ranks["launcher"])
+        told = summary(folder)
+        assert (told["status"], told["resumes"]) == ("interrupted", resumes), err
+        assert told["updates"] > done
+        done = told["updates"]
+    assert "resumed from" in err
 
 
 WORDS = """

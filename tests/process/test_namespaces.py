@@ -9,9 +9,18 @@ import pytest
 from tianji.transmission import hosts as made
 
 HERE = made.refusal()
-pytestmark = [pytest.mark.process, pytest.mark.skipif(HERE is not None, reason=str(HERE))]
+pytestmark = pytest.mark.process
+made_here = pytest.mark.skipif(HERE is not None, reason=str(HERE))
 
 
+def test_the_agent_refuses_hosts_that_it_does_not_know(tmp_path):
+    script = tmp_path / "agent"
+    script.write_text(made.agent_script([made.Host("space", "sw", 0)]))
+    done = subprocess.run(["sh", script, "10.9.9.9", "true"], capture_output=True, text=True)
+    assert done.returncode == 255 and "no such host: 10.9.9.9" in done.stderr
+
+
+@made_here
 def test_a_host_has_its_own_name_and_bytes_are_counted():
     with made.Hosts(2) as hosts:
         assert hosts[1].run(["cat", "/proc/sys/kernel/hostname"]).stdout == "host1\n"
@@ -23,6 +32,7 @@ def test_a_host_has_its_own_name_and_bytes_are_counted():
     assert socket.gethostname() != "host1"
 
 
+@made_here
 def test_nothing_is_left_behind_whatever_the_body_does():
     class Broken(Exception):
         pass
@@ -37,6 +47,7 @@ def test_nothing_is_left_behind_whatever_the_body_does():
     assert not spaces & made._spaces()
 
 
+@made_here
 def test_a_cut_link_carries_nothing_until_it_is_mended():
     code = "import socket, sys; socket.create_connection((sys.argv[1], 9), 1)"
     with made.Hosts(2) as hosts:
@@ -48,6 +59,7 @@ def test_a_cut_link_carries_nothing_until_it_is_mended():
         assert "ConnectionRefused" in hosts[0].run(ask, check=False).stderr
 
 
+@made_here
 def test_what_a_killed_maker_left_is_swept():
     code = (
         "import os\nfrom tianji.transmission.hosts import Hosts\n"

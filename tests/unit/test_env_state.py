@@ -17,6 +17,7 @@ from tianji.envs import make
 from tianji.envs.loop import LoopEnv
 from tianji.envs.vector import VectorAdapter
 from tianji.errors import TianJiError
+from tianji.job import prepare
 from tianji.state import split, state_of
 
 EXAMPLES = ROOT / "examples"
@@ -222,7 +223,7 @@ def test_the_methods_in_the_environments_page_are_enough(tmp_path):
 def job_of(config):
     env = topology.make_env(config)
     env.close()
-    return topology.prepare(config, env.spec)
+    return prepare(config, env.spec)
 
 
 def acts_and_learns_on(job):

@@ -14,7 +14,8 @@ from tianji.config import load
 from tianji.envs import make
 from tianji.evaluation import evaluate
 from tianji.examiner import Examiner
-from tianji.topology import make_games_env, prepare
+from tianji.job import prepare
+from tianji.topology import make_games_env
 from tianji.weights import Saved, best_score, read
 
 WEIGHTS = np.zeros(3, np.float32)

@@ -6,12 +6,13 @@ from commands import ROOT, TASKS
 
 from tianji import config as configs
 from tianji import topology
+from tianji.channels import channels_of, n_bytes_of
 from tianji.errors import TianJiError
+from tianji.job import prepare
 from tianji.reducer import Reducer
 from tianji.resources import assign
 from tianji.roles import Buffer, Learner
 from tianji.roster import LAUNCHER, Kind, group_of, homes_of, is_first_learner, kind_of, roles_of
-from tianji.topology import channels_of, prepare
 from tianji.transports.local import LocalTransport
 
 GROUPS, LEARNERS = "global_cfg.group_num=2", "learner_cfg.num=2"
@@ -148,8 +149,9 @@ def test_an_algorithm_without_updates_has_one_learner_in_any_number_of_groups():
 
 
 def test_memory_is_that_of_all_groups():
-    assert job(GROUPS).n_bytes["store"] == 2 * job().n_bytes["store"]
-    assert job(GROUPS).n_bytes["channels"] > 2 * job().n_bytes["channels"]
+    two, one = n_bytes_of(job(GROUPS)), n_bytes_of(job())
+    assert two["store"] == 2 * one["store"]
+    assert two["channels"] > 2 * one["channels"]
 
 
 def test_cores_are_shared_among_learners_and_groups():

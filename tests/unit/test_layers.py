@@ -28,6 +28,8 @@ LAYERS = (
     ("roles", "reducer", "transports", "algorithms", "models", "envs", "evaluation"),
     ("evaluator", "memory", "weights"),
     ("saving", "resuming"),
+    ("job",),
+    ("channels",),
     ("topology",),
     ("serial", "watch", "trial", "trained"),
     ("keeper", "examiner", "times"),

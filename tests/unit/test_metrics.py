@@ -15,11 +15,12 @@ from tianji.config import load
 from tianji.counts import Count
 from tianji.engines.local import LocalEngine
 from tianji.evaluation import Evaluation
+from tianji.job import Job, prepare
 from tianji.metrics import METRICS, row
 from tianji.rates import Meter, Rates, at_start, homes_in, message_bytes, shares
-from tianji.roster import kind_of
+from tianji.roster import kind_of, roles_of
 from tianji.run import Run
-from tianji.topology import Job, make_env, prepare, roles_of
+from tianji.topology import make_env
 from tianji.watch import Limits, Progress
 
 ROOT = Path(__file__).parents[2]

@@ -5,7 +5,8 @@ from commands import ROOT
 
 from tianji.config import load
 from tianji.errors import TianJiError
-from tianji.topology import make_env, prepare
+from tianji.job import prepare
+from tianji.topology import make_env
 
 
 def prepared(*overrides):

@@ -5,11 +5,12 @@ import pytest
 from commands import TASKS
 
 from tianji import checkpoint, config, memory, topology
+from tianji.channels import channels_of
 from tianji.counts import Count
+from tianji.job import prepare
 from tianji.roster import roles_of
 from tianji.saving import Saver, order, recall
 from tianji.state import copied
-from tianji.topology import channels_of, prepare
 from tianji.transports.local import LocalTransport
 
 

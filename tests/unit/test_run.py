@@ -16,12 +16,13 @@ from tianji.config import Config, load
 from tianji.counts import Count
 from tianji.errors import TianJiError
 from tianji.folder import claim, identify, rewind
+from tianji.job import Job, prepare
 from tianji.resuming import Resumed, reopen
-from tianji.roster import kind_of
+from tianji.roster import kind_of, roles_of
 from tianji.run import Run
 from tianji.summary import describe
 from tianji.times import Times
-from tianji.topology import Job, make_env, prepare, roles_of
+from tianji.topology import make_env
 from tianji.watch import Progress
 
 ROOT = Path(__file__).parents[2]

@@ -12,9 +12,11 @@ import pytest
 from commands import TASKS
 
 from tianji import checkpoint, memory, topology
+from tianji.channels import channels_of
 from tianji.checkpoint import Files, read_written
 from tianji.config import load
 from tianji.counts import Count, counts_state
+from tianji.job import prepare
 from tianji.roster import roles_of
 from tianji.saving import ANY_SIZE, LAST, STORE, Saver, order, order_last, part_of, writing
 from tianji.tensorfile import chunks
@@ -28,8 +30,8 @@ class Stage:
         self.config = load(TASKS / f"{task}.py", overrides)
         env = topology.make_env(self.config)
         env.close()
-        self.job = topology.prepare(self.config, env.spec)
-        self.transport = LocalTransport(topology.channels_of(self.job))
+        self.job = prepare(self.config, env.spec)
+        self.transport = LocalTransport(channels_of(self.job))
         self.roles = [
             topology.build(role, self.job, self.transport) for role in roles_of(self.config)
         ]

@@ -15,6 +15,7 @@ from tianji.counts import Count
 from tianji.envs.base import Step
 from tianji.episodes import EPISODE_SCHEMA, EpisodeLog
 from tianji.errors import TianJiError
+from tianji.job import prepare
 from tianji.replay import Replay
 from tianji.rollouts import Rollouts
 from tianji.roster import Kind
@@ -382,7 +383,7 @@ class Pieces:
 def test_training_that_was_carried_over_is_training_that_went_on(name, moment):
     config = configs.load(TASKS / f"{name}.py", ("parallel_parameters.actor_cfg.num=1",))
     env = topology.make_env(config)
-    job = topology.prepare(config, env.spec)
+    job = prepare(config, env.spec)
     one = Pieces(job).begin().go(moment)
     two = Pieces(job, seed=99).restore(carried(one.state()))
     one.scalars.clear()

@@ -8,12 +8,13 @@ import pytest
 from tianji import config as configs
 from tianji import topology
 from tianji.channel import Delivery
+from tianji.channels import channels_of, is_private, n_bytes_of
 from tianji.envs.base import EnvSpec
 from tianji.errors import TianJiError
+from tianji.job import prepare
 from tianji.roles import Actor, Buffer, Learner
 from tianji.roster import Kind, homes_of, roles_of
 from tianji.schema import Field
-from tianji.topology import channels_of, is_private, prepare
 from tianji.transports.local import LocalTransport
 
 CARTPOLE = EnvSpec(
@@ -180,7 +181,7 @@ def test_another_environment_in_an_actor_is_refused(load):
 
 
 def test_memory_is_foretold_for_channels_and_store(job):
-    small, large = job("hyp.buffer_size=1000").n_bytes, job("hyp.buffer_size=100000").n_bytes
+    small, large = (n_bytes_of(job(f"hyp.buffer_size={n}")) for n in (1_000, 100_000))
     assert small["channels"] == large["channels"] > 0
     assert 90 < large["store"] / small["store"] < 110
 

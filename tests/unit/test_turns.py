@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tianji import config, topology
+from tianji.channels import channels_of
 from tianji.counts import Count
+from tianji.job import prepare
 from tianji.roster import roles_of
-from tianji.topology import channels_of, prepare
 from tianji.transports.local import LocalTransport
 
 SHAPES = {

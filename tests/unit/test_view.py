@@ -15,9 +15,10 @@ from rich.console import Console
 
 from tianji.config import load
 from tianji.counts import Count
+from tianji.job import Job, prepare
 from tianji.rates import Meter, homes_in
-from tianji.roster import kind_of
-from tianji.topology import Job, make_env, prepare, roles_of
+from tianji.roster import kind_of, roles_of
+from tianji.topology import make_env
 from tianji.view import (
     Lines,
     LivePanel,

@@ -5,14 +5,16 @@ import pytest
 from carrying import carried
 from commands import ROOT
 
+from tianji.channels import channels_of
 from tianji.config import load
 from tianji.counts import Count
 from tianji.episodes import EPISODES_PER_MESSAGE
+from tianji.job import prepare
 from tianji.rates import at_start, homes_in, shares
 from tianji.roster import roles_of
 from tianji.status import Status
 from tianji.times import Times
-from tianji.topology import channels_of, make_env, prepare
+from tianji.topology import make_env
 from tianji.transports.local import LocalTransport
 from tianji.watch import Limits, Watch
 

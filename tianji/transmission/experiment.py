@@ -37,7 +37,7 @@ class Experiment:
     depth: int = 8  # messages of one actor in flight
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """What a child process is told of it; `from_json` reads it there."""
         return dataclasses.asdict(self) | {"use": self.use.value}
 
     @classmethod
@@ -57,7 +57,7 @@ class Collected:
     n_wrong: int = 0  # messages that were lost, doubled or out of order
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """What the receiver's process leaves in a file for the one that started it."""
         return dataclasses.asdict(self)
 
 

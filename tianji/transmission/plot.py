@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from html import escape
 
 from tianji.transmission.rows import Row
@@ -44,6 +44,7 @@ class Panel:
     title: str
     x_label: str
     y_label: str
+    _: KW_ONLY
     is_bytes: bool = False  # what x counts: bytes in powers of two, or actors
     is_from_zero: bool = False  # whether y begins at zero, as a share of a limit should
     series: list[Series] = field(default_factory=list)
@@ -70,9 +71,10 @@ def draw(rows: list[Row]) -> str:
 
 def _panels(rows: list[Row]) -> list[Panel]:
     size, rate = "message size", "MB/s"
-    views = Panel("(a) one actor, messages used where they lie", size, rate, True)
-    stored = Panel("(a) one actor, messages copied into a store", size, rate, True)
-    link = Panel("(d) one actor across a link of 1 Gbit/s", size, rate, True, True)
+    views = Panel("(a) one actor, messages used where they lie", size, rate, is_bytes=True)
+    stored = Panel("(a) one actor, messages copied into a store", size, rate, is_bytes=True)
+    across = "(d) one actor across a link of 1 Gbit/s"
+    link = Panel(across, size, rate, is_bytes=True, is_from_zero=True)
     _add_sizes(views, [row for row in rows if row.part == "a" and row.use == "views"])
     _add_sizes(stored, [row for row in rows if row.part == "a" and row.use == "store"])
     _add_sizes(link, [row for row in rows if row.part == "d"])

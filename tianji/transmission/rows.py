@@ -36,24 +36,24 @@ class Row:
 
     @property
     def megabytes_per_second(self) -> float:
-        """Payload."""
+        """Bytes of messages that the receiver got in a second, without any headers."""
         return self.n_messages * self.message_bytes / self.seconds / 1e6
 
     @property
     def messages_per_second(self) -> float:
-        """Of all actors together."""
+        """Messages of all actors together that the receiver got in a second."""
         return self.n_messages / self.seconds
 
     @property
     def limit_megabytes_per_second(self) -> float | None:
-        """What would be possible."""
+        """The rate of what it is compared with; None where there is nothing to compare with."""
         if self.limit_seconds is None:
             return None
         return self.n_messages * self.message_bytes / self.limit_seconds / 1e6
 
     @property
     def predicted_seconds(self) -> float | None:
-        """Equation 1."""
+        """The collection time by equation 1 from the costs; None where they were not measured."""
         if self.costs is None:
             return None
         return self.costs.collection_seconds(self.n_messages, self.n_actors)
@@ -99,7 +99,7 @@ def findings(rows: list[Row]) -> list[Finding]:
         _least("  of memcpy beside a busy process", _beside(rows), LEAST_OF_LIMIT),
         _least("shm, store, of the copy alone (>= 64 KB)", _ratios(rows, "store"), LEAST_OF_LIMIT),
         _least("shm, times pickled MPI (>= 512 KB)", _of_pickled(rows), LEAST_OF_PICKLED),
-        _error("equation 1, shm, error", [row for row in rows if row.part == "b"]),
+        _error("equation 1, one host, error", [row for row in rows if row.part == "b"]),
         _error("equation 1, several hosts, error", [row for row in rows if row.part == "c"]),
         _least("mpi across the link, of raw TCP (>= 16 KB)", _of_link(rows), LEAST_OF_LINK),
         _whole(rows),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from tianji.transmission.rows import Finding, Row, findings, knees
@@ -64,29 +64,36 @@ def _by_size(title: str, rows: list[Row], width: int) -> list[RenderableType]:
         return []
     names = _names(rows)
     ours = next((name for name in ("shm", "mpi") if name in names), names[0])
-    beside = ["of it, beside"] if any(row.of_beside is not None for row in rows) else []
-    more = [f"{ours} messages/s"] if width >= NARROW else []
-    wire = ["wire/payload"] if any(row.wire_bytes for row in rows) else []
-    limit = rows[0].limit
-    table = _table("KB", limit, *names, f"{ours} of it", *beside, *more, *wire)
+    shares = _shares(ours, rows, width)
+    table = _table("KB", rows[0].limit, *names, *(header for header, _ in shares))
     for size in sorted({row.message_bytes for row in rows}):
         at = {row.carrier: row for row in rows if row.message_bytes == size}
         line = [f"{size // 1024:,}", _rate(next(iter(at.values())).limit_megabytes_per_second)]
         line += [_rate(at[name].megabytes_per_second) if name in at else "" for name in names]
-        line += _shares(at.get(ours), bool(beside), bool(more), bool(wire))
+        line += [cell(at[ours]) if ours in at else "" for _, cell in shares]
         table.add_row(*line)
     return [_headline(title), table]
 
 
-def _shares(row: Row | None, has_beside: bool, has_more: bool, has_wire: bool) -> list[str]:
-    if row is None:
-        return []
-    cells = ["" if row.of_limit is None else f"{row.of_limit:.2f}"]
-    cells += ["" if row.of_beside is None else f"{row.of_beside:.2f}"] * has_beside
-    cells += [f"{row.messages_per_second:,.0f}"] * has_more
+def _shares(name: str, rows: list[Row], width: int) -> list[tuple[str, Callable[[Row], str]]]:
+    """The columns about one carrier: a header, and the cell that a row has below it."""
+    columns = [(f"{name} of it", lambda row: _share(row.of_limit))]
+    if any(row.of_beside is not None for row in rows):
+        columns.append(("of it, beside", lambda row: _share(row.of_beside)))
+    if width >= NARROW:
+        columns.append((f"{name} messages/s", lambda row: f"{row.messages_per_second:,.0f}"))
+    if any(row.wire_bytes for row in rows):
+        columns.append(("wire/payload", _overhead))
+    return columns
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
+
+
+def _overhead(row: Row) -> str:
     wire, payload = row.wire_bytes, row.wire_payload_bytes
-    cells += [f"{wire / payload:.3f}" if wire and payload else ""] * has_wire
-    return cells
+    return f"{wire / payload:.3f}" if wire and payload else ""
 
 
 def _rate(value: float | None) -> str:

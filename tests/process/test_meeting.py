@@ -12,6 +12,8 @@ from tianji.errors import TianJiError
 from tianji.transports import meeting
 from tianji.transports.meeting import Meeting, fetch
 
+pytestmark = pytest.mark.process
+
 GUEST = """
 import os, sys
 from tianji.transports.meeting import fetch
