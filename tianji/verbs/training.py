@@ -113,5 +113,5 @@ def finish(report: Report) -> int:
     mpirun.leave_status(report.exit_status)
     if report.error:
         print(f"tianji: {report.error}", file=sys.stderr)
-    print(describe(report.summary, report.folder))
+    print(describe(report.summary, report.folder, report.exit_status))
     return report.exit_status
