@@ -30,7 +30,7 @@ class Banners:
         """Shows what is not mpirun's until the stream ends, and keeps what is."""
         part = _Part()
         while chunk := os.read(stream.fileno(), CHUNK_BYTES):
-            part.rest += chunk
+            part.rest += chunk.replace(b"\0", b"")  # mpirun ends some of its words as C does
             show(self._sifted(part))
         if part.within or OWN.match(part.rest):
             self._keep(part.rest)

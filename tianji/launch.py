@@ -19,7 +19,7 @@ from tianji.engines.crew import Crew, RoleFailed, refuse_platform
 from tianji.errors import USER_MISTAKE, TianJiError
 from tianji.folder import Claim, claim, identify
 from tianji.outcome import Report
-from tianji.roster import LAUNCHER, Kind, role_name
+from tianji.roster import Kind, role_name
 from tianji.signals import Interrupted, Signals
 from tianji.status import ENDED, Status
 
@@ -58,10 +58,7 @@ def train(
     """
     began = time.monotonic() if started_at is None else started_at
     name = chosen_engine(config, engine)
-    if config.exp.track:
-        from tianji.sinks import refuse_missing
-
-        refuse_missing(config.exp.track)
+    _refuse_missing_trackers(config)
     with Signals() as signals, ExitStack() as stack:
         mpirun.arrive()
         claimed = claim(folder, config, extend)
@@ -109,6 +106,13 @@ def chosen_engine(config: Config, engine: str | None) -> str:
     if name != "local":
         refuse_platform(name)
     return name
+
+
+def _refuse_missing_trackers(config: Config) -> None:
+    if config.exp.track:
+        from tianji.sinks import refuse_missing
+
+        refuse_missing(config.exp.track)
 
 
 def _resumed(claimed: Claim, config: Config) -> Resumed | None:
@@ -200,24 +204,31 @@ def _placed(config: Config, stack: ExitStack) -> tuple[Ranks, dict[str, Share]]:
 
 
 def placement(config: Config, engine: str | None = None) -> str:
-    """Which process every role would live in, and on what cores, as a table for people."""
-    from tianji.job import load_algorithm
-    from tianji.placement import table
+    """Which process every role would live in, and on what cores, as a table for people.
+
+    What `train` would refuse is refused here too.
+    """
+    name = chosen_engine(config, engine)
+    _refuse_missing_trackers(config)
+    if name != "mpi":
+        return _placement_here(config, name)
+    with ExitStack() as stack:
+        ranks, shares = _placed(config, stack)
+        _tried(config)
+        return ranks.table(shares)
+
+
+def _placement_here(config: Config, name: str) -> str:
+    from tianji.placement import table_of_one, table_of_one_process
     from tianji.roster import homes_of
 
-    name = chosen_engine(config, engine)
-    if name == "mpi":
-        with ExitStack() as stack:
-            ranks, shares = _placed(config, stack)
-            return ranks.table(shares)
-    homes, cores, here = homes_of(config), resources.available_cores(), platform.node()
+    cores, here = resources.available_cores(), platform.node()
+    job = _tried(config)
     if name == "local":
-        return f"all {len(homes) - 1} roles in one process on {here}"
-    algorithm, hyp = load_algorithm(config)
-    alternates = algorithm.alternates(hyp, config.parallel.actor_cfg.num)
-    everybody = dict.fromkeys([LAUNCHER, *homes.values()], resources.Share(cores, 1))
-    shares = everybody | resources.assign(config, cores, alternates)
-    return table(config, dict.fromkeys(everybody, 0), [here], shares)
+        return table_of_one_process(config, here, resources.Share(cores, 1))
+    everybody = dict.fromkeys(homes_of(config).values(), resources.Share(cores, 1))
+    alternates = job.algorithm.alternates(job.task.hyp, job.task.n_actors)
+    return table_of_one(config, here, everybody | resources.assign(config, cores, alternates))
 
 
 _MAKERS = {"process": _process_engine, "local": _local_engine, "mpi": _mpi_engine}

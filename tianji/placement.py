@@ -117,10 +117,34 @@ def table(
     config: Config, ranks: Mapping[str, int], hosts: Sequence[str], given: Mapping[str, Share]
 ) -> str:
     """Role, rank, machine and cores, one line per role."""
-    rows = [("role", "rank", "host", "cores")]
-    for role, home in sorted(homes_of(config).items(), key=lambda item: ranks[item[1]]):
-        rank = ranks[home]
-        rows.append((role, str(rank), hosts[rank], _spans(given[home].cores)))
+    places = {home: (rank, hosts[rank]) for home, rank in ranks.items()}
+    return _table(config, "rank", places, given)
+
+
+def table_of_one(config: Config, host: str, given: Mapping[str, Share]) -> str:
+    """The same for one machine, where processes have no ranks: they are counted, from 1."""
+    homes = list(dict.fromkeys([LAUNCHER, *homes_of(config).values()]))
+    places = {home: (number, host) for number, home in enumerate(homes, 1)}
+    return _table(config, "process", places, given)
+
+
+def table_of_one_process(config: Config, host: str, share: Share) -> str:
+    """The same where all roles live in one process."""
+    homes = homes_of(config).values()
+    return _table(config, "process", dict.fromkeys(homes, (1, host)), dict.fromkeys(homes, share))
+
+
+def _table(
+    config: Config,
+    what: str,
+    places: Mapping[str, tuple[int, str]],
+    given: Mapping[str, Share],
+) -> str:
+    rows = [("role", what, "host", "cores")]
+    homes = sorted(homes_of(config).items(), key=lambda item: item[0] != LAUNCHER)
+    for role, home in sorted(homes, key=lambda item: places[item[1]][0]):
+        number, host = places[home]
+        rows.append((role, str(number), host, _spans(given[home].cores)))
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))

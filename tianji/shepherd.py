@@ -23,6 +23,7 @@ from types import FrameType
 
 from tianji.banners import Banners, last_words, reason
 from tianji.errors import USER_MISTAKE, TianJiError
+from tianji.hostfile import check
 from tianji.mpirun import (
     LINK_SECONDS,
     RANK_0,
@@ -52,8 +53,8 @@ def start(
     link_seconds: float = LINK_SECONDS,
 ) -> int:
     """Runs `arguments` as `n` ranks to their end; returns the exit status that rank 0 left."""
-    if hostfile is not None and not hostfile.is_file():
-        raise TianJiError(f"hostfile {hostfile}: no such file. Want one host in each line")
+    if hostfile is not None:
+        check(hostfile, n)
     with tempfile.TemporaryDirectory(prefix="tianji-mpi-") as folder:
         environment = _environment(Path(folder) / "status")
         job = MpirunJob(Path(folder), n, is_spread(hostfile, hosts))

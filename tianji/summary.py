@@ -10,6 +10,7 @@ from tianji import checkpoint, metrics, resources
 from tianji.bottleneck import bottleneck
 from tianji.channels import n_bytes_of
 from tianji.counts import Count
+from tianji.errors import USER_MISTAKE
 from tianji.folder import versions
 from tianji.job import Job
 from tianji.rates import at_start, homes_in, shares
@@ -128,8 +129,8 @@ def _finite(value: Any) -> Any:
     return metrics.finite(value)
 
 
-def describe(summary: dict[str, Any], folder: Path) -> str:
-    """What happened, in a few plain lines."""
+def describe(summary: dict[str, Any], folder: Path, exit_status: int = 0) -> str:
+    """What happened, in a few plain lines; a mistake of the user's is nothing to go on with."""
     lines = _outcome(summary)
     if summary["startup_seconds"] is not None:
         startup, whole = span(summary["starting_seconds"]), span(summary["wall_seconds"])
@@ -138,7 +139,8 @@ def describe(summary: dict[str, Any], folder: Path) -> str:
     if summary["updates"]:
         lines += _measured(summary)
     lines.append(_line("run", str(folder)))
-    if summary["status"] in (Status.INTERRUPTED, Status.FAILED):
+    unfinished = summary["status"] in (Status.INTERRUPTED, Status.FAILED)
+    if unfinished and exit_status != USER_MISTAKE:
         lines += _go_on(folder)
     return "\n".join(lines)
 
@@ -160,12 +162,14 @@ def _resumed(times: int) -> str:
 
 
 def _outcome(summary: dict[str, Any]) -> list[str]:
-    reached, status = _reached(summary), Status(summary["status"])
+    reached, status, target = _reached(summary), Status(summary["status"]), _target(summary)
     if status is Status.SOLVED:
-        return [f"Solved in {span(summary['final_time_seconds'])}: {reached}."]
+        aim = "" if target is None else f" (target {target})"
+        return [f"Solved in {span(summary['final_time_seconds'])}: {reached}{aim}."]
+    missed = [] if target is None else [_line("target", target)]
     if summary["error"]:
-        return [f"{status.words}: {_reason(summary['error'])}", _line("return", reached)]
-    return [f"{status.words}: {reached}."]
+        return [f"{status.words}: {_reason(summary['error'])}", _line("return", reached), *missed]
+    return [f"{status.words}: {reached}.", *missed]
 
 
 def _reason(error: str) -> str:
@@ -176,24 +180,29 @@ def _reason(error: str) -> str:
         return head.rstrip(":")
     deepest = max((i for i, line in enumerate(rest) if line.startswith("  File ")), default=None)
     if deepest is None:  # an error that says it all
-        said = next((line for line in rest if line.startswith(f"{role}: ")), rest[-1])
+        name = role.partition(" (")[0]  # without its rank and machine
+        own = (line.removeprefix(f"{name}: ") for line in rest if line.startswith(f"{name}: "))
+        said = next(own, rest[-1])
     else:
         said = next((line for line in rest[deepest:] if not line.startswith(" ")), rest[-1])
     if not failed:
         role = rest[-1].removeprefix("in ") if rest[-1].startswith("in ") else ""
-    return said if not role or said.startswith(f"{role}: ") else f"{role}: {said}"
+    return f"{role}: {said}" if role else said
 
 
 def _reached(summary: dict[str, Any]) -> str:
+    mean, n = summary["mean_return_100"], min(WINDOW, summary["episodes"])
+    return "no episode ended" if mean is None else f"mean return {mean:,.1f} over {n} episodes"
+
+
+def _target(summary: dict[str, Any]) -> str | None:
+    """As in `475, not reached`."""
     mean, target = summary["mean_return_100"], summary["stop_return"]
-    n = min(WINDOW, summary["episodes"])
-    reached = "no episode ended" if mean is None else f"mean return {mean:,.1f} over {n} episodes"
     if target is None:
-        return reached
-    short = ", not reached" if mean is None or mean < target else ""
-    if not short and n < WINDOW:
-        short = f" over {WINDOW} episodes"
-    return f"{reached} (target {target:,g}{short})"
+        return None
+    if mean is None or mean < target:
+        return f"{target:,g}, not reached"
+    return f"{target:,g} over {WINDOW} episodes" if summary["episodes"] < WINDOW else f"{target:,g}"
 
 
 def _measured(summary: dict[str, Any]) -> list[str]:

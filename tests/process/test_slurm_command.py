@@ -20,6 +20,7 @@ STAYS = """#!/bin/bash
 leave() {{ echo $1 >> "$FOLDER/signals"; sleep 0.2; exit $((128 + $1)); }}
 trap 'leave 10' USR1
 trap 'leave 15' TERM
+mkdir -p "$FOLDER/runs/cartpole_dqn-77/checkpoints/$SAVES"
 touch "$FOLDER/runs_now"
 while :; do sleep 0.02; done
 """
@@ -71,12 +72,18 @@ def test_a_run_that_ends_by_itself_ends_the_job_with_its_status(job, tmp_path, s
 
 
 @pytest.mark.parametrize(
-    ("number", "requeues"), [(signal.SIGUSR1, ["requeue 77"]), (signal.SIGTERM, [])]
+    ("number", "saves", "requeues"),
+    [
+        (signal.SIGUSR1, "0002-step-64", ["requeue 77"]),
+        (signal.SIGUSR1, "0001-step-32", []),
+        (signal.SIGTERM, "0002-step-64", []),
+    ],
 )
-def test_a_signal_reaches_the_run_and_its_warning_puts_the_job_back(
-    job, tmp_path, number, requeues
+def test_a_signal_reaches_the_run_and_its_warning_puts_the_job_back_if_it_got_further(
+    job, tmp_path, number, saves, requeues
 ):
-    process = job(STAYS)
+    (tmp_path / "runs" / "cartpole_dqn-77" / "checkpoints" / "0001-step-32").mkdir(parents=True)
+    process = job(STAYS, SAVES=saves)
     eventually((tmp_path / "runs_now").exists, what="the run")
     process.send_signal(number)
     assert process.wait(timeout=20) == 128 + number
@@ -89,3 +96,24 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path, capsys):
     out = str(tmp_path / "nowhere" / "job.sbatch")
     assert main(["slurm", str(CONFIG), "--out", out]) == 2
     assert f"{out} cannot be written: No such file or directory" in capsys.readouterr().err
+
+
+def test_a_file_of_ones_own_is_not_lost_and_one_of_ours_is_written_anew(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "mine.py"
+    config.write_text(CONFIG.read_text())
+    for out, said in (("mine.py", "is the configuration itself"), ("a.txt", "was not written by")):
+        (tmp_path / "a.txt").write_text("notes")
+        assert main(["slurm", "mine.py", "--out", out]) == 2
+        assert said in capsys.readouterr().err
+    assert config.read_text() == CONFIG.read_text() and (tmp_path / "a.txt").read_text() == "notes"
+    assert [main(["slurm", "mine.py"]), main(["slurm", "mine.py", "--time", "30"])] == [0, 0]
+    assert "--time=30" in (tmp_path / "mine.sbatch").read_text()
+
+
+def test_what_train_would_refuse_is_refused_before_the_queue(tmp_path, capsys):
+    out = tmp_path / "job.sbatch"
+    assert main(["slurm", str(CONFIG), "--set", "hyp.lrr=0.1", "--out", str(out)]) == 2
+    assert "hyp has no key 'lrr'" in capsys.readouterr().err and not out.exists()

@@ -119,3 +119,8 @@ def test_a_panel_that_ends_no_line_is_shown_at_once():
 def test_a_host_that_was_there_is_lost_whatever_mpirun_says(text):
     why = reason(heard(text)[0], 5, begun=True)
     assert "was lost" in why.words and not why.users_mistake
+
+
+@pytest.mark.parametrize("n", [1, 1 << 16])
+def test_the_zeros_that_mpirun_writes_are_not_shown(n):
+    assert heard(f"{LOST}\0\ntianji: no\n\0tianji: this\n", n)[1] == "tianji: no\ntianji: this\n"

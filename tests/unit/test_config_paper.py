@@ -153,6 +153,7 @@ def test_the_keys_of_the_release_load_for_dqn_with_notices() -> None:
         "agent.alg_type",
         "agent.agent_num",
         "wrappers.type 'MonitorEnv'",
+        "exit_val.fusion_step",
         "exit_val.win_ratio",
         "exit_val.reward",
         "learner_cfg.eval",
@@ -390,3 +391,13 @@ def test_importing_the_package_loads_no_heavy_library() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == ""
+
+
+def test_an_end_after_fusions_that_never_come_is_told() -> None:
+    text = ENVIRONMENT + "g = dict({})\nparallel_parameters = dict(global_cfg=g)"
+    end, told = "exit_val=dict(fusion_step=10)", "exit_val.fusion_step has no effect here: "
+    assert config(text.format(f"{end}, group_num=2")).notices == ()
+    alone = config(text.format(end)).notices
+    assert alone == (f"a.py:2: {told}there is one group, and no fusion",)
+    apart = config(text.format(f"{end}, group_num=2, use_group_parallel=False")).notices
+    assert apart == (f"a.py:2: {told}use_group_parallel is False, and no fusion",)

@@ -14,7 +14,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # it is of the same package. The four packages above the bases never import each other.
 LAYERS = (
     ("errors", "lazy", "stats", "appending", "tracker", "signals", "status", "banners"),
-    ("schema", "imports", "events", "mpirun"),
+    ("schema", "imports", "events", "mpirun", "hostfile"),
     ("state", "shepherd"),
     ("tensorfile",),
     ("checkpoint",),

@@ -415,7 +415,7 @@ def test_a_run_that_failed_before_it_began_has_a_summary_too(tmp_path: Path, job
     assert summary["startup_seconds"] is None and summary["final_time_seconds"] is None
     assert not (tmp_path / "metrics.jsonl").exists()
     assert describe(summary, tmp_path).splitlines()[0] == "Failed: it broke"
-    assert "no episode ended (target 475, not reached)" in describe(summary, tmp_path)
+    assert "no episode ended\n  target     475, not reached\n" in describe(summary, tmp_path)
 
 
 TRACE = "Traceback (most recent call last):\n  File 'a.py', line 1, in step\n    f()\n"
@@ -432,6 +432,10 @@ TRACE = "Traceback (most recent call last):\n  File 'a.py', line 1, in step\n   
         (f"{TRACE}ValueError: no\n", "ValueError: no"),
         ("learner-0.0 was killed by SIGKILL:\nold words", "learner-0.0 was killed by SIGKILL"),
         ("actor-0.0 failed with exit status 2:\nactor-0.0: a NaN\nMend it.", "actor-0.0: a NaN"),
+        (
+            "actor-0.0 (rank 2 on a) failed with exit status 2:\nactor-0.0: a NaN\nMend it.",
+            "actor-0.0 (rank 2 on a): a NaN",
+        ),
         ("a NaN in update 3\nLower hyp.lr.", "a NaN in update 3"),
     ],
 )
@@ -456,6 +460,12 @@ def test_a_run_that_is_not_done_ends_with_how_to_go_on(
     else:
         assert newest == "  checkpoint 0010-step-1000 is the newest"
         assert last == f"  go on      tianji resume {tmp_path}"
+
+
+def test_a_mistake_of_the_users_is_nothing_to_go_on_with(tmp_path: Path, job: Job) -> None:
+    summary = Run(job, "mpi", tmp_path, quiet=True).finish("failed", begun(job), "no GPU here")
+    assert "go on" in describe(summary, tmp_path, 1)
+    assert "go on" not in describe(summary, tmp_path, 2)
 
 
 def test_a_row_comes_with_the_first_update_and_then_every_second(
@@ -570,13 +580,23 @@ def test_the_closing_words_name_a_target_that_was_missed(
     run = Run(job, "process", tmp_path, quiet=True, started_at=100.0)
     progress = learned(job)
     progress.returns[0] = -1_000.0
-    first = describe(run.finish(status, progress), tmp_path).splitlines()[0]
-    assert first.lower().startswith(status) and "465.2 over 100" in first
-    assert "target 475, not reached" in first
+    first, second, *_ = describe(run.finish(status, progress), tmp_path).splitlines()
+    assert first.lower().startswith(status) and first.endswith("465.2 over 100 episodes.")
+    assert second == "  target     475, not reached"
+
+
+@pytest.mark.parametrize("status", ["stopped", "interrupted"])
+def test_the_closing_words_fit_a_terminal(
+    tmp_path: Path, job: Job, clock: Clock, status: str
+) -> None:
+    run, progress = Run(job, "process", tmp_path, quiet=True), learned(job)
+    progress.returns.extend([-123_456.7] * len(progress.returns))
+    lines = describe(run.finish(status, progress), Path("runs")).splitlines()
+    assert max(map(len, lines)) <= 80, lines
 
 
 @pytest.mark.parametrize(
-    ("n", "said"), [(100, "(target 475)."), (30, "(target 475 over 100 episodes).")]
+    ("n", "said"), [(100, "  target     475"), (30, "  target     475 over 100 episodes")]
 )
 def test_a_mean_above_the_target_is_not_called_short_of_it(
     tmp_path: Path, job: Job, clock: Clock, n: int, said: str
@@ -584,7 +604,7 @@ def test_a_mean_above_the_target_is_not_called_short_of_it(
     progress = learned(job)
     progress.n_episodes = n
     summary = Run(job, "process", tmp_path, quiet=True).finish("interrupted", progress)
-    assert describe(summary, tmp_path).splitlines()[0].endswith(said)
+    assert describe(summary, tmp_path).splitlines()[1] == said
 
 
 def test_importing_it_loads_no_heavy_library() -> None:

@@ -7,15 +7,16 @@ from commands import ROOT
 
 from tianji.config import load
 from tianji.errors import TianJiError
-from tianji.placement import n_ranks
-from tianji.slurm import Wish, script
+from tianji.placement import n_ranks, place
+from tianji.slurm import Wish, script, seconds_of
 
 CONFIG = ROOT / "configs" / "cartpole_dqn.py"
 
 
 def written(*overrides, **wish):
     config = load(CONFIG, overrides)
-    return script(config, Wish(**{"nodes": 2} | wish), ["my job.py"], "/opt/my venv/bin", "my job")
+    words, path = ["my job.py"], "/opt/my venv/bin"
+    return script(config, Wish(**{"nodes": 2} | wish), words, path, "my job", "/home/me/my work")
 
 
 def asked(text):
@@ -56,14 +57,55 @@ def test_what_was_not_wished_is_left_to_the_site():
     assert not {"mem", "gpus-per-node", "partition", "account"} & set(asked(written()))
 
 
-def test_a_task_has_the_cores_of_the_largest_role():
-    assert asked(written("learner_cfg.cores=4"))["cpus-per-task"] == "4"
+@pytest.mark.parametrize("cores", [1, 4])
+@pytest.mark.parametrize(("nodes", "n_actors"), [(2, 12), (3, 7), (2, 1), (4, 6)])
+def test_every_node_has_the_cores_of_its_roles_and_few_more(nodes, n_actors, cores):
+    keys = [f"learner_cfg.cores={cores}", f"actor_cfg.num={n_actors}"]
+    head, config = asked(written(*keys, nodes=nodes)), load(CONFIG, keys)
+    tasks, cpus = int(head["ntasks-per-node"]), int(head["cpus-per-task"])
+    hosts = [str(rank // tasks) for rank in range(n_ranks(config))]
+    wanted = dict.fromkeys(hosts, 0)
+    for home, rank in place(config, hosts).items():
+        wanted[hosts[rank]] += {"learner": cores, "actor": 1, "launcher": 0}[home.split("-")[0]]
+    assert max(wanted.values()) <= tasks * cpus < max(wanted.values()) + tasks
 
 
 def test_one_node_needs_no_mpi():
     text = written("actor_cfg.num=7", nodes=1)
     assert "--engine process" in text
     assert (asked(text)["ntasks-per-node"], asked(text)["cpus-per-task"]) == ("1", "8")
+
+
+def test_one_node_has_the_cores_of_all_roles():
+    text = written("actor_cfg.num=12", "learner_cfg.cores=4", nodes=1)
+    assert asked(text)["cpus-per-task"] == "16"
+    text = written("actor_cfg.num=3", "actor_cfg.cores=2", "buffer_cfg.cores=1", nodes=1)
+    assert asked(text)["cpus-per-task"] == "8"
+
+
+def test_the_job_runs_where_it_was_written():
+    assert asked(written())["chdir"] == "'/home/me/my work'"
+
+
+def test_a_learner_on_a_gpu_asks_for_one():
+    with pytest.raises(TianJiError, match="would ask for no GPU: add --gpus 1"):
+        written("learner_cfg.device='cuda'")
+    assert asked(written("learner_cfg.device='cuda'", gpus=1))["gpus-per-node"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("time", "seconds"),
+    [
+        ("30", 1800),
+        ("30:10", 1810),
+        ("04:00:00", 14_400),
+        ("1-12", 129_600),
+        ("1-00:30", 88_200),
+        ("2-00:00:05", 172_805),
+    ],
+)
+def test_a_time_is_read_as_slurm_reads_it(time, seconds):
+    assert seconds_of(time) == seconds
 
 
 def test_lines_of_ones_own_come_before_the_run():
@@ -74,7 +116,9 @@ def test_lines_of_ones_own_come_before_the_run():
 @pytest.mark.parametrize(
     ("wish", "words"),
     [
-        (dict(nodes=9), "the run has 3 processes, too few for 9 nodes"),
+        (dict(nodes=9), "the run has 3 processes, too few for 9 nodes: --nodes 3 at most, or more"),
+        (dict(time="1"), "--time: 1 is 1 min 0 s, and a job is told to leave 120 s before its end"),
+        (dict(time="09:59"), "want 10 minutes or more"),
         (dict(tasks_per_node=1), "room for 2 processes, and this run has 3: --tasks-per-node 2"),
         (dict(nodes=0), "--nodes: want 1 or more, got 0"),
         (dict(nodes=1, tasks_per_node=2), "one node is one task; give it --cpus-per-task"),
@@ -90,3 +134,8 @@ def test_lines_of_ones_own_come_before_the_run():
 def test_what_cannot_work_is_refused(wish, words):
     with pytest.raises(TianJiError, match=re.escape(words)):
         written(**wish)
+
+
+def test_a_node_that_would_stay_empty_is_refused():
+    with pytest.raises(TianJiError, match="has 5 processes, too few for 4 nodes: --nodes 3 at"):
+        written("actor_cfg.num=3", nodes=4)

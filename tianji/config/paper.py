@@ -77,7 +77,7 @@ def resolve(source: Source, overrides: Sequence[str], name: str, folder: str) ->
         parallel=bound(ParallelConfig, "parallel_parameters"),
         notices=(),
     )
-    notices += _outvoted(config, tree)
+    notices += _outvoted(config, tree) + _without_fusion(config, tree)
     return Config(**{**vars(config), "notices": tuple(notices)})
 
 
@@ -191,3 +191,13 @@ def _outvoted(config: Config, tree: Section) -> list[str]:
         for place, where, key, value in given
         if value is not None and value != config.stop_return
     ]
+
+
+def _without_fusion(config: Config, tree: Section) -> list[str]:
+    """A notice about an end after so many fusions, where there are none."""
+    if config.parallel.global_cfg.exit_val.fusion_step is None or config.fuses:
+        return []
+    section = tree.get_section("parallel_parameters").get_section("global_cfg")
+    place = section.get_section("exit_val").at("fusion_step")
+    why = "there is one group" if config.n_groups == 1 else "use_group_parallel is False"
+    return [f"{place}: exit_val.fusion_step has no effect here: {why}, and no fusion"]

@@ -13,6 +13,7 @@ from tianji.verbs.training import (
     add_tracking,
     add_watching,
     finish,
+    refuse_idle_hostfile,
     start_ranks,
 )
 
@@ -44,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
         config, before = resuming.reopen(options.run, changes)
         if "mpi" in (options.engine, before):
             return start_ranks(config, options)
+    refuse_idle_hostfile(options, options.engine)
     report = tianji.resume(
         options.run,
         *options.overrides,

@@ -45,8 +45,10 @@ def run(options: argparse.Namespace) -> int:
     """Writes the file and says how to submit it."""
     from tianji.config import load
     from tianji.slurm import Wish, script
+    from tianji.topology import load_algorithm
 
     config = load(options.config, options.overrides)
+    load_algorithm(config)  # what `train` would refuse had better not wait in a queue
     wish = Wish(
         nodes=options.nodes,
         tasks_per_node=options.tasks_per_node,
@@ -60,11 +62,28 @@ def run(options: argparse.Namespace) -> int:
     )
     name = Path(options.config).stem
     words = [options.config, *(f"--set={each}" for each in options.overrides)]
-    text = script(config, wish, words, os.path.dirname(sys.executable), name)
+    text = script(config, wish, words, os.path.dirname(sys.executable), name, os.getcwd())
     out = options.out or Path(f"{name}.sbatch")
+    _refuse_to_lose(out, Path(options.config))
     _write(out, text)
     print(f"{out} is written: sbatch {out}")
     return 0
+
+
+def _refuse_to_lose(out: Path, config: Path) -> None:
+    """Only a file that `tianji slurm` has written is written anew."""
+    from tianji.errors import TianJiError
+    from tianji.slurm import MARKER
+
+    if not out.is_file():
+        return
+    if config.is_file() and out.samefile(config):
+        raise TianJiError(f"--out: {out} is the configuration itself: name another file")
+    if MARKER.encode() not in out.read_bytes():
+        raise TianJiError(
+            f"{out} exists and was not written by `tianji slurm`: move it away, or name another "
+            "file with --out"
+        )
 
 
 def _write(out: Path, text: str) -> None:

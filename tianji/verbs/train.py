@@ -13,6 +13,7 @@ from tianji.verbs.training import (
     add_tracking,
     add_watching,
     finish,
+    refuse_idle_hostfile,
     start_ranks,
 )
 
@@ -43,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Trains; returns the run's exit status."""
     import tianji
-    from tianji import mpirun
+    from tianji import launch, mpirun
     from tianji.config import load
     from tianji.config.keywords import SHORT, as_overrides
     from tianji.errors import TianJiError
@@ -54,13 +55,14 @@ def run(options: argparse.Namespace) -> int:
             f"{options.config} is the folder of a run, not a configuration file: "
             f"to go on with it: tianji resume {options.config}"
         )
+    refuse_idle_hostfile(options, options.engine)
     named = {name: value for name in SHORT if (value := vars(options)[name]) is not None}
+    overrides = [*options.overrides, *as_overrides(named)]
     if options.engine == "mpi" and mpirun.inside() is None:
-        return start_ranks(
-            load(options.config, [*options.overrides, *as_overrides(named)]), options
-        )
+        return start_ranks(load(options.config, overrides), options)
     if options.dry_run:
-        return _show_placement(options)
+        print(launch.placement(load(options.config, overrides), options.engine))
+        return 0
     report = tianji.train(
         options.config,
         *options.overrides,
@@ -72,11 +74,3 @@ def run(options: argparse.Namespace) -> int:
         **named,
     )
     return finish(report)
-
-
-def _show_placement(options: argparse.Namespace) -> int:
-    from tianji import launch
-    from tianji.config import load
-
-    print(launch.placement(load(options.config, options.overrides), options.engine))
-    return 0

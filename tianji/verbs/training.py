@@ -48,6 +48,17 @@ def add_hosts(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def refuse_idle_hostfile(options: argparse.Namespace, engine: str | None) -> None:
+    """Only `--engine mpi` starts anything on other machines."""
+    from tianji.errors import TianJiError
+
+    if options.hostfile is not None and engine != "mpi":
+        raise TianJiError(
+            f"--hostfile {options.hostfile}: only --engine mpi uses other machines: add that, or "
+            "leave --hostfile out"
+        )
+
+
 def start_ranks(config: Config, options: argparse.Namespace) -> int:
     """Starts this command again, in as many ranks as it needs; returns the run's exit status."""
     from tianji.placement import n_ranks
@@ -101,5 +112,5 @@ def finish(report: Report) -> int:
     mpirun.leave_status(report.exit_status)
     if report.error:
         print(f"tianji: {report.error}", file=sys.stderr)
-    print(describe(report.summary, report.folder))
+    print(describe(report.summary, report.folder, report.exit_status))
     return report.exit_status

@@ -1,0 +1,62 @@
+"""A hostfile is read before mpirun starts: each mistake is told with its line."""
+
+import re
+
+import pytest
+
+from tianji.errors import TianJiError
+from tianji.hostfile import check
+
+
+@pytest.fixture
+def hosts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "hosts.txt"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "node1 slots=4\n",
+        "# machines\n\nnode1 slots=2  # the first\nme@node-2.lab slots = 2\n",
+        "10.0.0.1 slots=3 max_slots=8\nfe80::1 max-slots=1\n",
+        "node1\n",
+        "node1\nnode1\nnode2 slots=1\n",
+        "node1 port=2222 slots=4\n",
+    ],
+)
+def test_what_mpirun_understands_is_accepted(hosts, text):
+    hosts.write_text(text)
+    check(hosts, 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("node1 slots=2\nnode2 slots=two\n", "hosts.txt:2: found 'node2 slots=two', want a host"),
+        ("node1 slots=0", "hosts.txt:1: found 'node1 slots=0'"),
+        ("", "hosts.txt: found no host, want a host and its places, as in `node1 slots=4`"),
+        ("# nobody\n\n", "hosts.txt: found no host"),
+        ("a,b", "hosts.txt:1: found 'a,b'"),
+        ("localhost 4", "hosts.txt:1: found 'localhost 4'"),
+        ("node1:4", "hosts.txt:1: found 'node1:4'"),
+        ("a b c", "hosts.txt:1: found 'a b c'"),
+        ("node1 slots=2\nnode1 slots=2", "hosts.txt:2: found node1 a second time"),
+        (
+            "node1 slots=2\n# more\nnode2 slots=1",
+            "the hosts have 3 places, and this run has 4 ranks",
+        ),
+        ("\x00\xff", "hosts.txt:1: found"),
+    ],
+)
+def test_a_mistake_is_told_with_its_line(hosts, text, words):
+    hosts.write_bytes(text.encode("latin-1"))
+    with pytest.raises(TianJiError, match=re.escape(words)):
+        check(hosts, 4)
+
+
+def test_a_folder_and_a_file_that_is_not_there_are_named(hosts, tmp_path):
+    with pytest.raises(TianJiError, match="found a folder, want a file"):
+        check(tmp_path, 4)
+    with pytest.raises(TianJiError, match=r"hosts\.txt: no such file"):
+        check(hosts, 4)
