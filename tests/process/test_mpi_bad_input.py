@@ -53,6 +53,19 @@ def test_an_unknown_option_is_answered_once_with_the_usage(tmp_path):
     assert done.err.count("unrecognized arguments: --nope") == 1
 
 
+def test_help_is_shown_once_and_lets_all_ranks_go(tmp_path):
+    done = jobs.train(ECHO, tmp_path / "run", "--help", n=4)
+    assert done.status == 0, done.err
+    assert done.out.count("usage: tianji train") == 1
+
+
+def test_a_word_that_is_no_verb_is_answered_once(tmp_path):
+    line = mpirun(3, sys.executable, "-m", "tianji.cli", "trian", ECHO)
+    done = subprocess.run(line, capture_output=True, text=True, env=jobs.environment(), timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.count("invalid choice: 'trian'") == 1
+
+
 def test_an_environment_that_does_not_keep_its_word_is_refused_once(tmp_path):
     text = (TASKS / "echo.py").read_text()
     text += "\n\nclass Wrong(Echo):\n    def reset(self):\n        return 'north'\n"
