@@ -6,14 +6,12 @@ import argparse
 import os
 import signal
 import sys
-import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib import import_module
 from typing import Any
 
 from tianji import __version__, mpirun
-
-WORD_SECONDS = 2.0  # for rank 0 to say what is wrong: mpirun ends all at the first that fails
 
 VERBS = {
     "train": "train what a configuration file describes",
@@ -29,38 +27,29 @@ VERBS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until a run begins there is nothing to tidy up
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    rank = (mpirun.inside() or (0, 1))[0]
     try:
-        status = _main(arguments)
+        status = _follow(given) if rank else _lead(given)
     except SystemExit as stop:  # of argparse
         if not isinstance(stop.code, int):
             raise
         status = stop.code
-    if status and (mpirun.inside() or (0, 1))[0]:
-        time.sleep(WORD_SECONDS)
     mpirun.leave_status(status)
     if mpirun.inside() is not None:
         mpirun.vanish(status)
     return status
 
 
-def _main(arguments: Sequence[str] | None) -> int:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until a run begins there is nothing to tidy up
+def _lead(given: list[str]) -> int:
+    """Reads the words and does what they say; in an MPI job that is for rank 0 alone."""
     from tianji.errors import USER_MISTAKE, TianJiError
     from tianji.signals import Interrupted
 
-    rank = (mpirun.inside() or (0, 1))[0]
-    if rank:
-        _be_quiet()
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if not given:
-        parser().print_help(sys.stderr)
-        return USER_MISTAKE
-    options, unknown = parser(given).parse_known_args(given)
-    options.given = given
-    if unknown:  # the usage of the verb helps, that of `tianji` does not
-        _alone(options.verb).error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
-        return _run(options, rank)
+        with _company(given):
+            return _run(given)
     except TianJiError as error:
         print(f"tianji: {error}", file=sys.stderr)
         return USER_MISTAKE
@@ -71,6 +60,33 @@ def _main(arguments: Sequence[str] | None) -> int:
         return 0
 
 
+def _company(given: list[str]) -> AbstractContextManager[None]:
+    """The other ranks, if there are any: whatever is wrong, they are let go when it was said."""
+    if mpirun.inside() is None or not _trains(given):
+        return nullcontext()
+    from tianji.engines.rank import among_others
+
+    return among_others()
+
+
+def _follow(given: list[str]) -> int:
+    """What the other ranks do: they read no options, and hear from rank 0 what becomes of them."""
+    _be_quiet()
+    if not _trains(given):
+        return 0
+    from tianji.engines.rank import among_others, serve
+    from tianji.errors import TianJiError
+
+    with suppress(TianJiError), among_others():  # rank 0 has the same trouble, and says it
+        serve()
+    return 0  # also then: mpirun ends all ranks at once when one fails
+
+
+def _trains(given: list[str]) -> bool:
+    """Whether these words are for all ranks of an MPI job."""
+    return given[:1] in (["train"], ["resume"])
+
+
 def _be_quiet() -> None:
     """Rank 0 speaks for all: nobody wants to read a message as often as there are ranks."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -79,15 +95,18 @@ def _be_quiet() -> None:
     os.close(nowhere)
 
 
-def _run(options: argparse.Namespace, rank: int) -> int:
-    """Runs a verb; in an MPI job the other ranks train with rank 0 and leave all else to it."""
-    verb = _module(options.verb)
-    if mpirun.inside() is None or options.verb not in ("train", "resume"):
-        return 0 if rank else int(verb.run(options))
-    from tianji.engines import rank as ranks
+def _run(given: list[str]) -> int:
+    """Runs a verb."""
+    from tianji.errors import USER_MISTAKE
 
-    with ranks.among_others():
-        return ranks.serve() if rank else int(verb.run(options))
+    if not given:
+        parser().print_help(sys.stderr)
+        return USER_MISTAKE
+    options, unknown = parser(given).parse_known_args(given)
+    options.given = given
+    if unknown:  # the usage of the verb helps, that of `tianji` does not
+        _alone(options.verb).error(f"unrecognized arguments: {' '.join(unknown)}")
+    return int(_module(options.verb).run(options))
 
 
 def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:

@@ -10,7 +10,7 @@ from pathlib import Path
 import jobs
 import pytest
 from commands import ROOT, TASKS, eventually, rows
-from jobs import environment, spread, train
+from jobs import ended, environment, spread, train
 from puppets import MISSING, mpirun
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
@@ -183,8 +183,8 @@ os._exit(0)
 
 def test_who_says_something_goes_on_before_it_is_heard(tmp_path):
     line = mpirun(2, sys.executable, "-c", WORDS, tmp_path / "said")
-    done = subprocess.run(line, capture_output=True, text=True, env=environment(), timeout=60)
-    assert done.stdout == "gone on 3000\n", done.stderr
+    done = ended(line, tmp_path / "run")
+    assert done.out == "gone on 3000\n", done.err
 
 
 FORGETS = """
@@ -219,8 +219,8 @@ def test_the_memory_of_posted_receives_outlives_a_peer_that_was_forgotten():
 def test_what_was_sent_before_a_goodbye_is_received_before_the_loss_is_told(tmp_path):
     child = Path(__file__).with_name("wire_child.py")
     line = spread({"a": 2}, [sys.executable, str(child), str(tmp_path)])
-    done = subprocess.run(line, capture_output=True, text=True, env=environment(), timeout=60)
-    told = done.stdout.split()
-    assert told.count("MESSAGE") == told.count("RECEIVED") == 10, done.stderr
+    done = ended(line, tmp_path / "run")
+    told = done.out.split()
+    assert told.count("MESSAGE") == told.count("RECEIVED") == 10, done.err
     assert told.index("LEFT") > told.index("CLOSED")
     assert told[-2:] == ["LOST", "7000"]

@@ -1,7 +1,6 @@
 """A mistake in an MPI job is answered once, with status 2, and no rank is left behind."""
 
 import os
-import subprocess
 import sys
 
 import jobs
@@ -51,6 +50,19 @@ def test_an_unknown_option_is_answered_once_with_the_usage(tmp_path):
     done = jobs.train(ECHO, tmp_path / "run", "--nope", n=4)
     assert done.status == 2
     assert done.err.count("unrecognized arguments: --nope") == 1
+
+
+def test_help_is_shown_once_and_lets_all_ranks_go(tmp_path):
+    done = jobs.train(ECHO, tmp_path / "run", "--help", n=4)
+    assert done.status == 0, done.err
+    assert done.out.count("usage: tianji train") == 1
+
+
+def test_a_word_that_is_no_verb_is_answered_once(tmp_path):
+    line = mpirun(3, sys.executable, "-m", "tianji.cli", "trian", ECHO)
+    done = jobs.ended(line, tmp_path / "run")
+    assert done.status == 2
+    assert done.err.count("invalid choice: 'trian'") == 1
 
 
 def test_an_environment_that_does_not_keep_its_word_is_refused_once(tmp_path):
@@ -121,6 +133,6 @@ def test_a_transport_of_ones_own_is_refused_because_ranks_have_theirs(tmp_path):
 
 def test_a_verb_that_does_not_train_runs_once(tmp_path):
     line = mpirun(3, sys.executable, "-m", "tianji.cli", "--version")
-    done = subprocess.run(line, capture_output=True, text=True, env=jobs.environment(), timeout=60)
-    assert done.returncode == 0
-    assert done.stdout.count("tianji ") == 1
+    done = jobs.ended(line, tmp_path / "run")
+    assert done.status == 0
+    assert done.out.count("tianji ") == 1

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tianji import mpirun, resources
 from tianji.errors import USER_MISTAKE, TianJiError
@@ -41,7 +41,7 @@ def among_others() -> Iterator[None]:
         mpi.leave()
 
 
-def serve() -> int:
+def serve() -> NoReturn:
     """The life of a rank other than the first; its exit status says nothing, rank 0's does."""
     for number in NUMBERS:  # sent to all: rank 0 decides what it means
         signal.signal(number, signal.SIG_IGN)

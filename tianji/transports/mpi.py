@@ -295,14 +295,26 @@ class MpiWire:
         return news
 
     def _after_failure(self) -> list[int]:
-        """The requests that are done; the peers of those that have failed are going to be lost.
+        """The requests that are done, after some have failed: their peers are going to be lost.
 
-        MPI has cleared both kinds, and tells their errors in the same order.
+        MPI has cleared both kinds. It tells the errors of those that it has looked at, not of what
+        has failed since; so of a peer that is dead nothing counts but notes that did come.
         """
         cleared = [i for i, request in enumerate(self._requests) if request == MPI.REQUEST_NULL]
-        failed = {i for i, status in zip(cleared, self._statuses, strict=False) if status.error}
-        self._dying |= {self._flights[i].peer for i in failed}
-        return [i for i in cleared if i not in failed]
+        told = {i for i, status in zip(cleared, self._statuses, strict=False) if status.error}
+        dead = self._dead() | {self._flights[i].peer for i in told}
+        self._dying |= dead
+        whole = [i for i in cleared if i not in told]
+        flights = self._flights
+        return [
+            i for i in whole if flights[i].peer not in dead or flights[i].what is Happening.NOTED
+        ]
+
+    def _dead(self) -> set[int]:
+        """The peers that MPI knows to have died."""
+        failed = self._comm.Get_failed()
+        ranks = failed.Translate_ranks(None, self._comm.Get_group())
+        return {int(rank) for rank in ranks} & self._expected.keys()
 
     def _land(self, flight: _Flight) -> None:
         if flight.what is Happening.NOTED:

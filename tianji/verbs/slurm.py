@@ -44,8 +44,8 @@ def _add_sizes(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Writes the file and says how to submit it."""
     from tianji.config import load
-    from tianji.slurm import Wish, script
     from tianji.job import load_algorithm
+    from tianji.slurm import Wish, script
 
     config = load(options.config, options.overrides)
     load_algorithm(config)  # what `train` would refuse had better not wait in a queue
