@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tianji.algorithms.base import Weights
+from tianji.algorithms.base import Algorithm, Weights
 from tianji.channel import Inbox, Outbox
 from tianji.schema import Field, Schema
 from tianji.state import State
@@ -38,6 +38,11 @@ class Fusion:
         self.n_fusions += 1
         delta: Weights = message.arrays["parameters"] - self._sent
         return delta
+
+    def apply(self, algorithm: Algorithm) -> None:
+        """Adds the correction, if there is one, before anybody acts with these weights."""
+        if (correction := self.correction()) is not None:
+            algorithm.shift(correction)
 
     def offer(self, parameters: Callable[[], Weights], version: int) -> None:
         """Sends the parameters if it is time; if it cannot, it tries again at the next update."""

@@ -73,8 +73,7 @@ class Actor(Role):
             return self._finish()
         if (message := self.weights.take()) is not None:  # ❹ a newer model, if one has come
             self.policy.load(message.arrays["weights"], message.version)
-            self.version = message.version
-            self.counts[Count.VERSION] = message.version
+            self.version = self.counts[Count.VERSION] = message.version
             self.counts[Count.WEIGHTS_TAKEN] += 1
         if not self.trajectory.is_open and not self._begin():
             return False
@@ -152,16 +151,13 @@ class Buffer(Role):
         return moved
 
     def _receive(self) -> bool:
-        moved, last, n = False, 0, len(self.trajectories)
-        for i in range(n):
+        moved, n, first = False, len(self.trajectories), self.next
+        for source in (*range(first, n), *range(first)):
             if self._full() or not self._may_receive():
                 break  # the inboxes fill up, and so the actors are paced
-            source = (self.next + i) % n
             if (message := self.trajectories[source].take()) is not None:
                 self._store(source, message)
-                last, moved = source, True
-        if moved:
-            self.next = (last + 1) % n  # after the last one served, so that nobody is starved
+                self.next, moved = (source + 1) % n, True  # after the last one: nobody is starved
         return moved
 
     def _store(self, source: int, message: Message) -> None:
@@ -275,16 +271,13 @@ class Learner(Role):
         self.version += 1
         self.counts[Count.VERSION] = self.version
         if self.fusion is not None:
-            self._fuse(self.fusion)
+            if self.exchange is None:  # several learners had the correction with their gradients
+                self.fusion.apply(self.algorithm)
+            self.fusion.offer(self.algorithm.parameters, self.version)
+            self.counts[Count.FUSIONS] = self.fusion.n_fusions
+            self.counts[Count.REFUSED] = self.fusion.refused
         if self.trigger.fires(self.version):  # ❷ and send, if it is time
             self.publish()
-
-    def _fuse(self, fusion: Fusion) -> None:
-        """Adds what has come of the other groups before anybody acts with these weights."""
-        if self.exchange is None and (correction := fusion.correction()) is not None:
-            self.algorithm.shift(correction)
-        fusion.offer(self.algorithm.parameters, self.version)
-        self.counts[Count.FUSIONS], self.counts[Count.REFUSED] = fusion.n_fusions, fusion.refused
 
     def publish(self) -> None:
         """Sends the weights to whoever reads them."""
@@ -295,10 +288,9 @@ class Learner(Role):
 
     def _finish(self) -> bool:
         self.publish()
-        for outbox in (self.weights, self.fusion, self.exchange):
-            if outbox is not None:
-                outbox.close()
-        self.batches.close()
+        for end in (self.weights, self.fusion, self.exchange, self.batches):
+            if end is not None:
+                end.close()
         self.done = True
         return True
 

@@ -266,7 +266,8 @@ def test_rows_that_are_not_valid_have_no_influence():
 
 def test_every_epoch_visits_every_sample_once_in_slices_of_nearly_one_size():
     learner, batch = rollouts(task(minibatch=4))
-    samples = learner._prepare(batch)[:4]
+    prepared = learner._prepare(batch)
+    samples = (prepared.obs, prepared.action, prepared.logp, prepared.target)
     parts = list(learner._minibatches(samples, batch["valid"].size))
     sizes = [len(part[0]) for part in parts]
     assert max(sizes) - min(sizes) <= 1
@@ -291,9 +292,9 @@ def test_final_observations_are_bootstrapped_from():
     batch["valid"][0, 1, 0] = batch["truncated"][0, 1, 0] = True
     batch["terminated"][0, 1, 0] = False
     batch["final_obs"] = np.zeros((2, 5, 2, 3), np.float32)
-    near = learner._prepare(batch)[3]
+    near = learner._prepare(batch).target
     batch["final_obs"][0, 1, 0] = 50.0
-    far = learner._prepare(batch)[3]
+    far = learner._prepare(batch).target
     assert (near != far).any()
 
 

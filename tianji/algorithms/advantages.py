@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -102,6 +103,16 @@ class Gains:
         if self.vtrace:  # its weights are in the advantages already
             return (self.values - self.clipped * moments.centre) / moments.spread
         return (self.values - moments.mean) / moments.spread * self.clipped
+
+
+class Samples(NamedTuple):
+    """The valid samples of a batch, one after the other, on the learner's device."""
+
+    obs: torch.Tensor
+    action: torch.Tensor
+    logp: torch.Tensor  # log-probability of the action where the clipped ratio starts from
+    target: torch.Tensor  # of the value network
+    gains: Gains  # advantages, not normalised yet, in the CPU's memory
 
 
 def pooled(sums: list[float], n_learners: int) -> Moments:

@@ -112,7 +112,7 @@ class Algorithm(ABC):
 
     @classmethod
     def n_parameters(cls, task: Task) -> int:
-        """Length of the vector that `parameters` returns, and of a gradient."""
+        """Length of the vector that `parameters` returns, and of those that `updates` yields."""
         return cls.n_weights(task)
 
     def learn(self, batch: Arrays) -> dict[str, float]:
@@ -123,17 +123,18 @@ class Algorithm(ABC):
         update = self.updates(batch)
         while True:
             try:
-                next(update)  # alone, its own gradient is the mean of all
+                next(update)  # alone, what it yields is the mean of all
             except StopIteration as end:
                 return dict(end.value)
 
     def updates(self, batch: Arrays) -> Generator[Weights, None, dict[str, float]]:
         """One update that several learners can make together, each from a part of the batch.
 
-        Before every step of the optimiser it yields its gradient [n_parameters] as float32 in the
-        CPU's memory. When it goes on, the mean over all learners lies in the same array. Returns
-        what `learn` returns. All learners must yield equally often, whatever their parts hold, and
-        nothing may be changed before the first gradient.
+        It yields float32 vectors [n_parameters] in the CPU's memory, which are averaged in place:
+        when it goes on, the mean over all learners lies in the same array. Before every step of the
+        optimiser that is its gradient; PPO yields other sums before its first. Returns what `learn`
+        returns. All learners must yield equally often, whatever their parts hold, and nothing may
+        be changed before the first yield.
         """
         raise NotImplementedError(f"{type(self).__name__} has no updates")
 

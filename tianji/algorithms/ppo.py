@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from tianji.algorithms.advantages import Gains, Importance, Moments, advantages, pooled
+from tianji.algorithms.advantages import Gains, Importance, Moments, Samples, advantages, pooled
 from tianji.algorithms.base import Algorithm, Policy, PolicyGraph, Task, Weights, learning_rate
 from tianji.algorithms.policies import LOG_2PI, CategoricalPolicy, GaussianPolicy
 from tianji.config.binding import key
@@ -176,22 +176,26 @@ class PPO(Algorithm):
         """Several epochs of minibatches over one batch of rollouts.
 
         Several learners normalise advantages over the whole batch, and each of them counts by its
-        number of samples; so an update of one minibatch is what one learner would have made.
+        number of samples; so an update of one minibatch is what one learner would have made. Their
+        first vector holds the sums that the moments follow from, all others are gradients. One
+        learner yields nothing: a yield brings the gradient of a GPU to the CPU and back.
         """
         h, alone, measures = self.hyp, self.task.n_learners == 1, None
-        *samples, goal, gains = self._prepare(batch)
+        samples = self._prepare(batch)
+        gains = samples.gains
         moments = gains.moments() if alone else (yield from self._pooled(gains))
         self._optimiser.lr = learning_rate(h.lr, h.lr_final, h.lr_decay, self._updates)
         self._updates += 1
         if not moments.n:
             return dict.fromkeys(self.scalars, 0.0)
         gain = gains.normalised(moments).to(self._device)
-        share = len(gain) / moments.n
+        share = len(gain) / moments.n  # of this learner among all; 1 if it is alone
         for _ in range(h.update_step):
-            for part in self._minibatches((*samples, gain, goal), batch["valid"].size):
+            columns = (samples.obs, samples.action, samples.logp, gain, samples.target)
+            for part in self._minibatches(columns, batch["valid"].size):
                 if len(part[0]):  # of several learners one may have none left
                     loss, measures = self._loss(*part)
-                    self._parameters.backward(loss if alone else loss * share)
+                    self._parameters.backward(loss * share)
                 else:
                     self._parameters.gradient.zero_()
                 if not alone:
@@ -207,8 +211,8 @@ class PPO(Algorithm):
         yield from self._parameters.exchanged()
         return pooled(gradient[: len(sums)].tolist(), self.task.n_learners)
 
-    def _prepare(self, batch: Arrays) -> tuple[Any, ...]:
-        """Of all valid samples: obs, action, old log-probability, target, and the advantages."""
+    def _prepare(self, batch: Arrays) -> Samples:
+        """Picks the valid samples, and finds their advantages and targets."""
         obs = torch.from_numpy(batch["obs"]).to(self._device)
         with torch.no_grad():
             value = self.critic(obs.flatten(0, 2)).view(obs.shape[:3]).cpu().numpy()
@@ -228,7 +232,8 @@ class PPO(Algorithm):
         if weight is not None:
             clipped = torch.from_numpy(weight.clipped.ravel())[picked]
             gains = Gains(gain, clipped, weight.vtrace)
-        return (flat_obs, *(t.to(self._device) for t in (action, old, goal)), gains)
+        action, old, goal = (tensor.to(self._device) for tensor in (action, old, goal))
+        return Samples(flat_obs, action, old, goal, gains)
 
     def _importance(
         self,
