@@ -68,7 +68,8 @@ def start_ranks(config: Config, options: argparse.Namespace) -> int:
     words = _without_hostfile(options.given)
     program = [sys.executable, "-m", "tianji.cli", *words]
     link_seconds = config.parallel.global_cfg.link_seconds
-    return start(n_ranks(config), program, options.hostfile, link_seconds=link_seconds)
+    n, hosts, quiet = n_ranks(config), options.hostfile, options.quiet
+    return start(n, program, hosts, link_seconds=link_seconds, quiet=quiet)
 
 
 def _without_hostfile(given: Sequence[str]) -> list[str]:
