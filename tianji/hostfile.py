@@ -32,7 +32,7 @@ def check(path: Path, n: int) -> list[str]:
     known = [count for count in places.values() if count is not None]
     if len(known) == len(places) and sum(known) < n:
         raise TianJiError(
-            f"{path}: the hosts have {sum(known)} places, and this run has {n} ranks: give them "
+            f"{path}: places on all hosts: {sum(known)}, ranks of this run: {n}. Give them "
             "more with `slots=`, add a host, or lower actor_cfg.num"
         )
     return list(places)

@@ -103,7 +103,7 @@ def test_all_ranks_end_when_the_one_who_started_them_is_killed(start, tmp_path):
     ("text", "program", "words"),
     [
         (None, "/no/such/program", "has no /no/such/program: install TianJi there"),
-        ("localhost slots=2", "true", "the hosts have 2 places, and this run has 3 ranks"),
+        ("localhost slots=2", "true", "places on all hosts: 2, ranks of this run: 3"),
         ("localhost slots=two", "true", "hosts:1: found 'localhost slots=two', want a host and"),
         ("localhost slots=1\nno-such.invalid slots=2", "true", "cannot be reached"),
     ],

@@ -44,7 +44,7 @@ def test_what_mpirun_understands_is_accepted(hosts, text, names):
         ("node1 slots=2\nnode1 slots=2", "hosts.txt:2: found node1 a second time"),
         (
             "node1 slots=2\n# more\nnode2 slots=1",
-            "the hosts have 3 places, and this run has 4 ranks",
+            "places on all hosts: 3, ranks of this run: 4",
         ),
         ("\x00\xff", "hosts.txt:1: found"),
     ],
