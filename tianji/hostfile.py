@@ -16,8 +16,8 @@ OTHER = r"\s+(?:port|user-?_?name)\s*=\s*\S+"  # as mpirun knows them; nothing t
 LINE = re.compile(rf"(?P<host>{NAME}|{ADDRESS})(?:{OTHER}|{PLACES}|{MOST})*\s*")
 
 
-def check(path: Path, n: int) -> None:
-    """Raises unless every line names a machine, and together they have room for `n` ranks.
+def check(path: Path, n: int) -> list[str]:
+    """The machines; raises unless every line names one, and together they have room for `n` ranks.
 
     A line without `slots` has as many places as its machine has cores, which mpirun alone can
     tell: then it is left to mpirun to say that they are too few.
@@ -32,9 +32,10 @@ def check(path: Path, n: int) -> None:
     known = [count for count in places.values() if count is not None]
     if len(known) == len(places) and sum(known) < n:
         raise TianJiError(
-            f"{path}: the hosts have {sum(known)} places, and this run has {n} ranks: give them "
+            f"{path}: places on all hosts: {sum(known)}, ranks of this run: {n}. Give them "
             "more with `slots=`, add a host, or lower actor_cfg.num"
         )
+    return list(places)
 
 
 def _lines(path: Path) -> list[str]:

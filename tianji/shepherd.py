@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -43,6 +43,8 @@ STOP_SECONDS = 20.0  # for rank 0 on another host to end in order
 KILL_SECONDS = 5.0  # for everything to go after a second signal, or after SIGTERM
 READ_SECONDS = 1.0  # for the last words to arrive
 POLL_SECONDS = 0.05
+INTERRUPTED = (None, *(128 + number for number in NUMBERS))  # the status after a signal
+CLEAR = b"\r\x1b[2K"  # the line that the cursor is on
 
 
 def start(
@@ -51,10 +53,10 @@ def start(
     hostfile: Path | None = None,
     hosts: Sequence[str] | None = None,
     link_seconds: float = LINK_SECONDS,
+    quiet: bool = False,
 ) -> int:
     """Runs `arguments` as `n` ranks to their end; returns the exit status that rank 0 left."""
-    if hostfile is not None:
-        check(hostfile, n)
+    names = hosts if hostfile is None else check(hostfile, n)
     with tempfile.TemporaryDirectory(prefix="tianji-mpi-") as folder:
         environment = _environment(Path(folder) / "status")
         job = MpirunJob(Path(folder), n, is_spread(hostfile, hosts))
@@ -62,6 +64,8 @@ def start(
         try:
             words = command(n, arguments, hostfile, hosts, environment, link_seconds)
             job.begin(words, environment)
+            if sys.stdout.isatty() and not quiet:
+                job.announce(starting(n, names))
             return job.watch()
         finally:
             job.end()
@@ -81,6 +85,16 @@ def _environment(status: Path) -> dict[str, str]:
     return environment
 
 
+def starting(
+    n: int, hosts: Sequence[str] | None, environment: Mapping[str, str] = os.environ
+) -> str:
+    """What is told until rank 0 says something: one line, whatever the width of the terminal."""
+    where = environment.get("SLURM_JOB_NODELIST", "this machine")
+    text = f"starting {n} ranks on {where if hosts is None else ', '.join(hosts)} ..."
+    width = shutil.get_terminal_size().columns - 1
+    return text if len(text) <= width else f"{text[: width - 4]} ..."
+
+
 class MpirunJob:
     """One mpirun from its start to the last of its processes."""
 
@@ -94,6 +108,8 @@ class MpirunJob:
         self._signals: list[int] = []  # noted, not yet passed on
         self._first: tuple[int, float] | None = None  # the first signal, and when it came
         self._kill_at = float("inf")
+        self._announced = False  # a line that the first words take the place of
+        self._speaking = threading.Lock()
 
     def begin(self, words: list[str], environment: dict[str, str]) -> None:
         """Starts mpirun in a session of its own: Ctrl-C is for this process alone."""
@@ -109,10 +125,23 @@ class MpirunJob:
         )
         sys.stdout.flush()
         for stream, fd in ((process.stdout, 1), (process.stderr, 2)):
-            shown = (stream, partial(_show, fd))
+            shown = (stream, partial(self._show, fd))
             reader = threading.Thread(target=self._banners.passing, args=shown, daemon=True)
             reader.start()
             self._readers.append(reader)
+
+    def announce(self, line: str) -> None:
+        """Shows a line until there is something else to show."""
+        with self._speaking:
+            _show(1, line.encode())
+            self._announced = True
+
+    def _show(self, fd: int, words: bytes) -> None:
+        with self._speaking:
+            if words and self._announced:
+                self._announced = False
+                _show(1, CLEAR)
+            _show(fd, words)
 
     def note(self, number: int, frame: FrameType | None) -> None:
         """A signal came: `watch` passes it on. One that comes twice at once is one wish."""
@@ -186,8 +215,10 @@ class MpirunJob:
         why, code = reason(self._banners, self._n, self._rank_0() is not None), self._process.poll()
         if (status := self._status()) is not None:
             self._tell_last_words(None if why is None or not status else why.words)
-        if self._first is not None and status in (None, 128 + signal.SIGUSR1):
-            return 128 + self._first[0]  # what came here; mpirun passes on SIGUSR1 alone
+        if self._first is not None and status in INTERRUPTED:
+            if status is None and not self._spread and self._rank_0() is None:
+                self._show(2, b"Interrupted before the run began.\n")
+            return 128 + self._first[0]  # what came here; mpirun passes on others
         if status is not None:
             return status
         if why is not None and why.users_mistake:
@@ -203,12 +234,12 @@ class MpirunJob:
         said = [(fd, self._folder / f"{SAID}{fd}") for fd in (1, 2)]
         words = [(fd, path.read_bytes()) for fd, path in said if path.exists()]
         for fd, text in words:
-            _show(fd, text)
+            self._show(fd, text)
         if otherwise is not None and not any(text for _, text in words):
             self._tell(otherwise)
 
     def _tell(self, words: str) -> None:
-        _show(2, f"tianji: {words.rstrip()}\n".encode())
+        self._show(2, f"tianji: {words.rstrip()}\n".encode())
 
     def end(self) -> None:
         """Leaves no process of this host behind; daemons elsewhere end when mpirun has."""
@@ -222,6 +253,12 @@ class MpirunJob:
             time.sleep(0.01)
         self._process.wait()
         self._read_all()
+        streams = (self._process.stdout, self._process.stderr)
+        for stream, reader in zip(streams, self._readers, strict=True):
+            if stream is not None and not reader.is_alive():
+                stream.close()
+        if self._announced:
+            _show(1, CLEAR)
 
     def _read_all(self) -> None:
         """Whatever was said is shown or kept; a daemon elsewhere may hold the streams open."""

@@ -110,6 +110,8 @@ class LivePanel:
 
     def show(self, scene: Scene) -> None:
         """Draws the panel."""
+        from rich.console import Group
+
         if self._live is None:
             from rich.live import Live
 
@@ -118,12 +120,14 @@ class LivePanel:
             atexit.register(self._live.stop)  # the cursor comes back, whatever happens
             self._calm = _without_echo_of_control(self._console.file)
             atexit.register(self._calm)
-        self._live.update(panel(scene), refresh=True)
+        ended = [""] if mpirun.inside() else []  # mpirun keeps back a line that has not ended
+        self._live.update(Group(panel(scene), *ended), refresh=True)
 
     def close(self, scene: Scene) -> None:
         """Draws the panel for the last time."""
         self.show(scene)
         if self._live is not None:
+            self._live.update(panel(scene), refresh=True)  # `stop` ends its last line
             self._live.stop()
             atexit.unregister(self._live.stop)
             self._calm()
@@ -157,11 +161,9 @@ def span(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
-    return (
-        f"{minutes} min {rest:02d} s"
-        if minutes < 60
-        else f"{minutes // 60} h {minutes % 60:02d} min"
-    )
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def seconds_left(scene: Scene) -> float | None:

@@ -46,6 +46,12 @@ def test_an_unknown_key_is_named_before_any_rank_is_started(tmp_path):
     assert len(done.err.splitlines()) == 1
 
 
+def test_an_environment_that_is_not_there_is_named_before_a_placement_is_shown(tmp_path):
+    done = jobs.train(ECHO, tmp_path / "run", "--dry-run", "--set", "environment.type=echo:Ecko")
+    refused(done, "Ecko")
+    assert not done.out
+
+
 def test_an_unknown_option_is_answered_once_with_the_usage(tmp_path):
     done = jobs.train(ECHO, tmp_path / "run", "--nope", n=4)
     assert done.status == 2

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from commands import ROOT, alive, end, eventually
 
+from tianji import shepherd
+
 pytestmark = [
     pytest.mark.process,
     pytest.mark.skipif(find_spec("mpi4py") is None, reason="mpi4py is not installed"),
@@ -101,7 +103,7 @@ def test_all_ranks_end_when_the_one_who_started_them_is_killed(start, tmp_path):
     ("text", "program", "words"),
     [
         (None, "/no/such/program", "has no /no/such/program: install TianJi there"),
-        ("localhost slots=2", "true", "the hosts have 2 places, and this run has 3 ranks"),
+        ("localhost slots=2", "true", "places on all hosts: 2, ranks of this run: 3"),
         ("localhost slots=two", "true", "hosts:1: found 'localhost slots=two', want a host and"),
         ("localhost slots=1\nno-such.invalid slots=2", "true", "cannot be reached"),
     ],
@@ -126,3 +128,28 @@ def test_a_signal_before_rank_0_has_begun_ends_all(start, tmp_path):
     pids = ranks(tmp_path)
     process.terminate()
     assert process.wait(timeout=30) == 128 + signal.SIGTERM and gone(pids)
+
+
+@pytest.mark.parametrize("left", [None, 143, 138, 130])
+def test_the_signal_that_came_first_is_the_status_whatever_reached_rank_0(
+    tmp_path, capfdbinary, left
+):
+    job = shepherd.Job(tmp_path, 1, False)
+    job.begin(["true"], dict(os.environ))
+    job.note(signal.SIGINT, None)
+    if left is not None:
+        (tmp_path / "status").write_text(str(left))
+    assert job.watch() == 130
+    job.end()
+    said = b"" if left is not None else b"Interrupted before the run began.\n"
+    assert capfdbinary.readouterr().err == said
+
+
+@pytest.mark.parametrize("left", [0, 1, 2])
+def test_a_run_that_ended_by_itself_has_its_own_status_after_a_signal(tmp_path, left):
+    job = shepherd.Job(tmp_path, 1, False)
+    job.begin(["true"], dict(os.environ))
+    job.note(signal.SIGINT, None)
+    (tmp_path / "status").write_text(str(left))
+    assert job.watch() == left
+    job.end()

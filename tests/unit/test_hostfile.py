@@ -15,19 +15,19 @@ def hosts(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "names"),
     [
-        "node1 slots=4\n",
-        "# machines\n\nnode1 slots=2  # the first\nme@node-2.lab slots = 2\n",
-        "10.0.0.1 slots=3 max_slots=8\nfe80::1 max-slots=1\n",
-        "node1\n",
-        "node1\nnode1\nnode2 slots=1\n",
-        "node1 port=2222 slots=4\n",
+        ("node1 slots=4\n", ["node1"]),
+        ("# all\n\na slots=2  # first\nme@b-2.lab slots = 2\n", ["a", "me@b-2.lab"]),
+        ("10.0.0.1 slots=3 max_slots=8\nfe80::1 max-slots=1\n", ["10.0.0.1", "fe80::1"]),
+        ("node1\n", ["node1"]),
+        ("node1\nnode1\nnode2 slots=1\n", ["node1", "node2"]),
+        ("node1 port=2222 slots=4\n", ["node1"]),
     ],
 )
-def test_what_mpirun_understands_is_accepted(hosts, text):
+def test_what_mpirun_understands_is_accepted(hosts, text, names):
     hosts.write_text(text)
-    check(hosts, 4)
+    assert check(hosts, 4) == names
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_what_mpirun_understands_is_accepted(hosts, text):
         ("node1 slots=2\nnode1 slots=2", "hosts.txt:2: found node1 a second time"),
         (
             "node1 slots=2\n# more\nnode2 slots=1",
-            "the hosts have 3 places, and this run has 4 ranks",
+            "places on all hosts: 3, ranks of this run: 4",
         ),
         ("\x00\xff", "hosts.txt:1: found"),
     ],

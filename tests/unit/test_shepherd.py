@@ -32,3 +32,23 @@ def test_rank_0_hears_of_a_terminal_and_its_size(monkeypatch):
 def test_a_process_that_has_gone_is_in_no_session():
     assert os.getpid() in shepherd.in_session(os.getsid(0))
     assert shepherd.in_session(2**30) == []
+
+
+def test_what_is_starting_is_said_in_one_line(monkeypatch):
+    size = lambda: os.terminal_size((40, 24))  # noqa: E731
+    monkeypatch.setattr("shutil.get_terminal_size", size)
+    assert shepherd.starting(3, None, {}) == "starting 3 ranks on this machine ..."
+    assert shepherd.starting(3, ["a", "b"], {}) == "starting 3 ranks on a, b ..."
+    assert shepherd.starting(9, None, {"SLURM_JOB_NODELIST": "n[1-2]"}) == (
+        "starting 9 ranks on n[1-2] ..."
+    )
+    long = shepherd.starting(30, [f"node{i}" for i in range(30)], {})
+    assert len(long) == 39 and long.endswith(" ...")
+
+
+def test_the_first_words_take_the_place_of_the_line(tmp_path, capfdbinary):
+    job = shepherd.Job(tmp_path, 3, False)
+    job.announce("starting 3 ranks ...")
+    for words in (b"", b"one\n", b"two\n"):
+        job._show(1, words)
+    assert capfdbinary.readouterr().out == b"starting 3 ranks ...\r\x1b[2Kone\ntwo\n"

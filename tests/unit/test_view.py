@@ -217,6 +217,18 @@ def test_a_live_panel_shows_the_cursor_again(monkeypatch: pytest.MonkeyPatch) ->
     assert stream.getvalue().rindex("\x1b[?25h") > stream.getvalue().rindex("\x1b[?25l")
 
 
+def test_a_live_panel_below_mpirun_ends_its_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tianji.mpirun.inside", lambda: (0, 3))
+    stream, scene = Terminal(), on_its_way(job_of(), "stopped")
+    view = LivePanel(Console(file=stream, force_terminal=True, width=80, height=40))
+    view.show(scene)
+    shown = stream.getvalue()
+    assert "\n" in shown[shown.rindex("╯") :]  # mpirun keeps the rest of it back
+    view.close(scene)
+    shown = stream.getvalue()
+    assert shown[shown.rindex("╯") :].count("\n") == 1  # nothing empty below it
+
+
 def test_ctrl_c_draws_nothing_into_a_live_panel(monkeypatch: pytest.MonkeyPatch) -> None:
     outer, inner = pty.openpty()
     monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp())

@@ -66,7 +66,8 @@ def start_ranks(config: Config, options: argparse.Namespace) -> int:
 
     program = [sys.executable, "-m", "tianji.cli", *options.given]
     link_seconds = config.parallel.global_cfg.link_seconds
-    return start(n_ranks(config), program, options.hostfile, link_seconds=link_seconds)
+    n, hosts, quiet = n_ranks(config), options.hostfile, options.quiet
+    return start(n, program, hosts, link_seconds=link_seconds, quiet=quiet)
 
 
 def add_tracking(parser: argparse.ArgumentParser) -> None:
