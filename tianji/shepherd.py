@@ -37,6 +37,7 @@ from tianji.mpirun import (
 )
 from tianji.signals import ECHO_SECONDS, NUMBERS, ending_with
 
+SCRATCH = "PRTE_MCA_prte_local_tmpdir_base"  # where mpirun keeps its files on this host
 LINGER_SECONDS = 5.0  # for mpirun to end once rank 0 has
 ORPHAN_SECONDS = 30.0  # for rank 0 to write things down once mpirun has ended
 STOP_SECONDS = 20.0  # for rank 0 on another host to end in order
@@ -76,6 +77,7 @@ def start(
 def _environment(status: Path) -> dict[str, str]:
     """This process's own, and what rank 0 must know."""
     environment = {**SETTINGS, **os.environ, STATUS: str(status), TERMINAL: "0"}
+    environment.setdefault(SCRATCH, str(status.parent))  # one that is killed leaves nothing behind
     if not any("plm_ssh" in name for name in os.environ):  # an agent of one's own is no ssh
         environment |= SSH
     if sys.stdout.isatty():

@@ -47,7 +47,7 @@ def test_what_is_starting_is_said_in_one_line(monkeypatch):
 
 
 def test_the_first_words_take_the_place_of_the_line(tmp_path, capfdbinary):
-    job = shepherd.Job(tmp_path, 3, False)
+    job = shepherd.MpirunJob(tmp_path, 3, False)
     job.announce("starting 3 ranks ...")
     for words in (b"", b"one\n", b"two\n"):
         job._show(1, words)
