@@ -134,7 +134,7 @@ def test_a_signal_before_rank_0_has_begun_ends_all(start, tmp_path):
 def test_the_signal_that_came_first_is_the_status_whatever_reached_rank_0(
     tmp_path, capfdbinary, left
 ):
-    job = shepherd.Job(tmp_path, 1, False)
+    job = shepherd.MpirunJob(tmp_path, 1, False)
     job.begin(["true"], dict(os.environ))
     job.note(signal.SIGINT, None)
     if left is not None:
@@ -147,7 +147,7 @@ def test_the_signal_that_came_first_is_the_status_whatever_reached_rank_0(
 
 @pytest.mark.parametrize("left", [0, 1, 2])
 def test_a_run_that_ended_by_itself_has_its_own_status_after_a_signal(tmp_path, left):
-    job = shepherd.Job(tmp_path, 1, False)
+    job = shepherd.MpirunJob(tmp_path, 1, False)
     job.begin(["true"], dict(os.environ))
     job.note(signal.SIGINT, None)
     (tmp_path / "status").write_text(str(left))

@@ -149,7 +149,7 @@ def _run(world: World, job: Job, order: dict[str, Any], description: dict[str, A
         traceback.print_exc()
         status = 1
     sys.stderr.flush()
-    transport.close(status)
+    transport.close(status, job.config.parallel.global_cfg.link_seconds)
 
 
 def _die() -> None:

@@ -268,7 +268,7 @@ class Ranks:
     def dismiss(self) -> None:
         """Lets all ranks go, however far the run has come."""
         if self._transport is not None:
-            self._transport.close()
+            self._transport.close(0, self._config.parallel.global_cfg.link_seconds)
         self._world.dismiss()
 
     @property

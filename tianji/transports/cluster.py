@@ -37,8 +37,7 @@ SHORTEST_SECONDS = 0.0001  # from one look at the wire to the next, while someth
 LONGEST_SECONDS = 0.001  # the same when nothing does
 ALONE_SECONDS = 0.02  # the same where nothing crosses the wire but signs of life
 CHECK_SECONDS = 0.1  # from one check of the peers to the next
-FLUSH_SECONDS = 5.0  # without anything moving, after which what is still to be sent is given up
-HEAR_SECONDS = 15.0  # for others to hear that this process goes; they may have been stopped
+PATIENCE_SECONDS = 15.0  # with a peer of whom nothing is heard, when this process goes
 SWITCH_SECONDS = 0.0005  # that a role keeps the interpreter for while its courier waits for it
 
 
@@ -198,27 +197,23 @@ class ClusterTransport:
         """Sleeps until something may have come, from this machine or by the courier."""
         self._shared.wait(timeout_seconds)
 
-    def close(self, status: int = 0) -> None:
-        """Lets the last words leave, says goodbye to everybody, and stops the courier."""
+    def close(self, status: int = 0, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        """Sends what is left, says goodbye, and goes when all have heard that who still answer."""
         self._stopping = True
         if self._thread is not None:
             self._alarm.ring()
             self._thread.join()
         if self.failure is None:
-            self._carry_until(lambda: self.courier.settled, FLUSH_SECONDS)
+            self._carry_until(lambda: self.courier.has_sent(patience_seconds))
             self.courier.leave(status)
-            self._carry_until(lambda: self.courier.heard, HEAR_SECONDS)
+            self._carry_until(lambda: self.courier.was_heard(patience_seconds))
             self._wire.close()
         self._shared.close()
         self._alarm.close()
 
-    def _carry_until(self, reached: Callable[[], bool], patience_seconds: float) -> None:
-        """Goes on until something is reached, or nothing has moved for a while."""
-        deadline = time.monotonic() + patience_seconds
-        while not reached() and time.monotonic() < deadline:
-            if self.courier.turn():
-                deadline = time.monotonic() + patience_seconds
-            else:
+    def _carry_until(self, reached: Callable[[], bool]) -> None:
+        while not reached():
+            if not self.courier.turn():
                 time.sleep(SHORTEST_SECONDS)
 
     def _block(self, name: str) -> ring.Block:

@@ -42,8 +42,8 @@ class Route(Protocol):
         """Something on the wire concerns this channel."""
 
     @property
-    def settled(self) -> bool:
-        """Whether all that has to be sent was sent, as far as anybody is there to receive it."""
+    def owes(self) -> int | None:
+        """The peer that something is still to be sent to, or to arrive at; None: nobody."""
 
     def left(self, peer: int) -> None:
         """A peer has gone in order: what it had to send is on its way or here."""
@@ -99,12 +99,11 @@ class EveryOut(End):
             self._bell.ring()
 
     @property
-    def settled(self) -> bool:
-        """Whether every payload has left, and the end was said if there is one."""
-        if self._control[ABANDONED] == 1:
-            return True
+    def owes(self) -> int | None:
+        """The receiver, until every payload has left and the end was said, if there is one."""
         said = self._said_closed or self._control[CLOSED] == 0
-        return said and self._free == self._control[WRITTEN]
+        done = said and self._free == self._control[WRITTEN]
+        return None if done or self._control[ABANDONED] == 1 else self._peer
 
     def left(self, peer: int) -> None:
         """Nobody will read what is sent."""
@@ -166,9 +165,9 @@ class EveryIn(End):
         self._bell.ring()
 
     @property
-    def settled(self) -> bool:
-        """True: what goes back goes at once."""
-        return True
+    def owes(self) -> int | None:
+        """Nobody: what goes back goes at once."""
+        return None
 
     def left(self, peer: int) -> None:
         """It has closed its end before."""
@@ -219,12 +218,11 @@ class LatestOut:
             self._on_its_way -= 1
 
     @property
-    def settled(self) -> bool:
-        """Whether the newest has arrived, and the end was said if there is one."""
-        if not self._peers:
-            return True
+    def owes(self) -> int | None:
+        """The receiver, until the newest has arrived and the end was said, if there is one."""
         said = self._said_closed or not self._inbox.closed
-        return said and not (self._on_its_way or self._owed or self._inbox.waiting)
+        done = said and not (self._on_its_way or self._owed or self._inbox.waiting)
+        return None if done or not self._peers else self._peers[0]
 
     def left(self, peer: int) -> None:
         """It receives for its machine no longer; others may still read there."""
@@ -268,9 +266,9 @@ class LatestIn:
             wire.send(event.peer, Note(Word.FREED, self._channel, note.number + 1))
 
     @property
-    def settled(self) -> bool:
-        """True: what goes back goes at once."""
-        return True
+    def owes(self) -> int | None:
+        """Nobody: what goes back goes at once."""
+        return None
 
     def left(self, peer: int) -> None:
         """It has closed its end before."""
@@ -306,9 +304,9 @@ class Beside(End):
         raise AssertionError(f"{self.spec}: {event}")
 
     @property
-    def settled(self) -> bool:
-        """True: what goes back goes at once."""
-        return True
+    def owes(self) -> int | None:
+        """Nobody: what goes back goes at once."""
+        return None
 
     def left(self, peer: int) -> None:
         """It has closed its end before."""
@@ -354,15 +352,15 @@ class Courier:
         self._given_up: list[int] = []
         self._beat_at = now
 
-    @property
-    def settled(self) -> bool:
-        """Whether everything of this process has been sent."""
-        return not self._wire.pending and all(route.settled for route in self._moving)
+    def has_sent(self, patience_seconds: float) -> bool:
+        """Whether all was sent to those who were heard of lately."""
+        owed = {peer for route in self._moving if (peer := route.owes) is not None}
+        return all(self.silence(peer) > patience_seconds for peer in owed)
 
-    @property
-    def heard(self) -> bool:
-        """Whether all who are there have heard that this process goes."""
-        return self.heard_at.keys() <= self._hearers | self.lost | self.left.keys()
+    def was_heard(self, patience_seconds: float) -> bool:
+        """Whether all who were heard of lately have heard that this process goes."""
+        others = self.heard_at.keys() - self._hearers - self.lost - self.left.keys()
+        return all(self.silence(peer) > patience_seconds for peer in others)
 
     def turn(self) -> bool:
         """Moves what can be moved; False if there was nothing."""
@@ -378,7 +376,7 @@ class Courier:
         return moved
 
     def leave(self, status: int) -> None:
-        """Tells every peer that this process goes; go on with the turns until it was `heard`."""
+        """Tells every peer that this process goes; go on with the turns until it `was_heard`."""
         for peer in self.heard_at.keys() - self.lost - self.left.keys():
             self._wire.send(peer, Note(Word.LEFT, number=status))
 
