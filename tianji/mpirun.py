@@ -27,6 +27,7 @@ SETTINGS = {
     "OMPI_MCA_mpi_yield_when_idle": "1",
     "OMPI_MCA_opal_abort_delay": "10",  # seconds that a rank has left when mpirun has gone
 }
+SCRATCH = "PRTE_MCA_prte_local_tmpdir_base"  # where mpirun keeps its files on this host
 NO_FILES = "^sm"  # MPI's own shared memory leaves files behind, and carries nothing of ours
 LINK_SECONDS = 20.0  # of silence on a link, after which a run gives up
 KEEPALIVE = {"intvl": 5, "probes": 6}  # seconds, times: until mpirun gives up too

@@ -28,6 +28,7 @@ from tianji.mpirun import (
     LINK_SECONDS,
     RANK_0,
     SAID,
+    SCRATCH,
     SETTINGS,
     SSH,
     STATUS,
@@ -37,7 +38,6 @@ from tianji.mpirun import (
 )
 from tianji.signals import ECHO_SECONDS, NUMBERS, ending_with
 
-SCRATCH = "PRTE_MCA_prte_local_tmpdir_base"  # where mpirun keeps its files on this host
 LINGER_SECONDS = 5.0  # for mpirun to end once rank 0 has
 ORPHAN_SECONDS = 30.0  # for rank 0 to write things down once mpirun has ended
 STOP_SECONDS = 20.0  # for rank 0 on another host to end in order

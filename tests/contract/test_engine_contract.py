@@ -102,6 +102,7 @@ def test_learners_of_a_group_make_every_update_together(run):
     assert first["parameters"].tobytes() == second["parameters"].tobytes()
 
 
+@pytest.mark.slow
 def test_groups_of_several_learners_stay_alike_within_each_group(run):
     done = run(
         *("ppo", "global_cfg.group_num=2", "learner_cfg.num=2", "actor_cfg.num=2"),
@@ -116,6 +117,7 @@ def test_groups_of_several_learners_stay_alike_within_each_group(run):
         assert parts[0]["parameters"].tobytes() == parts[1]["parameters"].tobytes()
 
 
+@pytest.mark.slow
 def test_groups_without_fusion_learn_by_themselves(run):
     summary = run(
         *("ppo", "global_cfg.group_num=2", "global_cfg.use_group_parallel=False"),

@@ -148,7 +148,10 @@ def test_the_policy_is_evaluated_on_another_machine_than_the_learners(start):
     assert steps == sorted(steps) and 0 < steps[0] < steps[1]
 
 
-@pytest.mark.parametrize("machines", [None, {"a": 2, "b": 2}], ids=["one machine", "two"])
+@pytest.mark.parametrize(
+    "machines",
+    [pytest.param(None, id="one machine", marks=pytest.mark.slow), {"a": 2, "b": 2}],
+)
 def test_a_run_goes_on_with_the_same_command_where_it_was_stopped(start, machines):
     done = 0
     for resumes in (0, 1):

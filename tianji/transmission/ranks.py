@@ -65,7 +65,8 @@ def run_ranks(
         said = [json.dumps(experiment.to_json()), str(answer), where]
         words = [sys.executable, "-m", *module, *said]
         if hosts is None:
-            run(start(n, words, None), dict(os.environ), most_seconds(experiment))
+            environment = os.environ | {mpirun.SCRATCH: folder}
+            run(start(n, words, None), environment, most_seconds(experiment))
         else:
             environment = os.environ | {AGENT: str(hosts.agent())}
             hostfile = hosts.hostfile(slots(experiment.n_actors, len(hosts)))
