@@ -28,6 +28,7 @@ from tianji.transmission.rows import Row
 
 LOOK_SECONDS = 0.5  # at what others use of this machine
 DEPTH = 8  # messages in flight where one actor sends
+LINK_BYTES = 1 << 19  # in flight across a link: four milliseconds of 1 Gbit/s
 CROWD_DEPTH = 4  # messages of each in flight where many do
 MEMCPY, COPY, RAW_TCP = "memcpy", "plain copy", "raw TCP"
 
@@ -169,7 +170,8 @@ def link(plan: Plan, carriers: list[Carrier], skipped: Skipped, say: Say) -> lis
     with Hosts(2, LINK_BITS) as hosts:
         for size in plan.link_sizes:
             say(f"d: {size // 1024:,} KB over the link")
-            experiment = Experiment(size, plan.n_messages(size, plan.link_bytes), depth=DEPTH)
+            depth = max(DEPTH, LINK_BYTES // size)
+            experiment = Experiment(size, plan.n_messages(size, plan.link_bytes), depth=depth)
             n_bytes = size * experiment.n_messages
             raw: list[float] = []
             found: dict[str, list[tuple[Collected, int]]] = defaultdict(list)
