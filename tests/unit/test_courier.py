@@ -11,16 +11,9 @@ from wires import MemoryWire
 from tianji.channel import ChannelSpec, Delivery
 from tianji.schema import Field, Schema
 from tianji.transports import ring
-from tianji.transports.courier import (
-    BEAT_SECONDS,
-    Beside,
-    Courier,
-    EveryIn,
-    EveryOut,
-    LatestIn,
-    LatestOut,
-)
+from tianji.transports.courier import BEAT_SECONDS, Courier
 from tianji.transports.local import aligned
+from tianji.transports.routes import Beside, EveryIn, EveryOut, LatestIn, LatestOut
 from tianji.transports.wire import Happening, Note, Word
 
 SCHEMA = Schema((Field("number", "int64"), Field("data", "float32", (3,))))
