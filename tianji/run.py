@@ -15,13 +15,14 @@ from typing import Any
 from tianji import metrics
 from tianji.evaluation import Evaluation
 from tianji.job import Job
+from tianji.panel import Scene
 from tianji.rates import Meter, Rates, homes_in, message_bytes
 from tianji.resuming import Resumed
 from tianji.sinks import Sinks, warn
 from tianji.status import Status
 from tianji.summary import elapsed, summarise
 from tianji.times import Times
-from tianji.view import Scene, View, view_for
+from tianji.view import View, view_for
 from tianji.watch import Progress
 
 SUMMARY = "summary.json"  # how a run ended

@@ -13,11 +13,11 @@ from tianji.counts import Count
 from tianji.errors import USER_MISTAKE
 from tianji.folder import versions
 from tianji.job import Job
+from tianji.panel import span
 from tianji.rates import at_start, homes_in, shares
 from tianji.roster import Kind, kind_of, roles_of
 from tianji.status import Status
 from tianji.times import Times
-from tianji.view import span
 from tianji.watch import WINDOW, Progress
 
 COUNTS_OF_KIND: dict[Kind | None, dict[str, Count]] = {

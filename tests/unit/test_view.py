@@ -16,21 +16,11 @@ from rich.console import Console
 from tianji.config import load
 from tianji.counts import Count
 from tianji.job import Job, prepare
+from tianji.panel import Scene, line, panel, seconds_left, span, sparkline
 from tianji.rates import Meter, homes_in
 from tianji.roster import kind_of, roles_of
 from tianji.topology import make_env
-from tianji.view import (
-    Lines,
-    LivePanel,
-    Scene,
-    _without_echo_of_control,
-    line,
-    panel,
-    seconds_left,
-    span,
-    sparkline,
-    view_for,
-)
+from tianji.view import Lines, LivePanel, _without_echo_of_control, view_for
 from tianji.watch import Progress
 
 ROOT = Path(__file__).parents[2]
