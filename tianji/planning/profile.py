@@ -1,0 +1,97 @@
+"""What was measured of a job on a machine: the costs from which the split of its cores follows.
+
+Everything here is plain numbers, so that a solver and a simulator need neither the job nor the
+machine. A unit is what the balance counts: an environment step.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where the costs were measured."""
+
+    cpu: str  # the model's name
+    cores: int  # that this process may use
+    gpu: str | None = None  # the learner's, if it had one
+    memory_bytes: int | None = None  # free when the probe began; None: unknown
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the job asks for, however its cores are split."""
+
+    name: str  # of the configuration
+    digest: str  # of all keys that change a cost; the split itself is not among them
+    steps: int  # T: steps per trajectory and environment
+    batch: int  # B_s: units per update
+    pool: int  # N_s: units that a batch is drawn from
+    warmup: int  # units received before the first update
+    ratio: float  # units consumed per unit produced
+    envs: int  # environments in all that the configuration has in a group
+    alternates: bool  # acting and learning take turns (synchronous on-policy training)
+    weights_bytes: int
+    send_interval: int = 1  # updates from one publication to the next
+
+    @property
+    def freshness(self) -> float:
+        """P of equation 2."""
+        return self.batch / self.pool
+
+
+@dataclass(frozen=True)
+class ActorCost:
+    """An actor on a core of its own while the other cores are busy."""
+
+    envs: int  # environments that it steps at once
+    step_seconds: float  # one inference and one step of all of them
+    send_seconds: float  # T_sd: one trajectory, beyond what writing it in place costs
+    receive_seconds: float  # T_rv: the same trajectory in the buffer
+    trajectory_bytes: int
+    memory_bytes: int  # of the process
+
+
+@dataclass(frozen=True)
+class LearnerCost:
+    """A learner with `cores` of its own (or a GPU) while the other cores are busy."""
+
+    cores: int
+    batch: int  # units
+    update_seconds: float  # learning from one batch and publishing the weights
+    draw_seconds: float  # making the batch, in the buffer
+    memory_bytes: int  # of the process, with the store
+
+
+@dataclass(frozen=True)
+class Profile:
+    """All that was measured."""
+
+    machine: Machine
+    work: Work
+    actors: tuple[ActorCost, ...]  # by `envs`, fewest first
+    learners: tuple[LearnerCost, ...]  # by `batch`, then `cores`
+    load_seconds: float = 0.0  # an actor takes newer weights
+    link_bytes_per_second: float | None = None  # between hosts, where there are several
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data that `from_json` reads."""
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return plain
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Profile:
+        """The inverse of `to_json`."""
+        return cls(
+            **{
+                **plain,
+                "machine": Machine(**plain["machine"]),
+                "work": Work(**plain["work"]),
+                "actors": tuple(ActorCost(**cost) for cost in plain["actors"]),
+                "learners": tuple(LearnerCost(**cost) for cost in plain["learners"]),
+            }
+        )
