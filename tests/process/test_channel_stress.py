@@ -13,6 +13,7 @@ from channel_child import Waiter
 
 from tianji.channel import ChannelSpec, Delivery
 from tianji.schema import Field, Schema
+from tianji.transports.fence import is_fenced_from_afar
 from tianji.transports.shm import ShmTransport
 
 pytestmark = pytest.mark.process
@@ -133,13 +134,17 @@ def test_an_idle_consumer_leaves_its_core_alone(stage):
     assert result(stage.start("idle", "b", seconds=1.5))["share"] <= 0.02
 
 
-def test_no_wake_up_is_lost_between_two_processes_that_both_sleep(stage):
+@pytest.mark.parametrize("afar", [True, False], ids=["fenced from afar", "own fences"])
+def test_no_wake_up_is_lost_between_two_processes_that_both_sleep(stage, afar, monkeypatch):
+    if afar and not is_fenced_from_afar():
+        pytest.skip("this kernel cannot fence other processes")
+    monkeypatch.setattr("tianji.transports.shm.is_fenced_from_afar", lambda: afar)
     n, schema = 20_000, numbered(4)
     transport = stage.set_up(
         ChannelSpec("ping", "launcher", ("b",), schema, depth=1),
         ChannelSpec("pong", "b", ("launcher",), schema, depth=1),
     )
-    child = stage.start("echo", "b", n=n)
+    child = stage.start("echo", "b", n=n, afar=afar)
     outbox, inbox, waiter = transport.outbox("ping"), transport.inbox("pong"), Waiter(transport)
     arrays = schema.empty()
     began = 0.0

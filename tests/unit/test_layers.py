@@ -20,7 +20,7 @@ LAYERS = (
     ("checkpoint",),
     ("channel", "store", "balance", "trigger", "counts", "config"),
     ("replay", "rollouts", "consumption", "envs.base", "roster", "folder", "report"),
-    ("resources", "sinks", "dashboard"),
+    ("resources", "sinks", "dashboard", "planning"),
     ("placement",),
     ("slurm",),
     ("algorithms.base", "episodes", "trajectory", "role", "shards"),
@@ -44,7 +44,8 @@ LAYERS = (
     ("engines", "outcome"),
     ("worker", "launch", "export", "doctor", "transmission"),
     ("verbs",),
-    ("cli", "__main__"),
+    ("cli",),
+    ("__main__",),
 )
 ALONGSIDE = {("algorithms", "models")}
 

@@ -94,28 +94,27 @@ class Map:
         return by_host
 
 
-class Alarm:
+class Alarm(ring.Bell):
     """Wakes the courier's thread, which shares the process with whoever rings."""
 
     def __init__(self) -> None:
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._asleep = False
+        self.flag = self._asleep = [0]
 
-    def ring(self) -> None:
-        """Costs nothing while the courier is awake."""
-        if self._asleep:
-            self._asleep = False
-            os.eventfd_write(self._event, 1)
+    def wake(self) -> None:
+        """Ends the courier's sleep."""
+        self._asleep[0] = 0
+        os.eventfd_write(self._event, 1)
 
     def arm(self) -> None:
         """Announces a sleep; look once more, then `wait`."""
-        self._asleep = True
+        self._asleep[0] = 1
 
     def wait(self, seconds: float) -> None:
         """Sleeps until it rings or the time is over."""
         if select.select([self._event], [], [], seconds)[0]:
             os.eventfd_read(self._event)
-        self._asleep = False
+        self._asleep[0] = 0
 
     def close(self) -> None:
         """Nobody sleeps here any more."""

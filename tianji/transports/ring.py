@@ -7,8 +7,9 @@ dies at any point leaves no half message.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -27,17 +28,34 @@ N_CELLS = 4  # LATEST: a reader has this many publications of time to finish its
 ATTEMPTS = 4  # LATEST: copies begun again before take() leaves it for the next probe
 
 
-class Bell(Protocol):
-    """Wakes the process at the other end, if it sleeps."""
+class Flag(Protocol):
+    """A word that is not 0 while somebody sleeps."""
+
+    def __getitem__(self, place: Literal[0], /) -> int:
+        """Its value."""
+
+
+class Bell(ABC):
+    """Wakes whoever is at the other end, if they sleep."""
+
+    flag: Flag  # senders of small messages look at it themselves: they would feel a call
 
     def ring(self) -> None:
-        """Returns at once; costs nothing when the other end is awake."""
+        """Costs nothing when the other end is awake."""
+        if self.flag[0]:
+            self.wake()
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Returns at once."""
 
 
-class Silence:
+class Silence(Bell):
     """The bell of a channel within one process, where nobody sleeps."""
 
-    def ring(self) -> None:
+    flag: Flag = (0,)
+
+    def wake(self) -> None:
         """Does nothing."""
 
 
@@ -111,6 +129,8 @@ class RingOutbox(_Sender):
 
     def __init__(self, spec: ChannelSpec, block: Block, bells: Sequence[Bell]) -> None:
         super().__init__(spec, block, bells)
+        [bell] = bells or [Silence()]  # one target, one bell
+        self._flag, self._wake = bell.flag, bell.wake
         self._full_at = self._control[READ] + self._n_slots
 
     @property
@@ -120,19 +140,22 @@ class RingOutbox(_Sender):
 
     def slot(self) -> Arrays | None:
         """The next slot, or None while all are in flight: pacing, not an error."""
-        if self._written == self._full_at:
+        written = self._written
+        if written == self._full_at:
             self._full_at = self._control[READ] + self._n_slots
-            if self._written == self._full_at:
+            if written == self._full_at:
                 self.refused += 1
                 return None
-        return self._arrays[self._written % self._n_slots]
+        return self._arrays[written % self._n_slots]
 
     def commit(self, version: int) -> None:
         """Makes the slot visible to the receiver."""
-        self._versions[self._written % self._n_slots] = version
-        self._written += 1
-        self._control[WRITTEN] = self._written  # last: what came before is complete
-        self._ring()
+        written = self._written
+        self._versions[written % self._n_slots] = version
+        self._written = written = written + 1
+        self._control[WRITTEN] = written  # last: what came before is complete
+        if self._flag[0]:
+            self._wake()
 
     def push(self, arrays: Arrays, version: int) -> bool:
         """Copies `arrays` into a slot and commits it."""
@@ -156,6 +179,7 @@ class RingInbox(End):
     def __init__(self, spec: ChannelSpec, block: Block, bell: Bell) -> None:
         super().__init__(spec, block)
         self._bell = bell
+        self._flag = bell.flag
         self._read = self._control[READ]
         self._empty_at = self._control[WRITTEN]  # as far as is known; more may have come since
         self._held = 0  # 1 while the message of the last take is in use
@@ -181,7 +205,8 @@ class RingInbox(End):
             self._held = 0
             self._read += 1
             self._control[READ] = self._read
-            self._bell.ring()
+            if self._flag[0]:
+                self._bell.wake()
         read = self._read
         if read == self._empty_at:
             self._empty_at = self._control[WRITTEN]

@@ -11,9 +11,8 @@ from __future__ import annotations
 import mmap
 import os
 import select
-import threading
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,34 +21,30 @@ from tianji.errors import TianJiError
 from tianji.schema import ALIGNMENT, Schema, align
 from tianji.transports import ring
 from tianji.transports.descriptors import reserve
-
-_FENCE = threading.Lock()
-
-
-def _full_fence() -> None:
-    """Orders the stores before it with the loads after it.
-
-    A sender stores a message and then reads the flag; a sleeper raises the flag and then looks for
-    messages. Without a fence x86 may let both read first, and a wake-up would be lost. Taking a
-    lock that nobody contends for is a locked instruction, which is a full fence.
-    """
-    with _FENCE:  # not acquire() and release(): a signal may raise between the two
-        pass
+from tianji.transports.fence import fence, fence_all, is_fenced_from_afar
 
 
-class DoorBell:
+class DoorBell(ring.Bell):
     """Wakes one process; rung by many."""
 
-    def __init__(self, flag: memoryview, event: int) -> None:
-        self._flag = flag
+    def __init__(self, flag: ring.Flag, event: int) -> None:
+        self.flag = flag
         self._event = event
 
-    def ring(self) -> None:
-        """Wakes the process if it has announced that it sleeps."""
-        with _FENCE:  # see `_full_fence`; a call costs as much as the fence itself
-            pass
-        if self._flag[0]:
-            os.eventfd_write(self._event, 1)
+    def wake(self) -> None:
+        """Ends the sleep of the process, or the next one if it has none now."""
+        os.eventfd_write(self._event, 1)
+
+
+class FencedFlag:
+    """A flag for senders whom the sleeper cannot fence: each look at it has its own fence."""
+
+    def __init__(self, flag: memoryview) -> None:
+        self._flag = flag
+
+    def __getitem__(self, place: Literal[0]) -> int:
+        fence()
+        return int(self._flag[place])
 
 
 class ShmTransport:
@@ -76,7 +71,8 @@ class ShmTransport:
         }
         flags = {name: whole[places[f"bell {name}"] :][:8].data.cast("q") for name in events}
         self._flag = flags[home]
-        self._bells = {name: DoorBell(flags[name], events[name]) for name in events}
+        seen = flags if is_fenced_from_afar() else {n: FencedFlag(f) for n, f in flags.items()}
+        self._bells = {name: DoorBell(seen[name], events[name]) for name in events}
         self._poll = select.poll()
         self._poll.register(events[home], select.POLLIN)
 
@@ -139,7 +135,7 @@ class ShmTransport:
     def arm(self) -> None:
         """Raises this process's flag; look once more for what came before, then `wait`."""
         self._flag[0] = 1
-        _full_fence()
+        fence_all()
 
     def disarm(self) -> None:
         """Lowers the flag: this process is awake."""

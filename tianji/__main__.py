@@ -1,0 +1,7 @@
+"""`python -m tianji`: the same as the command `tianji`, where it is not on the path."""
+
+import sys
+
+from tianji.cli import main
+
+sys.exit(main())
