@@ -88,6 +88,9 @@ class Puppet:
         arrays = message.arrays
         return int(arrays["number"]), arrays["data"].tolist(), message.version, message.sequence
 
+    def free(self, end):
+        self.ends[end].free()
+
     def close(self, end):
         self.ends[end].close()
 

@@ -147,6 +147,9 @@ class FarEnd:
         arrays = {"number": np.array(number), "data": np.array(data, np.float32)}
         return Message(arrays, version, sequence)
 
+    def free(self):
+        self._do("free")
+
     def close(self):
         self._do("close")
 

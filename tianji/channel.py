@@ -7,7 +7,7 @@ A sender pushes when its data is ready; a receiver probes when it has time:
         outbox.commit(version)
 
     if (message := inbox.take()) is not None:      # None: nothing has come
-        use(message.arrays)                        # views, valid until the next take()
+        use(message.arrays)                        # views, valid until the next take() or free()
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ChannelSpec:
 
 @dataclass(slots=True)
 class Message:
-    """What `take` returns: arrays that belong to the channel until the next `take`."""
+    """What `take` returns: arrays that belong to the channel until `free` or the next `take`."""
 
     arrays: Arrays
     version: int  # of the policy that made it (`learn` calls behind its weights)
@@ -94,6 +94,9 @@ class Inbox(Protocol):
 
     def take(self) -> Message | None:
         """The next message if one has come; frees the one taken before."""
+
+    def free(self) -> None:
+        """Gives the message taken last back at once, for who has copied what it needs."""
 
     @property
     def closed(self) -> bool:

@@ -13,7 +13,7 @@ from tianji.channel import Inbox, Outbox
 from tianji.counts import Count
 from tianji.envs.base import Env
 from tianji.evaluation import Games
-from tianji.roles import Role
+from tianji.role import Role
 from tianji.schema import Arrays, Field, Schema
 
 ORDER_SCHEMA = Schema((Field("number", "int64"),))

@@ -45,9 +45,14 @@ class Job:
         )
 
     @property
+    def in_turns(self) -> bool:
+        """Whether `slack = 0` asks for the order of serial training."""
+        return self.config.parallel.buffer_cfg.slack == 0
+
+    @property
     def depth(self) -> int:
-        """Trajectories in flight per actor; just one where `slack = 0` asks for serial order."""
-        return 1 if self.config.parallel.buffer_cfg.slack == 0 else 2
+        """Trajectories in flight per actor."""
+        return 1 if self.in_turns else 2
 
     @property
     def batches_ahead(self) -> int:

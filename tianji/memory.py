@@ -14,7 +14,8 @@ import numpy as np
 
 from tianji.counts import Count, counts_state, restore_counts
 from tianji.reducer import Reducer
-from tianji.roles import Actor, Buffer, Learner, Role
+from tianji.role import Role
+from tianji.roles import Actor, Buffer, Learner
 from tianji.state import State, restore_to, state_of
 
 AnyRole = Actor | Buffer | Learner | Reducer

@@ -10,8 +10,7 @@ makes may be refused for now; then it says False and an engine decides what to d
     Learner  learns from each batch and publishes its weights when its trigger fires          ❶ ❷
     Reducer  averages the parameters of several groups, see `reducer.py`
 
-The stream ends from the front: whoever sees its input closed closes its output and is done. What a
-role must remember to go on another day stands in `memory.py`.
+Whoever sees its input closed closes its output and is done. What roles remember: `memory.py`.
 """
 
 from __future__ import annotations
@@ -33,8 +32,6 @@ from tianji.schema import Arrays
 from tianji.store import Store
 from tianji.trajectory import TrajectoryWriter
 from tianji.trigger import PublishTrigger, PushTrigger
-
-__all__ = ["Actor", "Buffer", "Learner", "Role"]
 
 
 class Actor(Role):
@@ -100,9 +97,8 @@ class Actor(Role):
         self.log.push()
 
     def _finish(self) -> bool:
-        """What was begun is given up."""
         self.log.push()
-        self.trajectory.close()
+        self.trajectory.close()  # what was begun is given up
         self.done = True
         return True
 
@@ -122,8 +118,10 @@ class Buffer(Role):
         store: Store,
         balance: Balance,
         max_steps: int | None = None,
+        in_turns: bool = False,  # an actor goes on when its next trajectory is looked for
     ) -> None:
         super().__init__(name)
+        self._in_turns = in_turns
         self.trajectories = trajectories
         self.batches = batches
         self.store = store
@@ -157,6 +155,8 @@ class Buffer(Role):
                 break  # the inboxes fill up, and so the actors are paced
             if (message := self.trajectories[source].take()) is not None:
                 self._store(source, message)
+                if not self._in_turns:
+                    self.trajectories[source].free()  # it was copied: the actor may go on
                 self.next, moved = (source + 1) % n, True  # after the last one: nobody is starved
         return moved
 

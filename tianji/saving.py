@@ -24,7 +24,8 @@ from tianji.channel import Inbox, Outbox
 from tianji.config import Config
 from tianji.counts import Count
 from tianji.episodes import Clock
-from tianji.roles import Learner, Role
+from tianji.role import Role
+from tianji.roles import Learner
 from tianji.roster import Kind, group_of, role_name
 from tianji.schema import Arrays, Field, Schema
 from tianji.state import State, copied, n_bytes

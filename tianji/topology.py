@@ -21,7 +21,8 @@ from tianji.fusion import Fusion, parameters_schema
 from tianji.imports import load_class
 from tianji.job import Job, from_json
 from tianji.reducer import Reducer
-from tianji.roles import Actor, Buffer, Learner, Role
+from tianji.role import Role
+from tianji.roles import Actor, Buffer, Learner
 from tianji.roster import (
     MEAN,
     Kind,
@@ -116,6 +117,7 @@ def _build_buffer(role: RoleSpec, job: Job, ports: Ports) -> Buffer:
         store,
         balance,
         max_steps=job.train_steps(role.group),
+        in_turns=job.in_turns,
     )
     return buffer
 

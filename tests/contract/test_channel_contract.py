@@ -180,6 +180,18 @@ def test_a_taken_message_occupies_its_slot_until_the_next_take(channel):
     assert outbox.slot() is not None
 
 
+def test_a_freed_message_makes_room_at_once_and_only_once(channel):
+    outbox, inbox = channel(depth=1)
+    outbox.push(message(1), 1)
+    assert number(inbox.take()) == 1
+    inbox.free()
+    assert outbox.push(message(2), 2)
+    inbox.free()
+    assert outbox.slot() is None
+    assert number(inbox.take()) == 2
+    assert inbox.take() is None
+
+
 def test_in_flight_counts_until_the_receiver_is_finished(channel):
     outbox, inbox = channel(depth=2)
     assert outbox.in_flight == 0

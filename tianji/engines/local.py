@@ -12,7 +12,8 @@ import numpy as np
 from tianji.channel import Inbox
 from tianji.checkpoint import Checkpoint
 from tianji.counts import Count
-from tianji.roles import Learner, Role
+from tianji.role import Role
+from tianji.roles import Learner
 from tianji.roster import evaluator_of, roles_of
 from tianji.saving import Saver, order, order_last, recall
 from tianji.signals import Interrupted

@@ -13,7 +13,7 @@ from tianji.counts import Count
 from tianji.episodes import Clock
 from tianji.imports import load_class
 from tianji.resources import Share
-from tianji.roles import Role
+from tianji.role import Role
 from tianji.roster import homes_of
 from tianji.saving import Saver
 from tianji.topology import Job, channels_of, is_private

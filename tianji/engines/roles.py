@@ -11,7 +11,7 @@ from tianji.roster import Kind, evaluator_of, kind_of, roles_of
 if TYPE_CHECKING:  # what a role needs is loaded when it is known which one it is
     from tianji.engines.loop import ProcessPorts
     from tianji.episodes import Clock
-    from tianji.roles import Role
+    from tianji.role import Role
     from tianji.topology import Job
 
 
@@ -23,6 +23,14 @@ def preload(home: str) -> None:
     elif kind in (Kind.ACTOR, Kind.EVALUATOR):
         import gymnasium  # noqa: F401
     import tianji.topology  # noqa: F401
+
+
+def use_threads(home: str, n: int) -> None:
+    """Has the numerical library of a learner's process use `n` threads; others do without it."""
+    if kind_of(home) is Kind.LEARNER:
+        import torch
+
+        torch.set_num_threads(n)
 
 
 def train(
@@ -37,10 +45,7 @@ def train(
     from tianji.engines.loop import Loop
     from tianji.saving import Saver
 
-    if kind_of(home) is Kind.LEARNER:
-        import torch
-
-        torch.set_num_threads(description["threads"][home])
+    use_threads(home, description["threads"][home])
     evaluator = evaluator_of(job.config)
     if evaluator is not None and home == evaluator.home:
         Loop([topology.build(evaluator, job, ports)], ports).run()

@@ -37,11 +37,14 @@ class Work:
     alternates: bool  # acting and learning take turns (synchronous on-policy training)
     weights_bytes: int
     send_interval: int = 1  # updates from one publication to the next
+    on_policy: bool = False  # a batch is made of whole trajectories, so `envs` must stay as it is
+    rollouts: int | None = None  # trajectories per batch where they were given; else one per actor
+    learners: int = 1  # in a group, each with a part of every batch
 
     @property
     def freshness(self) -> float:
         """P of equation 2."""
-        return self.batch / self.pool
+        return min(1.0, self.batch / self.pool)
 
 
 @dataclass(frozen=True)

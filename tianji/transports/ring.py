@@ -202,11 +202,7 @@ class RingInbox(End):
     def take(self) -> Message | None:
         """Frees the message taken before and returns the next one, if it has come."""
         if self._held:
-            self._held = 0
-            self._read += 1
-            self._control[READ] = self._read
-            if self._flag[0]:
-                self._bell.wake()
+            self.free()
         read = self._read
         if read == self._empty_at:
             self._empty_at = self._control[WRITTEN]
@@ -215,6 +211,15 @@ class RingInbox(End):
         self._held = 1
         i = read % self._n_slots
         return Message(self._arrays[i], self._versions[i], read)
+
+    def free(self) -> None:
+        """Makes room for the sender, who otherwise had one slot less until the next `take`."""
+        if self._held:
+            self._held = 0
+            self._read += 1
+            self._control[READ] = self._read
+            if self._flag[0]:
+                self._bell.wake()
 
     def state(self) -> State:
         """What this end knows besides the block."""
@@ -309,6 +314,9 @@ class CellInbox(End):
                 self._seen = k
                 return Message(self._view, version, k - 1)
         return None
+
+    def free(self) -> None:
+        """Changes nothing: what was taken is a copy."""
 
     def state(self) -> State:
         """What this end knows besides the block."""

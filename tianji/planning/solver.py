@@ -1,0 +1,150 @@
+"""Equations 3 and 4: the split with the largest min(TR_L, TR_A) that the cores and memory allow.
+
+There are few splits, so all of them are looked at. Freshness needs no search: batch and pool of a
+group stay as they are however many groups there are, and so does their quotient P.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tianji.errors import TianJiError
+from tianji.planning.model import predict
+from tianji.planning.profile import Profile
+from tianji.planning.split import Prediction, Split
+
+NOISE = 0.03  # a split that is faster by less than this share may just have been lucky
+MOST_SHOWN = 6  # next-best splits
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user leaves open; None: anything."""
+
+    cores: int  # M, of each host
+    hosts: int = 1
+    groups: int | None = None
+    actors: int | None = None  # of a group
+    envs: int | None = None  # of an actor
+    learner_cores: int | None = None
+    batch_scale: int = 1  # batch and pool times this
+    memory_bytes: int | None = None  # of each host
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A split and what is expected of it."""
+
+    split: Split
+    prediction: Prediction
+
+
+def solve(profile: Profile, wish: Wish) -> list[Choice]:
+    """The best split first, then the next-best ones, each with other numbers of roles."""
+    found = [Choice(split, predict(profile, split)) for split in candidates(profile, wish)]
+    if not found:
+        raise TianJiError(_no_split(profile, wish))
+    room = None if wish.memory_bytes is None else wish.memory_bytes * wish.hosts
+    fitting = [c for c in found if room is None or c.prediction.memory_bytes <= room]
+    if not fitting:
+        least = min(choice.prediction.memory_bytes for choice in found)
+        raise TianJiError(
+            f"no plan fits into memory: the smallest needs {least / 2**20:,.0f} MiB and "
+            f"{(room or 0) / 2**20:,.0f} MiB are free: lower hyp.buffer_size, --cores or --groups"
+        )
+    return _ranked(fitting, profile)
+
+
+def candidates(profile: Profile, wish: Wish) -> Iterator[Split]:
+    """Every split of the cores, one group after the other replicated on every host."""
+    work, alternates = profile.work, profile.work.alternates
+    batch, pool = work.batch * wish.batch_scale, work.pool * wish.batch_scale
+    for per_host in range(1, wish.cores + 1):
+        groups, mine = per_host * wish.hosts, wish.cores // per_host
+        if wish.groups not in (None, groups):
+            continue
+        for cores in sorted({cost.cores for cost in profile.learners}):
+            if wish.learner_cores not in (None, cores):
+                continue
+            learning = cores * work.learners
+            room = mine if alternates else mine - learning
+            if learning > mine or (room < 1 and mine > 1):
+                continue
+            for actors in range(1, max(room, 1) + 1):
+                if wish.actors not in (None, actors):
+                    continue
+                for envs in _envs(profile, wish, actors):
+                    split = Split(groups, cores, actors, envs, batch, pool, work.learners)
+                    yield replace(split, one_core=room < 1)
+                    if not alternates and actors < room:
+                        yield replace(split, buffer_alone=True)
+
+
+def _envs(profile: Profile, wish: Wish, actors: int) -> Iterator[int]:
+    """Environments per actor; on-policy batches are made of all of them, so their sum is given."""
+    work = profile.work
+    if work.on_policy:
+        all_ = work.envs * wish.batch_scale
+        fits = all_ % actors == 0
+        if fits and work.rollouts is not None:  # whole trajectories per batch, in equal shares
+            rows = work.batch * wish.batch_scale
+            fits = rows % (work.steps * (all_ // actors)) == 0
+        choices = [all_ // actors] if fits else []
+    else:
+        choices = [cost.envs for cost in profile.actors]
+    for envs in choices:
+        if wish.envs in (None, envs):
+            yield envs
+
+
+def _ranked(choices: list[Choice], profile: Profile) -> list[Choice]:
+    """The simplest of those that nobody could tell from the fastest; then one of each shape."""
+    work = profile.work
+
+    def simplicity(choice: Choice) -> tuple[float, ...]:
+        split = choice.split
+        strange = abs(split.actors * split.envs - work.envs)
+        cores = split.cores(work.alternates)
+        return split.groups, cores, split.buffer_alone, strange, -choice.prediction.production
+
+    def fastest(choice: Choice) -> tuple[float, ...]:
+        return -choice.prediction.production, *simplicity(choice)
+
+    best = max(choice.prediction.production for choice in choices)
+    chosen = min(_near(choices, best), key=simplicity)
+    shapes = {_shape(choice): choice for choice in sorted(choices, key=fastest, reverse=True)}
+    shapes.pop(_shape(chosen), None)
+    others = sorted(shapes.values(), key=fastest)
+    return [chosen, *others[:MOST_SHOWN]]
+
+
+def _near(choices: list[Choice], best: float) -> list[Choice]:
+    return [choice for choice in choices if choice.prediction.production >= (1 - NOISE) * best]
+
+
+def _shape(choice: Choice) -> tuple[int, ...]:
+    split = choice.split
+    return split.groups, split.learner_cores, split.actors, split.buffer_alone
+
+
+def _no_split(profile: Profile, wish: Wish) -> str:
+    given = {
+        "--groups": wish.groups,
+        "--actors": wish.actors,
+        "--envs": wish.envs,
+        "--learner-cores": wish.learner_cores,
+    }
+    said = ", ".join(f"{name} {value}" for name, value in given.items() if value is not None)
+    work = profile.work
+    learners = f", {work.learners} learners in a group" if work.learners > 1 else ""
+    total = (
+        f"; the actors of a group share {work.envs * wish.batch_scale} environments"
+        if work.on_policy
+        else ""
+    )
+    return (
+        f"no split of {wish.cores} cores on {wish.hosts} host{'s' * (wish.hosts > 1)} has "
+        f"{said or 'what the configuration asks for'}{learners}{total}: leave more of it open, or "
+        "offer more --cores"
+    )

@@ -1,0 +1,68 @@
+"""A way to use the cores, and what is to be expected of it."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+class Bound(enum.StrEnum):
+    """What keeps a split from being faster (section 4.3.3 of the paper)."""
+
+    SAMPLE = "sample-bound"  # production
+    TRAINING = "training-bound"  # updates
+    COMMUNICATION = "communication-bound"  # receiving, or the links between hosts
+    NONE = "balanced"
+
+
+@dataclass(frozen=True)
+class Split:
+    """Who gets how many cores; everything but `groups` is of one group."""
+
+    groups: int
+    learner_cores: int  # of each learner
+    actors: int
+    envs: int  # of each actor
+    batch: int  # B_s: units per update
+    pool: int  # N_s: units that a batch is drawn from
+    learners: int = 1
+    buffer_alone: bool = False  # a core of its own instead of riding with the learner
+    one_core: bool = False  # all roles of a group share a single core
+
+    @property
+    def name(self) -> str:
+        """As the paper writes it, `L2A8`: learners and actors in all."""
+        return f"L{self.groups * self.learners}A{self.groups * self.actors}"
+
+    def cores(self, alternates: bool) -> int:
+        """Of all groups; where acting and learning take turns they use the same ones."""
+        if self.one_core:
+            return self.groups
+        learning = self.learners * self.learner_cores + self.buffer_alone
+        return self.groups * (max(learning, self.actors) if alternates else learning + self.actors)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a split is expected to do; rates are of all groups together."""
+
+    production: float  # steps per second, when both sides run
+    consumption: float  # samples per second
+    could_produce: float  # TR_A: steps per second if nobody had to wait for the learners
+    could_take: float  # TR_L over the replay ratio: steps per second if samples were always there
+    bound: Bound
+    staleness: float  # updates, mean, once the pool is full
+    freshness: float  # P of equation 2
+    memory_bytes: int
+    knee: float  # N_A* of equation 1: actors beyond which receiving is the limit
+
+    @property
+    def imbalance(self) -> float:
+        """0 where TR_L and TR_A are equal, 1 where one of them is nothing."""
+        more = max(self.could_produce, self.could_take)
+        return abs(self.could_produce - self.could_take) / more if more else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self) | {"imbalance": self.imbalance}

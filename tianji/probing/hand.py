@@ -1,0 +1,98 @@
+"""A child process that measures one role at a time, seen from the launcher."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from tianji.config import Config
+from tianji.errors import TianJiError
+from tianji.resources import Share, available_cores
+
+Answer = dict[str, Any]
+
+
+class Hand:
+    """One child, of one kind, with a number of threads that it keeps."""
+
+    def __init__(self, kind: str, threads: int) -> None:
+        self.kind = kind
+        self.threads = threads
+        share = Share(available_cores(), threads)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tianji.probing.child", kind],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | share.environment() | {"TIANJI_LAUNCHER": str(os.getpid())},
+            text=True,
+        )
+
+    def __enter__(self) -> Hand:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+
+    def prepare(self, config: Config, cores: Sequence[int], seconds: float) -> None:
+        """Has the child make what is to be measured; `is_ready` says when it has."""
+        task = {"config": config.to_json(), "cores": list(cores), "seconds": seconds}
+        self._tell(json.dumps(task | {"threads": self.threads}))
+
+    def is_ready(self) -> None:
+        """Returns when it is, and raises if it cannot be."""
+        self._hear()
+
+    def go(self) -> None:
+        """Has it begin, now."""
+        self._tell("go")
+
+    def answer(self) -> Answer:
+        """What was found."""
+        return self._hear()
+
+    def _tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._gone() from None
+
+    def _hear(self) -> Answer:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise self._gone()
+        answer: Answer = json.loads(line)
+        if "error" in answer:
+            raise TianJiError(f"plan: the {self.kind} that was measured: {answer['error']}")
+        return answer
+
+    def _gone(self) -> TianJiError:
+        status = self._process.wait()
+        return TianJiError(
+            f"plan: the {self.kind} that was measured ended with status {status}; its last words "
+            "are above"
+        )
+
+
+def together(hands: Sequence[tuple[Hand, Config, Sequence[int]]], seconds: float) -> list[Answer]:
+    """Measures several at once, each with its configuration on its cores."""
+    for hand, config, cores in hands:
+        hand.prepare(config, cores, seconds)
+    for hand, _, _ in hands:
+        hand.is_ready()
+    for hand, _, _ in hands:
+        hand.go()
+    return [hand.answer() for hand, _, _ in hands]

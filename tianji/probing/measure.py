@@ -1,0 +1,206 @@
+"""What one role costs, measured by giving the role itself turns in the loop of a worker."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from tianji.algorithms.base import Weights
+from tianji.channel import Message
+from tianji.channels import n_bytes_of
+from tianji.config import Config
+from tianji.counts import Count
+from tianji.engines.loop import Loop, ProcessPorts
+from tianji.errors import TianJiError
+from tianji.job import Job, prepare
+from tianji.probing.ends import Clockwork, Drain, Ports, Spring, TimedStore
+from tianji.role import Role
+from tianji.roles import Actor, Buffer, Learner
+from tianji.roster import Kind, RoleSpec, batches_of, role_name, roles_of, weights_of
+from tianji.schema import Arrays
+from tianji.topology import build, make_env
+
+WARM_SECONDS = 0.15  # before an actor is measured
+WARM_LEARNER_SECONDS = 0.3  # torch's first updates take long
+LEAST_STEPS, LEAST_UPDATES = 4, 2  # however long they take
+FAR_VERSION = 2**31  # a synchronous actor waits for no version before it
+MOST_STEPS = 1_000_000  # for one trajectory: an own trigger may push late, but some day
+
+
+@dataclass(frozen=True)
+class Acting:
+    """What an actor did in a time."""
+
+    seconds: float
+    n_steps: int  # of all its environments at once
+    n_sent: int
+    sending: float  # seconds
+    loading: float  # seconds to take newer weights once
+    trajectory_bytes: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Learning:
+    """What a learner with its buffer did in a time."""
+
+    seconds: float
+    updates: int
+    n_received: int  # trajectories
+    updating: float  # seconds, of the learner
+    adding: float  # seconds, of the store
+    drawing: float  # seconds, of the store
+    memory_bytes: int
+
+
+def job_of(config: Config) -> Job:
+    """The job of a configuration, tried no further than its environment's spec."""
+    env = make_env(config)
+    spec = env.spec
+    env.close()
+    return prepare(config, spec)
+
+
+class ActorProbe:
+    """An actor with all its environments, ready to be measured."""
+
+    def __init__(self, config: Config) -> None:
+        self._job = job = job_of(config)
+        role = next(role for role in roles_of(config) if role.kind is Kind.ACTOR)
+        self._ports = Ports(job)
+        self._weights = np.zeros(job.algorithm.n_weights(job.task), np.float32)
+        self._ports.inboxes[weights_of(0)] = _Weights(self._weights)
+        self._actor = cast(Actor, build(role, job, self._ports))
+
+    def run(self, seconds: float) -> Acting:
+        """Acts for `seconds`, once."""
+        actor, length = self._actor, self._job.length
+        drain = cast(Drain, self._ports.outbox(f"trajectories {actor.name}"))
+        marks: list[tuple[float, float, float, float]] = []
+
+        def steps_taken() -> int:
+            writing = actor.trajectory.length if actor.trajectory.is_open else 0
+            return actor.trajectory.sent * length + writing
+
+        def read() -> None:
+            marks.append((time.perf_counter(), steps_taken(), drain.n_sent, drain.seconds))
+
+        def enough() -> bool:
+            return not marks or steps_taken() >= LEAST_STEPS + marks[0][1]
+
+        clock = Clockwork(WARM_SECONDS, seconds, read, enough)
+        actor.weights = _Weights(self._weights, clock)
+        loading = self._loading()
+        _loop([actor], self._ports)
+        took, steps, sent, sending = (b - a for a, b in zip(*marks, strict=True))
+        size = self._job.trajectory.n_bytes
+        return Acting(took, int(steps), int(sent), sending, loading, size, own_bytes())
+
+    def _loading(self) -> float:
+        times = []
+        for version in range(20):
+            began = time.perf_counter()
+            self._actor.policy.load(self._weights, version)
+            times.append(time.perf_counter() - began)
+        return sorted(times)[len(times) // 2]
+
+
+class LearnerProbe:
+    """A buffer and a learner as they share a process, with all the trajectories they can take."""
+
+    def __init__(self, config: Config) -> None:
+        self._job = job = job_of(config)
+        group = [role for role in roles_of(config) if role.group == 0]
+        roles = {role.kind: role for role in reversed(group)}  # the first of each kind
+        trajectory = _one_trajectory(job, roles[Kind.ACTOR])
+        self._ports = ports = Ports(job)
+        for i in range(job.task.n_actors):
+            name = role_name(Kind.ACTOR, i)
+            ports.inboxes[f"trajectories {name}"] = Spring(trajectory, self._version)
+        ports.inboxes["control"] = Clockwork(0.0, 0.0, lambda: None)
+        for i in range(job.config.n_learners):
+            ports.join(batches_of(0, i))
+        self._buffer = cast(Buffer, build(roles[Kind.BUFFER], job, ports))
+        self._learner = cast(Learner, build(roles[Kind.LEARNER], job, ports))
+        self._store = TimedStore(self._buffer.store)
+        self._buffer.store = self._store
+
+    def _version(self) -> int:
+        return self._learner.version
+
+    def run(self, seconds: float) -> Learning:
+        """Learns for `seconds`."""
+        learner, store = self._learner, self._store
+        marks: list[tuple[float, ...]] = []
+
+        def read() -> None:
+            busy = float(learner.counts[Count.BUSY_SECONDS])
+            now = time.perf_counter()
+            done = learner.version, store.n_added, busy, store.adding, store.drawing
+            marks.append((now, *done))
+
+        def enough() -> bool:
+            return learner.version >= (LEAST_UPDATES + marks[0][1] if marks else 1)
+
+        learner.control = Clockwork(WARM_LEARNER_SECONDS, seconds, read, enough)
+        _loop([self._buffer, learner], self._ports)
+        took, updates, received, busy, adding, drawing = (
+            b - a for a, b in zip(*marks, strict=True)
+        )
+        memory = own_bytes() + n_bytes_of(self._job)["store"]  # which fills later
+        return Learning(took, int(updates), int(received), busy, adding, drawing, memory)
+
+
+class _Weights:
+    """Weights of a version that nobody need wait for; `clock` ends the stream."""
+
+    waiting = 0
+
+    def __init__(self, weights: Weights, clock: Clockwork | None = None) -> None:
+        self._message: Message | None = Message({"weights": weights}, FAR_VERSION, 0)
+        self._clock = clock
+
+    @property
+    def closed(self) -> bool:
+        """Whether the measurement is over."""
+        return self._clock is not None and self._clock.closed
+
+    def take(self) -> Message | None:
+        """The only publication, once."""
+        message, self._message = self._message, None
+        return message
+
+    def free(self) -> None:
+        """Nothing waits for room."""
+
+    def close(self) -> None:
+        """Nothing depends on it."""
+
+
+def _one_trajectory(job: Job, role: RoleSpec) -> Arrays:
+    """What an actor sends, made by one."""
+    ports, name = Ports(job), f"trajectories {role.name}"
+    ports.join(name)
+    weights = np.zeros(job.algorithm.n_weights(job.task), np.float32)
+    ports.inboxes[weights_of(0)] = _Weights(weights)
+    actor, inbox = build(role, job, ports), ports.inbox(name)
+    for _ in range(MOST_STEPS):
+        actor.step()
+        if (message := inbox.take()) is not None:
+            actor.close()
+            return {field: array.copy() for field, array in message.arrays.items()}
+    raise TianJiError(f"{role.name} sent nothing within {MOST_STEPS:,} steps: see its trigger")
+
+
+def _loop(roles: list[Role], ports: Ports) -> None:
+    Loop(roles, cast(ProcessPorts, ports)).run()
+
+
+def own_bytes() -> int:
+    """Memory that only this process has."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))

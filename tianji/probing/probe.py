@@ -1,0 +1,232 @@
+"""Measures a job on this machine: all its roles at once, each on cores of its own.
+
+A role that has the machine to itself is faster than it will be among others. So where actors and
+learners run at the same time they are measured at the same time, on all the cores; where they take
+turns, all actors are measured together and then the learner alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from statistics import fmean
+
+from tianji import resources
+from tianji.config import Config
+from tianji.job import Job
+from tianji.planning.digest import digest_of
+from tianji.planning.profile import ActorCost, LearnerCost, Profile, Work
+from tianji.probing.hand import Answer, Hand, together
+from tianji.probing.machine import this_machine
+from tianji.rollouts import Rollouts
+from tianji.trial import try_out
+
+MOST_SECONDS = 20.0  # of a whole probe
+LOADING_SECONDS = 5.0  # of it for libraries
+LONGEST_SECONDS, SHORTEST_SECONDS = 1.2, 0.3  # of one measurement
+MAKING_SECONDS = 0.7  # what comes before each: environments, networks, warming up
+ENVS = (1, 4, 16, 64)  # per actor, besides what the configuration has
+MOST_CHOICES = 5  # of environments per actor
+MOST_LEARNER_CORES = 8  # beyond them even larger networks gain little
+
+Say = Callable[[str], None]
+
+
+def probe(config: Config, n_cores: int, say: Say = lambda _: None) -> Profile:
+    """The profile of a job; at most `n_cores` of this machine's cores are used."""
+    with ExitStack() as stack:
+        return _Probe(config, resources.available_cores()[:n_cores], stack, say).profile()
+
+
+class _Probe:
+    """One round of measurements; the children load their libraries while the job is tried out."""
+
+    def __init__(self, config: Config, cores: tuple[int, ...], stack: ExitStack, say: Say) -> None:
+        self._ends = time.monotonic() + MOST_SECONDS
+        self._cores = cores
+        self._say = say
+        learners = [stack.enter_context(Hand("learner", n)) for n in _powers_of_two(len(cores))]
+        self._job = job = try_out(config)
+        self._takes_turns = job.sampling.per_version is not None
+        most = len(cores) if self._takes_turns else max(1, len(cores) - 1)
+        self._actors = [stack.enter_context(Hand("actor", 1)) for _ in range(most)]
+        self._learners = [hand for hand in learners if hand.threads <= most]
+        self._choices = env_choices(job, len(cores))
+        n_stages = len(self._choices) + len(self._learners)
+        each = (MOST_SECONDS - LOADING_SECONDS) / n_stages - MAKING_SECONDS
+        self._seconds = min(LONGEST_SECONDS, max(SHORTEST_SECONDS, each))
+
+    def profile(self) -> Profile:
+        """All that a plan needs."""
+        measure = self._in_turns if self._takes_turns else self._at_once
+        actors, learners = measure()
+        gpu = self._job.config.parallel.learner_cfg.device
+        return Profile(
+            machine=this_machine(len(self._cores), None if gpu == "cpu" else gpu),
+            work=work_of(self._job),
+            actors=tuple(sorted(actors, key=lambda cost: cost.envs)),
+            learners=tuple(sorted(learners, key=lambda cost: cost.cores)),
+            load_seconds=self._loading,
+        )
+
+    def _at_once(self) -> tuple[list[ActorCost], list[LearnerCost]]:
+        """A learner on the first cores, actors on all others."""
+        actors: list[ActorCost] = []
+        learners: dict[int, LearnerCost] = {}
+        first = self._learners[0]
+        for envs in self._choices:
+            if actors and self._is_late():
+                break
+            acted, learned = self._stage(first, envs)
+            actors.append(self._actor_cost(envs, acted, _receiving(learned)))
+            if envs == self._choices[0]:
+                learners[first.threads] = self._learner_cost(first.threads, learned)
+        for hand in self._learners[1:]:
+            if not self._is_late():
+                _, learned = self._stage(hand, self._choices[0])
+                learners[hand.threads] = self._learner_cost(hand.threads, learned)
+        return actors, list(learners.values())
+
+    def _stage(self, learner: Hand, envs: int) -> tuple[list[Answer], Answer]:
+        n = learner.threads
+        self._say(f"{envs} environments per actor, {n} learner core{'s' * (n > 1)}")
+        config = variant(self._job, envs)
+        cores = self._cores[n:] or self._cores
+        hands = [(hand, config, [core]) for hand, core in zip(self._actors, cores, strict=False)]
+        learned, *acted = together([(learner, config, self._cores[:n]), *hands], self._seconds)
+        return acted, learned
+
+    def _in_turns(self) -> tuple[list[ActorCost], list[LearnerCost]]:
+        """As many actors as share the environments, and then each learner by itself."""
+        job, receiving = self._job, 0.0
+        learners: list[LearnerCost] = []
+        actors: list[ActorCost] = []
+        for hand in self._learners:
+            if learners and self._is_late():
+                break
+            self._say(f"{hand.threads} learner core{'s' * (hand.threads > 1)}")
+            config = variant(job, job.task.env.n_envs)
+            [learned] = together([(hand, config, self._cores[: hand.threads])], self._seconds)
+            learners.append(self._learner_cost(hand.threads, learned))
+            receiving = receiving or _receiving(learned)
+        whole = job.task.env.n_envs * job.task.n_actors
+        for envs in self._choices:
+            if actors and self._is_late():
+                break
+            n = min(whole // envs, len(self._actors))
+            self._say(f"{n} actor{'s' * (n > 1)} of {envs} environments")
+            config, places = variant(job, envs), zip(self._actors[:n], self._cores, strict=False)
+            acted = together([(hand, config, [core]) for hand, core in places], self._seconds)
+            actors.append(self._actor_cost(envs, acted, receiving * envs / job.task.env.n_envs))
+        return actors, learners
+
+    def _is_late(self) -> bool:
+        return time.monotonic() + self._seconds + MAKING_SECONDS > self._ends
+
+    def _actor_cost(self, envs: int, answers: list[Answer], receiving: float) -> ActorCost:
+        self._loading = fmean(answer["loading"] for answer in answers)
+        sending = fmean(a["sending"] / max(1, a["n_sent"]) for a in answers)
+        step = fmean(a["seconds"] / a["n_steps"] for a in answers) - sending / self._job.length
+        return ActorCost(
+            envs,
+            step,
+            sending,
+            receiving,
+            answers[0]["trajectory_bytes"],
+            max(answer["memory_bytes"] for answer in answers),
+        )
+
+    def _learner_cost(self, cores: int, answer: Answer) -> LearnerCost:
+        updates, beside = answer["updates"], _beside(answer)
+        return LearnerCost(
+            cores,
+            self._job.sampling.batch_units,
+            answer["updating"] / updates + beside / 2,
+            answer["drawing"] / updates + beside / 2,
+            answer["memory_bytes"],
+        )
+
+
+def _beside(answer: Answer) -> float:
+    """Seconds that a turn of the loop costs beside learning, adding and drawing."""
+    spent = answer["updating"] + answer["adding"] + answer["drawing"]
+    turns = answer["updates"] + answer["n_received"]
+    return float(max(0.0, (answer["seconds"] - spent) / turns))
+
+
+def _receiving(answer: Answer) -> float:
+    """T_rv."""
+    return float(answer["adding"] / max(1, answer["n_received"]) + _beside(answer))
+
+
+def env_choices(job: Job, n_cores: int) -> list[int]:
+    """Environments per actor that are worth measuring, those of the configuration first.
+
+    A batch of whole trajectories comes from all environments, so that their number stays as it is
+    and only who has them can be chosen.
+    """
+    own, whole = job.task.env.n_envs, job.task.env.n_envs * job.task.n_actors
+    if isinstance(job.sampling, Rollouts):
+        counts = [n for n in range(1, n_cores + 1) if whole % n == 0]
+        others = [whole // n for n in counts if _fits(job, whole // n)]
+    else:
+        limit = job.config.environment.vectorization == "single"
+        others = [] if limit else list(ENVS)
+    choices = list(dict.fromkeys([own, *others]))
+    if len(choices) > MOST_CHOICES:
+        kept = sorted(choices[1:])
+        step = (len(kept) - 1) / (MOST_CHOICES - 2)
+        choices = [own, *(kept[round(i * step)] for i in range(MOST_CHOICES - 1))]
+    return list(dict.fromkeys(choices))
+
+
+def _fits(job: Job, envs: int) -> bool:
+    """Whether the given number of trajectories per batch can be kept with other trajectories."""
+    given = job.config.hyp.get("batch_size")
+    return given is None or envs == job.task.env.n_envs
+
+
+def variant(job: Job, envs: int) -> Config:
+    """The same configuration with another number of environments per actor, in one group."""
+    config, parallel = job.config, job.config.parallel
+    whole = job.task.env.n_envs * job.task.n_actors
+    actors = max(1, whole // envs) if isinstance(job.sampling, Rollouts) else 1
+    return replace(
+        config,
+        parallel=replace(
+            parallel,
+            global_cfg=replace(parallel.global_cfg, group_num=1),
+            learner_cfg=replace(parallel.learner_cfg, num=1, cores=None),
+            actor_cfg=replace(parallel.actor_cfg, num=actors, envs=envs, cores=None),
+            buffer_cfg=replace(parallel.buffer_cfg, cores=None),
+        ),
+    )
+
+
+def work_of(job: Job) -> Work:
+    """What the job asks for."""
+    sampling, learner = job.sampling, job.config.parallel.learner_cfg
+    on_policy = isinstance(sampling, Rollouts)
+    given = job.config.hyp.get("batch_size") if on_policy else None
+    return Work(
+        name=job.config.name,
+        digest=digest_of(job.config),
+        steps=job.length,
+        batch=sampling.batch_units,
+        pool=round(sampling.batch_units / sampling.freshness),
+        warmup=sampling.warmup,
+        ratio=job.ratio,
+        envs=job.task.env.n_envs * job.task.n_actors,
+        alternates=sampling.per_version is not None,
+        weights_bytes=job.weights.n_bytes,
+        send_interval=learner.send_interval,
+        on_policy=on_policy,
+        rollouts=given,
+        learners=learner.num,
+    )
+
+
+def _powers_of_two(n_cores: int) -> list[int]:
+    return [n for n in (1, 2, 4, 8) if n <= min(n_cores, MOST_LEARNER_CORES)]
