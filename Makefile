@@ -27,6 +27,7 @@ bench: $(VENV)/ready-dev
 	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/allreduce.py
 	$(BIN)/python bench/overlap.py
+	$(BIN)/python bench/simulator.py
 	$(BIN)/python bench/report.py
 	$(BIN)/python bench/upkeep.py
 	$(BIN)/python bench/compare.py

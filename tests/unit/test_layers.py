@@ -43,6 +43,8 @@ LAYERS = (
     ("scores",),
     ("engines", "outcome"),
     ("worker", "launch", "export", "doctor", "transmission"),
+    ("planning",),
+    ("simulation",),
     ("verbs",),
     ("cli",),
     ("__main__",),

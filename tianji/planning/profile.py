@@ -57,6 +57,7 @@ class ActorCost:
     receive_seconds: float  # T_rv: the same trajectory in the buffer
     trajectory_bytes: int
     memory_bytes: int  # of the process
+    act_seconds: float | None = None  # the inference in `step_seconds`; None: not measured apart
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,222 @@
+"""Compares what the simulator says with what runs of the process engine do.
+
+Costs are measured first, by giving the roles of one small job their turns in this process and
+timing every one. From them the simulator predicts each layout; then the layout is run for some
+seconds. Environments and updates sleep (`slow.py`), so that two cores carry many roles: the rows
+are about who waits for whom, not about how fast a core is. Asked: production and consumption
+within 15 %, idle shares within 15 points.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tianji.config import load
+from tianji.counts import Count
+from tianji.job import Job, prepare
+from tianji.planning.profile import ActorCost, LearnerCost, Machine, Profile, Work
+from tianji.roles import Actor, Buffer, Learner
+from tianji.roster import roles_of
+from tianji.simulation.layout import Layout
+from tianji.simulation.result import Simulated
+from tianji.simulation.simulate import simulate
+from tianji.topology import build, channels_of, make_env
+from tianji.transports.local import LocalTransport
+
+BENCH = Path(__file__).resolve().parent
+MOST_ERROR = 0.15
+SETTLING_SECONDS = 0.5  # of a probe, not counted
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One layout of one of the two jobs."""
+
+    config: str
+    layout: Layout
+
+    @property
+    def settings(self) -> list[str]:
+        """What `tianji train` is told beside the config."""
+        layout = self.layout
+        said = [f"actor_cfg.num={layout.actors}", f"global_cfg.group_num={layout.groups}"]
+        return said + ["buffer_cfg.cores=1"] * layout.buffer_alone
+
+
+CASES = (
+    *(Case("slow_dqn.py", Layout(actors=n)) for n in (1, 2, 4, 8, 16)),
+    *(Case("slow_dqn.py", Layout(actors=n, buffer_alone=True)) for n in (2, 8)),
+    Case("slow_dqn.py", Layout(groups=2, actors=3)),
+    *(Case("slow_ppo.py", Layout(actors=n)) for n in (1, 2, 4)),
+)
+
+
+# --------------------------------------------------------------------------------- what things cost
+
+
+def probe(config: str, actors: int, seconds: float) -> tuple[Job, ActorCost, LearnerCost, float]:
+    """The costs of a job, from its own roles taking turns in this process; last, of a load."""
+    said = load(str(BENCH / config), [f"actor_cfg.num={actors}"])
+    env = make_env(said)
+    job = prepare(said, env.spec)
+    env.close()
+    transport = LocalTransport(channels_of(job))
+    roles = [build(role, job, transport) for role in roles_of(said)]
+    timed: dict[type, list[tuple[float, ...]]] = {Actor: [], Buffer: [], Learner: []}
+    began = time.monotonic()
+    while (now := time.monotonic()) < began + SETTLING_SECONDS + seconds:
+        for role in roles:
+            before = role.counts.copy()
+            start = time.perf_counter()
+            moved = role.step()
+            took = time.perf_counter() - start
+            if moved and now > began + SETTLING_SECONDS:
+                timed[type(role)].append((took, *_done(role, role.counts - before)))
+    for role in roles:
+        role.close()
+    step, send, load_ = _fit(timed[Actor])
+    receive, draw = _fit(timed[Buffer])
+    (update,) = _fit(timed[Learner])
+    n_envs, n_bytes = job.task.env.n_envs, job.trajectory.n_bytes
+    actor = ActorCost(n_envs, step, max(send, 0.0), max(receive, 0.0), n_bytes, 0)
+    batch = job.sampling.batch_units
+    return job, actor, LearnerCost(1, batch, update, max(draw, 0.0), 0), max(load_, 0.0)
+
+
+def _done(role: Any, change: Any) -> tuple[float, ...]:
+    """What a step consisted of: the parts that are told apart by a fit."""
+    if isinstance(role, Actor):
+        return 1.0, float(change[Count.PUSHED]), float(change[Count.WEIGHTS_TAKEN])
+    if isinstance(role, Buffer):
+        return float(change[Count.RECEIVED] > 0), float(change[Count.PUSHED])
+    return (float(change[Count.VERSION]),)
+
+
+def _fit(rows: list[tuple[float, ...]]) -> list[float]:
+    """Seconds of each part; steps that something outside held up are left out."""
+    table = np.array([row for row in rows if any(row[1:])])
+    table = table[table[:, 0] < 5 * np.median(table[:, 0])]
+    found: list[float] = np.linalg.lstsq(table[:, 1:], table[:, 0], rcond=None)[0].tolist()
+    return found
+
+
+def profile_of(config: str, actors: tuple[int, ...], seconds: float) -> Profile:
+    """A profile with a learner for the batch of each number of actors."""
+    probes = [probe(config, n, seconds) for n in actors]
+    job, actor, _, load_seconds = probes[0]
+    sampling, n = job.sampling, job.task.n_actors
+    pool = getattr(sampling, "capacity", None) or sampling.batch_units  # PPO's pool is its batch
+    work = Work(
+        name=config,
+        digest="",
+        steps=job.length,
+        batch=sampling.batch_units,
+        pool=pool,
+        warmup=sampling.warmup,
+        ratio=job.ratio,
+        envs=n * job.task.env.n_envs,
+        alternates=job.algorithm.alternates(job.task.hyp, n),
+        weights_bytes=job.weights.n_bytes,
+    )
+    learners = tuple({cost.batch: cost for _, _, cost, _ in probes}.values())
+    machine = Machine("this machine", len(os.sched_getaffinity(0)))
+    return Profile(machine, work, (actor,), learners, load_seconds)
+
+
+# ---------------------------------------------------------------------------------- what a run does
+
+
+def measured(case: Case, seconds: float) -> dict[str, float]:
+    """One run: rates, idle shares and staleness of its summary."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        words = [sys.executable, "-m", "tianji.cli", "train", str(BENCH / case.config), "--quiet"]
+        words += ["--engine", "process", "--run-dir", str(run), "--max-seconds", str(seconds)]
+        words += [word for setting in case.settings for word in ("--set", setting)]
+        env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(BENCH.parent)}
+        subprocess.run(words, env=env, check=True, timeout=seconds + 120, stdout=subprocess.DEVNULL)
+        summary = json.loads((run / "summary.json").read_text())
+    idle: dict[str, list[float]] = {}
+    for name, role in summary["roles"].items():
+        idle.setdefault(name.partition("-")[0], []).append(role["idle"])
+    return {
+        "produced/s": summary["production_per_second"],
+        "consumed/s": summary["consumption_per_second"],
+        "actors idle": float(np.mean(idle["actor"])),
+        "learner idle": float(np.mean(idle["learner"])),
+        "staleness": summary["staleness"]["mean"],
+    }
+
+
+def predicted(found: Simulated) -> dict[str, float]:
+    """The same of a simulation."""
+    return {
+        "produced/s": found.production,
+        "consumed/s": found.consumption,
+        "actors idle": found.idle.actors,
+        "learner idle": found.idle.learner,
+        "staleness": found.staleness.mean,
+    }
+
+
+def error(name: str, said: float, was: float) -> float:
+    """Of rates the relative error, of shares the difference."""
+    return said - was if "idle" in name else said / was - 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each run")
+    parser.add_argument("--probe-seconds", type=float, default=4.0, help="of each probe")
+    parser.add_argument("--out", type=Path, help="a JSON file for all numbers")
+    options = parser.parse_args()
+    profiles = {
+        "slow_dqn.py": profile_of("slow_dqn.py", (1,), options.probe_seconds),
+        "slow_ppo.py": profile_of("slow_ppo.py", (1, 2, 4), options.probe_seconds),
+    }
+    rows, worst = [], 0.0
+    print("simulated costs (sleeps); said by the simulator / measured, error\n")
+    print(f"{'job':9}{'layout':22}{'produced/s':>22}{'consumed/s':>22}", end="")
+    print(f"{'actors idle %':>22}{'learner idle %':>22}{'staleness':>16}")
+    for case in CASES:
+        layout = dataclasses.replace(case.layout, envs=1)
+        said = predicted(simulate(profiles[case.config], layout))
+        was = measured(case, options.seconds)
+        errors = {name: error(name, said[name], was[name]) for name in said if name != "staleness"}
+        worst = max(worst, *(abs(each) for each in errors.values()))
+        rows.append({"case": dataclasses.asdict(case), "said": said, "was": was, "error": errors})
+        print(_line(case, said, was, errors), flush=True)
+    print(f"\nworst error {100 * worst:.1f} % (asked: <= {100 * MOST_ERROR:.0f})")
+    if options.out is not None:
+        plain = {name: profile.to_json() for name, profile in profiles.items()}
+        options.out.write_text(json.dumps({"profiles": plain, "rows": rows}, indent=1) + "\n")
+    return 0 if worst <= MOST_ERROR else 1
+
+
+def _line(
+    case: Case, said: dict[str, float], was: dict[str, float], errors: dict[str, float]
+) -> str:
+    layout = case.layout
+    words = f"G{layout.groups} L1 A{layout.actors}" + " buffer alone" * layout.buffer_alone
+    cells = f"{case.config[5:8]:9}{words:22}"
+    for name in ("produced/s", "consumed/s"):
+        cells += f"{f'{said[name]:,.0f} / {was[name]:,.0f}':>15}{100 * errors[name]:+6.1f}%"
+    for name in ("actors idle", "learner idle"):
+        both = f"{100 * said[name]:.1f} / {100 * was[name]:.1f}"
+        cells += f"{both:>15}{100 * errors[name]:+7.1f}"
+    return cells + f"{said['staleness']:>8.1f} / {was['staleness']:.1f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,182 @@
+"""Figure 1: the same costs, scheduled as different systems would."""
+
+import xml.etree.ElementTree as xml
+
+import pytest
+from profiles import profile
+
+from tianji.errors import TianJiError
+from tianji.simulation import diagram
+from tianji.simulation.events import Agenda, Level, Process
+from tianji.simulation.layout import Layout, costs_of
+from tianji.simulation.simulate import simulate
+from tianji.simulation.styles import STYLES, schedules
+from tianji.simulation.table import styles_table
+from tianji.simulation.timeline import Doing, Timeline
+
+JOB = profile(step=0.2e-3, send=20e-6, receive=60e-6, draw=0.2e-3, update=1e-3)
+FOUR = Layout(actors=4)
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return {schedule.style: schedule for schedule in schedules(JOB, FOUR)}
+
+
+def test_every_row_is_accounted_for_at_any_time(drawn):
+    for schedule in drawn.values():
+        for row, of in schedule.timeline.shares(schedule.start, schedule.end).items():
+            assert sum(of.values()) == pytest.approx(1, abs=2e-3), (schedule.style, row)
+
+
+def test_nobody_does_two_things_at_once(drawn):
+    for schedule in drawn.values():
+        last = {}
+        for block in sorted(schedule.timeline.blocks, key=lambda block: block.start):
+            assert block.start >= last.get(block.row, 0.0) - 1e-9, (schedule.style, block)
+            last[block.row] = block.end
+
+
+def test_each_style_has_the_dependencies_that_the_paper_says(drawn):
+    waits = {
+        name: {d for d, share in s.idle().items() if share > 1e-3} for name, s in drawn.items()
+    }
+    one, two, three = Doing.WEIGHTS, Doing.ACTION, Doing.TRAJECTORIES
+    assert {one, three} <= waits["Gorila"]
+    assert {one, two} <= waits["SEED"]
+    assert {one, three} <= waits["A3C"]
+    assert three in waits["ApeX"] and one not in waits["ApeX"]
+    assert not waits["ours"] & {one, two, three}
+
+
+def test_ours_makes_most_of_the_same_cores(drawn):
+    per_core = {name: s.consumption / s.cores for name, s in drawn.items()}
+    assert max(per_core, key=lambda name: per_core[name]) == "ours"
+    assert {s.cores for name, s in drawn.items() if name != "A3C"} == {5}
+
+
+def test_a_gorila_cycle_is_rollout_and_updates_one_after_the_other():
+    (even,) = schedules(JOB, FOUR, ("gorila",), spread=0.0)
+    cycle = 16 * 0.2e-3 + 20e-6 + 4 * 60e-6 + 4 * 1.2e-3
+    assert even.production == pytest.approx(4 * 128 / cycle, rel=1e-6)
+    waits = cycle - 16 * 0.2e-3 - 20e-6
+    assert even.idle()[Doing.WEIGHTS] == pytest.approx(4 / 5 * waits / cycle, rel=1e-6)
+
+
+def test_a_seed_step_is_inference_for_all_and_simulation_one_after_the_other():
+    job = profile(step=1e-3, act=0.25e-3, send=0.0, update=1e-3)
+    (even,) = schedules(job, FOUR, ("seed",), spread=0.0)
+    cycle = 16 * (4 * 0.25e-3 + 0.75e-3) + 4 * 1e-3
+    assert even.production == pytest.approx(4 * 128 / cycle, rel=1e-6)
+    assert even.idle()[Doing.WEIGHTS] == pytest.approx(4 / 5 * 4e-3 / cycle, rel=1e-6)
+
+
+def test_ours_on_the_diagram_is_what_the_model_says():
+    (ours,) = schedules(JOB, FOUR, ("ours",), spread=0.0)
+    found = simulate(JOB, FOUR)
+    assert ours.consumption == pytest.approx(found.consumption, rel=0.05)
+    assert ours.idle()[Doing.ROOM] == pytest.approx(4 / 5 * found.idle.room, abs=0.02)
+
+
+def test_priorities_cost_what_they_are_said_to():
+    """Above the balance an ApeX learner waits for priorities, receiving and the next draw."""
+    (apex,) = schedules(JOB, Layout(actors=10), ("apex",), spread=0.0)
+    cycle = 1e-3 + 0.2e-3 + (60e-6 + 0.2e-3) + 0.2e-3  # update, priorities, receive, draw
+    assert apex.consumption == pytest.approx(128 / cycle, rel=0.05)
+
+
+def test_training_that_learns_once_has_no_priorities():
+    once = profile(pool=128, warmup=0, draw=1e-4)
+    assert costs_of(once, FOUR).takes_once
+    for job, is_there in ((once, False), (JOB, True)):
+        (apex,) = schedules(job, FOUR, ("apex",))
+        assert (Doing.PRIORITY in {block.doing for block in apex.timeline.blocks}) == is_there
+
+
+def test_the_same_seed_draws_the_same():
+    first, second, other = (schedules(JOB, FOUR, seed=seed) for seed in (0, 0, 1))
+    assert diagram.svg(first) == diagram.svg(second) != diagram.svg(other)
+
+
+def test_a_style_that_nobody_has_is_refused():
+    with pytest.raises(TianJiError, match="want some of gorila,seed,a3c,apex,ours"):
+        schedules(JOB, FOUR, ("impala",))
+
+
+# What is drawn
+
+
+def test_the_text_has_a_row_for_each_role_and_says_what_the_signs_mean(drawn):
+    lines = diagram.text(list(drawn.values()), width=80).splitlines()
+    assert max(len(line) for line in lines) <= 80
+    assert sum(line.startswith(" L ") for line in lines) == 4
+    gorila = lines[: lines.index("")]
+    assert [line.split()[0] for line in gorila[1:]] == ["A0", "A1", "A2", "A3", "L"]
+    assert "₁" in gorila[1] and "₃" in gorila[5] and "█" in gorila[5]
+    assert "₁ I: waits for weights" in lines
+
+
+def test_a_cell_shows_what_most_of_it_was_spent_on():
+    line = Timeline()
+    line.add("L", Doing.UPDATE, 0.0, 1.6)
+    line.add("L", Doing.TRAJECTORIES, 1.6, 4.0)
+    assert diagram._cells(line.blocks, 0.0, 4.0, 4) == "██₃₃"
+
+
+def test_many_actors_are_not_all_drawn():
+    (many,) = schedules(JOB, Layout(actors=30), ("gorila",))
+    assert "... and 24 more" in diagram.text([many])
+
+
+def test_the_picture_is_an_svg_with_a_block_for_each_thing(drawn):
+    root = xml.fromstring(diagram.svg(list(drawn.values())))
+    colours = {each.get("fill") for each in root.iter("{http://www.w3.org/2000/svg}rect")}
+    assert {diagram.COLOURS[doing] for doing in Doing} <= colours
+
+
+def test_the_table_has_a_line_for_each_style(drawn):
+    lines = styles_table(list(drawn.values())).splitlines()
+    assert [line.split()[0] for line in lines] == ["style", "Gorila", "SEED", "A3C", "ApeX", "ours"]
+    assert len(STYLES) == 5
+
+
+# The engine below
+
+
+def test_what_falls_together_happens_in_the_order_it_was_noted():
+    agenda, seen = Agenda(), []
+    for i in (3, 1, 2):
+        agenda.after(1.0, seen.append, i)
+    agenda.after(0.5, seen.append, 0)
+    while agenda.step():
+        pass
+    assert seen == [0, 3, 1, 2] and agenda.now == 1.0 and agenda.n_events == 4
+
+
+def test_a_level_knows_the_area_under_it():
+    agenda = Agenda()
+    level = Level(agenda)
+    agenda.after(1.0, level.add, 2)
+    agenda.after(3.0, level.add, -1)
+    agenda.after(4.0, lambda _: None)
+    while agenda.step():
+        pass
+    assert level.area == 2 * 2.0 + 1 * 1.0
+
+
+def test_a_process_that_is_rung_while_it_works_looks_again_before_it_sleeps():
+    agenda, looked = Agenda(), []
+
+    def work():
+        yield 2.0
+        while True:
+            looked.append(agenda.now)
+            yield None
+
+    process = Process(agenda, work())
+    agenda.after(1.0, lambda _: process.wake())
+    agenda.after(5.0, lambda _: process.wake())
+    while agenda.step():
+        pass
+    assert looked == [2.0, 2.0, 5.0]
+    assert process.idle.area == 3.0

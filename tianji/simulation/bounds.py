@@ -1,0 +1,65 @@
+"""What no schedule can exceed: closed forms, equation 1 among them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tianji.simulation.layout import Costs
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Units that a group could produce per second if nothing but one thing took time."""
+
+    sampling: float  # the actors, TR_A
+    training: float  # the learner's process, TR_L over the ratio
+    receiving: float  # the buffer: equation 1 where it has no batches to make
+    link: float
+
+    @property
+    def production(self) -> float:
+        """The least of them: max min(TR_L, TR_A), with what is between."""
+        return min(self.sampling, self.training, self.receiving, self.link)
+
+
+def bounds_of(costs: Costs) -> Bounds:
+    """The bounds of one group that neither waits nor takes turns."""
+    trajectory = costs.rollout_seconds + costs.send_seconds
+    receiving = (costs.receive_seconds + costs.insert_seconds) / costs.units
+    drawing = costs.ratio * (costs.draw_seconds + costs.priority_seconds) / costs.batch
+    updating = costs.ratio * costs.update_seconds / costs.batch
+    alone = costs.is_alone
+    return Bounds(
+        sampling=costs.actors * _per(trajectory / costs.units),
+        training=_per(updating if alone else receiving + drawing + updating),
+        receiving=_per(receiving + drawing if alone else receiving),
+        link=_link(costs),
+    )
+
+
+def cycle_seconds(costs: Costs) -> float:
+    """One turn of synchronous training: act, receive from all, learn."""
+    receiving = costs.actors * costs.receive_seconds
+    acting = costs.rollout_seconds + costs.send_seconds + costs.load_seconds
+    return acting + receiving + costs.draw_seconds + costs.update_seconds
+
+
+def expected(costs: Costs) -> float:
+    """Units per second of one group, without simulating it."""
+    if costs.alternates:
+        return costs.actors * costs.units / cycle_seconds(costs)
+    return bounds_of(costs).production
+
+
+def _link(costs: Costs) -> float:
+    if not costs.remote or not costs.trajectory_bytes:
+        return math.inf
+    through = costs.units * costs.link_bytes_per_second / costs.trajectory_bytes
+    # Those beside the learner need no link: they make at most what they can.
+    each = costs.units / (costs.rollout_seconds + costs.send_seconds)
+    return through + (costs.actors - costs.remote) * each
+
+
+def _per(seconds: float) -> float:
+    return 1.0 / seconds if seconds > 0 else math.inf

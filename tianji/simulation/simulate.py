@@ -1,0 +1,242 @@
+"""From a profile and a layout to what would come of it.
+
+Groups owe each other nothing: the reducer is not waited for. So one group is simulated, and the
+others are as it is; that is what makes ten thousand cores a matter of seconds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tianji.errors import TianJiError
+from tianji.planning.profile import Profile
+from tianji.simulation.bounds import expected
+from tianji.simulation.group import Group
+from tianji.simulation.layout import Costs, Layout, costs_of
+from tianji.simulation.result import Idle, Limit, Simulated, staleness_of
+
+PER_ACTOR = 12  # trajectories of each actor that are simulated, a third of which is not counted
+LEAST_TRAJECTORIES = 400
+LEAST_UPDATES = 60
+MOST_EVENTS = 600_000
+REDUCED_BYTES_PER_SECOND = 2e9  # parameters that a reducer adds up: a guess, and shown as such
+CORES = (16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096, 10_000)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """The counters of a group at one moment."""
+
+    at: float
+    produced: int
+    received: int
+    consumed: int
+    updates: int
+    for_weights: float
+    for_room: float
+    learner_idle: float
+    buffer_idle: float
+    updating: float
+    receiving: float
+    up: float
+    down: float
+    n_lags: int
+
+
+def simulate(profile: Profile, layout: Layout, seed: int = 0, spread: float = 0.0) -> Simulated:
+    """Predicts a run; `spread` is the standard deviation of costs, as a share of them."""
+    costs = costs_of(profile, layout)
+    group = Group(costs, seed, spread)
+    before, after = _run(group)
+    seconds = after.at - before.at
+    production, receiving, consumption, updates = (
+        (b - a) / seconds
+        for a, b in (
+            (before.produced, after.produced),
+            (before.received, after.received),
+            (before.consumed, after.consumed),
+            (before.updates, after.updates),
+        )
+    )
+    idle = _idle(before, after, costs.actors)
+    link = (after.up - before.up) / seconds
+    most = 0.0 if costs.takes_once else costs.pool * costs.ratio / costs.batch
+    fusions, reducer, fusion_link = _fusing(profile, layout, costs, updates)
+    return Simulated(
+        layout=layout,
+        cores=layout.groups * layout.group_cores(costs.alternates),
+        production=layout.groups * production,
+        receiving=layout.groups * receiving,
+        consumption=layout.groups * consumption,
+        updates=layout.groups * updates,
+        idle=idle,
+        link=link,
+        weights_link=max((after.down - before.down) / seconds, fusion_link),
+        staleness=staleness_of(group.lags[before.n_lags : after.n_lags], most),
+        knee=costs.knee,
+        limit=_limit(costs, before, after, link),
+        warmup_seconds=profile.work.warmup / production if production else math.inf,
+        fusions=fusions,
+        reducer=reducer,
+        seconds=group.agenda.now,
+        n_events=group.agenda.n_events,
+    )
+
+
+def _run(group: Group) -> tuple[_Reading, _Reading]:
+    """Simulates until enough has happened; the readings are taken at the end of updates."""
+    costs, agenda = group.costs, group.agenda
+    n_units = max(PER_ACTOR * costs.actors, LEAST_TRAJECTORIES) * costs.units
+    first: _Reading | None = None
+    version = group.version
+    while agenda.n_events < MOST_EVENTS and agenda.step():
+        if group.version == version:
+            continue
+        version = group.version
+        if first is None and 3 * group.received >= n_units and 3 * version >= LEAST_UPDATES:
+            first = _read(group)
+        if group.received >= n_units and version >= LEAST_UPDATES:
+            break
+    last = _read(group)
+    if first is None or last.updates - first.updates < LEAST_UPDATES // 4:
+        raise TianJiError(
+            f"{costs.actors} actors make {costs.units} units at once, and an update takes "
+            f"{costs.batch}: in {MOST_EVENTS:,} events there were {last.updates} updates, too few "
+            "to say anything: more environments per actor or a smaller batch can be simulated"
+        )
+    return first, last
+
+
+def _read(group: Group) -> _Reading:
+    return _Reading(
+        group.agenda.now,
+        group.produced,
+        group.received,
+        group.consumed,
+        group.version,
+        group.for_weights.area,
+        group.for_room.area,
+        group.learner_idle,
+        group.buffer_idle,
+        group.updating.area,
+        group.receiving.area,
+        group.up.busy_seconds,
+        group.down.busy_seconds,
+        len(group.lags),
+    )
+
+
+def _idle(before: _Reading, after: _Reading, actors: int) -> Idle:
+    seconds = after.at - before.at
+    weights = (after.for_weights - before.for_weights) / seconds / actors
+    room = (after.for_room - before.for_room) / seconds / actors
+    learner = (after.learner_idle - before.learner_idle) / seconds
+    buffer = (after.buffer_idle - before.buffer_idle) / seconds
+    return Idle(weights + room, buffer, learner, weights, 0.0, learner, room)
+
+
+def _limit(costs: Costs, before: _Reading, after: _Reading, link: float) -> Limit:
+    """What is busiest: links and receiving are communication, updates and draws are training."""
+    if costs.alternates:
+        return Limit.TURNS
+    seconds = after.at - before.at
+    idle = _idle(before, after, costs.actors)
+    updating = (after.updating - before.updating) / seconds
+    receiving = (after.receiving - before.receiving) / seconds
+    if costs.is_alone:
+        busy = {Limit.TRAINING: 1.0 - idle.learner, Limit.COMMUNICATION: max(link, receiving)}
+    else:
+        together = 1.0 - idle.learner
+        learns = updating >= receiving
+        busy = {
+            Limit.TRAINING: together if learns else updating,
+            Limit.COMMUNICATION: max(link, receiving if learns else together),
+        }
+    busy[Limit.SAMPLE] = 1.0 - idle.actors
+    return max(busy, key=lambda limit: busy[limit])
+
+
+def _fusing(
+    profile: Profile, layout: Layout, costs: Costs, updates: float
+) -> tuple[float, float, float]:
+    """Fusions per second, the share that the reducer is busy and that its host's link is."""
+    if layout.groups == 1:
+        return 0.0, 0.0, 0.0
+    wanted, each = updates / layout.fusion_interval, profile.work.weights_bytes
+    reducing = layout.groups * each / REDUCED_BYTES_PER_SECOND
+    speed = layout.link_bytes_per_second or profile.link_bytes_per_second or math.inf
+    elsewhere = layout.groups - math.ceil(layout.groups / layout.hosts)
+    sending = elsewhere * each / speed
+    fusions = min([wanted, *(1.0 / s for s in (reducing, sending) if s > 0)])
+    return fusions, fusions * reducing, fusions * sending
+
+
+# --------------------------------------------------------------------------------------- many cores
+
+
+def balanced(profile: Profile, layout: Layout, most_cores: int | None = None) -> Layout:
+    """The same with as many actors as keep the learner busy: the group that is replicated.
+
+    Whole actors seldom hit the balance: of the two numbers around it, the one that gives more per
+    core. Synchronous training has as many as its environments are enough for.
+    """
+    most = math.inf if most_cores is None else most_cores - layout.fixed_cores
+    if profile.work.alternates:
+        most = math.inf if most_cores is None else most_cores
+        wanted = max(1, profile.work.envs // (layout.envs or 1))
+        return dataclasses.replace(layout, actors=max(1, int(min(wanted, most))))
+
+    def rate(actors: int) -> float:
+        return expected(costs_of(profile, dataclasses.replace(layout, actors=actors)))
+
+    each, learner = rate(1), rate(1_000_000)
+    around = {max(1, math.floor(learner / each)), max(1, math.ceil(learner / each))}
+    around = {max(1, int(min(n, most))) for n in around}
+    best = max(sorted(around), key=lambda n: rate(n) / (n + layout.fixed_cores))
+    return dataclasses.replace(layout, actors=best)
+
+
+def sweep(
+    profile: Profile,
+    layout: Layout,
+    cores: Sequence[int] = CORES,
+    host_cores: int = 64,
+    seed: int = 0,
+    spread: float = 0.0,
+) -> list[Simulated]:
+    """One result for each number of cores, with the group that is balanced by itself replicated."""
+    return [
+        simulate(profile, spread_over(profile, layout, n, host_cores), seed, spread) for n in cores
+    ]
+
+
+def spread_over(profile: Profile, layout: Layout, cores: int, host_cores: int) -> Layout:
+    """As many groups as fit, or one more with fewer actors each, whichever makes more."""
+    alternates, least = profile.work.alternates, layout.fixed_cores + (not profile.work.alternates)
+    if cores < least:
+        raise TianJiError(f"{cores} cores: one group needs {least}, an actor among them")
+    one = dataclasses.replace(layout, groups=1, hosts=1)
+    whole = balanced(profile, one, cores)
+    fit = cores // whole.group_cores(alternates)
+    choices = []
+    for groups in (fit, fit + 1):
+        room = cores // groups
+        if room >= least:
+            actors = min(whole.actors, room if alternates else room - layout.fixed_cores)
+            group = dataclasses.replace(whole, actors=actors)
+            made = groups * expected(costs_of(profile, group))
+            choices.append((made, -groups, group))
+    _, groups, group = max(choices, key=lambda choice: choice[:2])
+    return dataclasses.replace(
+        group, groups=-groups, hosts=_hosts(-groups, group.group_cores(alternates), host_cores)
+    )
+
+
+def _hosts(groups: int, cores: int, host_cores: int) -> int:
+    """Hosts for groups of so many cores: whole groups on each, or whole hosts for each."""
+    if cores <= host_cores:
+        return math.ceil(groups / (host_cores // cores))
+    return groups * math.ceil(cores / host_cores)

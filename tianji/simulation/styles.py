@@ -1,0 +1,203 @@
+"""The paper's Figure 1: how five kinds of systems would spend the time of the same cores.
+
+All have the same costs, the same number of cores and the same ratio of consumption to production;
+they differ in who does what and who waits for whom.
+
+    Gorila  actors act and simulate; the learner waits for all of them (III), they for it (I)
+    SEED    the learner infers for all; actors only simulate, and wait for each action (II)
+    A3C     workers of an actor and a learner each, which wait for each other as above; the
+            workers share parameters and nothing else
+    ApeX    as ours, but every batch must have its new priorities back in the buffer before the
+            next is drawn
+    ours    actors, buffer and learner as in `roles.py`, asynchronous
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+
+import numpy as np
+
+from tianji.errors import TianJiError
+from tianji.planning.profile import Profile
+from tianji.simulation.group import Group
+from tianji.simulation.layout import (
+    EXCHANGE_BYTES_PER_SECOND,
+    EXCHANGE_SECONDS,
+    Costs,
+    Layout,
+    actor_cost,
+    costs_of,
+    envs_of,
+)
+from tianji.simulation.schedule import InStep, Job, Schedule
+from tianji.simulation.timeline import FINEST, Doing
+
+INFER_SHARE = 0.5  # of a step, where the profile does not tell inference from simulation
+PRIORITY_SHARE = 1.0  # of a draw: noting the priorities of a batch touches as many rows
+SPREAD = 0.05  # of costs: nobody is as fast as the others every time
+CYCLES = 16  # rollouts with their updates that are scheduled, a quarter of which is not counted
+
+
+STYLES = ("gorila", "seed", "a3c", "apex", "ours")
+
+
+def schedules(
+    profile: Profile,
+    layout: Layout,
+    styles: tuple[str, ...] = STYLES,
+    seed: int = 0,
+    spread: float = SPREAD,
+) -> list[Schedule]:
+    """The asked-for styles on the cores of one group of the layout."""
+    makers = {"gorila": _gorila, "seed": _seed, "a3c": _a3c, "apex": _apex, "ours": _ours}
+    for style in styles:
+        if style not in makers:
+            raise TianJiError(f"--styles {style}: want some of {','.join(STYLES)}")
+    return [makers[style](_job(profile, layout, seed, spread)) for style in styles]
+
+
+def _job(profile: Profile, layout: Layout, seed: int, spread: float) -> Job:
+    one = dataclasses.replace(layout, groups=1, hosts=1)
+    costs = dataclasses.replace(costs_of(profile, one), alternates=False)
+    envs = envs_of(profile, one)
+
+    def infer(n_envs: int) -> float:
+        cost = actor_cost(profile.actors, n_envs)
+        return INFER_SHARE * cost.step_seconds if cost.act_seconds is None else cost.act_seconds
+
+    step = costs.rollout_seconds / costs.steps
+    acting = costs.rollout_seconds + costs.send_seconds + costs.actors * costs.receive_seconds
+    learning = _owed(costs) * (costs.draw_seconds + costs.update_seconds)
+    return Job(
+        costs,
+        infer(envs),
+        step - infer(envs),
+        lambda actors: infer(actors * envs),
+        np.random.default_rng(seed),
+        CYCLES * (acting + max(learning, costs.update_seconds)),
+        spread,
+    )
+
+
+def _owed(costs: Costs) -> float:
+    """Updates that one trajectory of every actor earns."""
+    return costs.ratio * costs.actors * costs.units / costs.batch
+
+
+# ----------------------------------------------------------------------------------- styles in step
+
+
+def _gorila(job: Job) -> Schedule:
+    n = job.costs.actors
+    schedule = job.schedule("Gorila", n + 1)
+    group = InStep(job, schedule, [f"A{i}" for i in range(n)], "L")
+    while group.now < job.horizon:
+        ready = group.roll_out()
+        group.wait(ready, group.update(group.receive(ready)))
+    return group.finished()
+
+
+def _seed(job: Job) -> Schedule:
+    """Observations and actions cross to the learner and back, a message of `T_sd` each."""
+    n, costs = job.costs.actors, job.costs
+    schedule = job.schedule("SEED", n + 1)
+    group = InStep(job, schedule, [f"A{i}" for i in range(n)], "L")
+    blocks = min(costs.steps, FINEST)
+    each = costs.steps / blocks  # steps that one block stands for
+    while group.now < job.horizon:
+        at = group.now
+        for _ in range(blocks):
+            at = _seed_step(group, at, each)
+        ready = [at] * n
+        stored = at
+        for _ in range(n):
+            stored = group.stored(stored)
+        group.wait(ready, group.update(stored))
+    return group.finished()
+
+
+def _seed_step(group: InStep, at: float, times: float) -> float:
+    """The learner infers for all; then all simulate; it waits for the slowest."""
+    job, line = group.job, group.line
+    inferred = at + times * job.infer_all(len(group.actors))
+    line.add(group.learner, Doing.INFER, at, inferred)
+    hop = times * job.costs.send_seconds
+    line.add(group.learner, Doing.SEND, inferred, inferred + hop)
+    came = inferred + hop
+    ready = []
+    for row in group.actors:
+        simulated = came + times * job.spent(job.simulate)
+        line.add(row, Doing.ACTION, at, came)
+        line.add(row, Doing.SIMULATE, came, simulated)
+        line.add(row, Doing.SEND, simulated, simulated + hop)
+        ready.append(simulated + hop)
+    end = max(ready)
+    for row, since in zip(group.actors, ready, strict=True):
+        line.add(row, Doing.ACTION, since, end)
+    line.add(group.learner, Doing.ACTION, came, end)
+    return end
+
+
+def _a3c(job: Job) -> Schedule:
+    """Each worker pushes what it learned to parameters that one of them at a time may change."""
+    n = max(1, (job.costs.actors + 1) // 2)
+    schedule = job.schedule("A3C", 2 * n)
+    workers = [InStep(job, schedule, [f"W{i}A"], f"W{i}L") for i in range(n)]
+    pushing = EXCHANGE_SECONDS + job.costs.weights_bytes / EXCHANGE_BYTES_PER_SECOND
+    turns = [(0.0, i) for i in range(n)]
+    free_at = 0.0
+    while turns[0][0] < job.horizon:
+        _, i = heapq.heappop(turns)
+        worker = workers[i]
+        ready = worker.roll_out()
+        learned = worker.update(worker.receive(ready))
+        begun = max(learned, free_at)
+        free_at = begun + pushing
+        worker.line.add(worker.learner, Doing.WEIGHTS, learned, begun)
+        worker.line.add(worker.learner, Doing.SEND, begun, free_at)
+        worker.wait(ready, free_at)
+        heapq.heappush(turns, (worker.now, i))
+    return schedule
+
+
+# ------------------------------------------------------------------------------- styles out of step
+
+
+def _apex(job: Job) -> Schedule:
+    """The buffer has a core of its own; the share of its priorities is `PRIORITY_SHARE`.
+
+    Training that learns from each sample once draws without priorities, as IMPALA does.
+    """
+    costs = dataclasses.replace(job.costs, actors=max(1, job.costs.actors - 1), is_alone=True)
+    if not costs.takes_once:
+        each = PRIORITY_SHARE * costs.draw_seconds
+        costs = dataclasses.replace(
+            costs, priority_seconds=each, insert_seconds=each * costs.units / costs.batch
+        )
+    return _asynchronous(job, "ApeX", costs)
+
+
+def _ours(job: Job) -> Schedule:
+    costs = job.costs
+    if costs.is_alone:
+        costs = dataclasses.replace(costs, actors=max(1, costs.actors - 1))
+    return _asynchronous(job, "ours", costs)
+
+
+def _asynchronous(job: Job, style: str, costs: Costs) -> Schedule:
+    schedule = job.schedule(style, costs.actors + 1 + costs.is_alone)
+    seed = int(job.random.integers(2**31))
+    group = Group(costs, seed, job.spread, schedule.timeline)
+    produced = consumed = 0
+    while group.agenda.now < job.horizon and group.agenda.step():
+        now = group.agenda.now
+        if group.received > produced:
+            schedule.made.append((now, group.received - produced))
+            produced = group.received
+        if group.consumed > consumed:
+            schedule.learned.append((now, group.consumed - consumed))
+            consumed = group.consumed
+    group.close()
+    return schedule

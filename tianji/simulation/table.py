@@ -1,0 +1,109 @@
+"""What was simulated, in lines of plain text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tianji.simulation.result import Simulated
+from tianji.simulation.schedule import Schedule
+from tianji.simulation.timeline import IDLE
+
+HEAD = (
+    *("cores", "groups", "learners", "actors", "hosts", "produced/s", "received/s", "consumed/s"),
+    *("updates/s", "A idle %", "L idle %", "link %", "staleness", "p95", "limit"),
+)
+
+
+def table(rows: Sequence[Simulated]) -> str:
+    """A line for each layout, and below what is common to all."""
+    lines = [HEAD, *(_cells(row) for row in rows)]
+    text = _aligned(lines, left=(14,))
+    return "\n".join([text, "", *_notes(rows)])
+
+
+def styles_table(all_: Sequence[Schedule]) -> str:
+    """A line for each style: rates, and the share of its cores' time that each wait takes."""
+    head = ("style", "cores", "produced/s", "consumed/s", "per core", "idle %")
+    lines: list[tuple[str, ...]] = [(*head, "I", "II", "III", "held back")]
+    for schedule in all_:
+        idle = schedule.idle()
+        lines.append(
+            (
+                schedule.style,
+                str(schedule.cores),
+                f"{schedule.production:,.0f}",
+                f"{schedule.consumption:,.0f}",
+                f"{schedule.consumption / schedule.cores:,.0f}",
+                _percent(sum(idle.values())),
+                *(_percent(idle[doing]) for doing in IDLE),
+            )
+        )
+    return _aligned(lines, left=(0,))
+
+
+def _cells(row: Simulated) -> tuple[str, ...]:
+    layout, idle = row.layout, row.idle
+    return (
+        f"{row.cores:,}",
+        f"{layout.groups:,}",
+        f"{layout.learners} x {layout.learner_cores}",
+        f"{layout.actors:,}",
+        f"{layout.hosts:,}",
+        *(f"{rate:,.0f}" for rate in (row.production, row.receiving, row.consumption)),
+        f"{row.updates:,.1f}" if row.updates < 100 else f"{row.updates:,.0f}",
+        _percent(idle.actors),
+        _percent(idle.learner),
+        _percent(row.link),
+        f"{row.staleness.mean:,.1f}",
+        f"{row.staleness.p95:,.0f}",
+        row.limit.value,
+    )
+
+
+def _notes(rows: Sequence[Simulated]) -> list[str]:
+    """What a column has no room for."""
+    first, last = rows[0], rows[-1]
+    notes = [
+        "learners and actors: of one group; A: actors, L: learner; "
+        "link: to the learner's host, of its time"
+    ]
+    if not math.isinf(first.knee):
+        notes.append(
+            f"knee of equation 1: N_A* = (T_sp + T_sd) / T_rv = {first.knee:,.0f} actors, "
+            "for a buffer that only receives"
+        )
+    notes += [f"{row.cores:,} cores: {_waits(row)}" for row in dict.fromkeys((first, last))]
+    if last.layout.groups > 1:
+        notes.append(
+            f"{last.layout.groups:,} groups: {last.fusions:.3g} fusions/s, the reducer busy "
+            f"{_percent(last.reducer)} %; one group was simulated, the others are as it is"
+        )
+    notes.append(f"simulated: {sum(row.n_events for row in rows):,} events")
+    return notes
+
+
+def _waits(row: Simulated) -> str:
+    idle = row.idle
+    return (
+        f"actors wait {_percent(idle.weights)} % for weights (I), {_percent(idle.action)} % for "
+        f"actions (II), {_percent(idle.room)} % held back; "
+        f"learner {_percent(idle.trajectories)} % for trajectories (III); "
+        f"first update after {row.warmup_seconds:.3g} s"
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def _aligned(lines: Sequence[Sequence[str]], left: Sequence[int]) -> str:
+    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    texts = []
+    for line in lines:
+        cells = [
+            cell.ljust(width) if i in left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        texts.append("  ".join(cells).rstrip())
+    return "\n".join(texts)
