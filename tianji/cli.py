@@ -15,6 +15,7 @@ from tianji import __version__, mpirun
 
 VERBS = {
     "train": "train what a configuration file describes",
+    "plan": "measure a job, and say how to split the cores between actors and learners",
     "resume": "go on with a run where it was interrupted, or give it more to do",
     "eval": "play whole games with a trained policy and say how good it is",
     "report": "draw one page about a run, or about several side by side",

@@ -28,7 +28,6 @@ class Wish:
     actors: int | None = None  # of a group
     envs: int | None = None  # of an actor
     learner_cores: int | None = None
-    batch_scale: int = 1  # batch and pool times this
     memory_bytes: int | None = None  # of each host
 
 
@@ -59,7 +58,6 @@ def solve(profile: Profile, wish: Wish) -> list[Choice]:
 def candidates(profile: Profile, wish: Wish) -> Iterator[Split]:
     """Every split of the cores, one group after the other replicated on every host."""
     work, alternates = profile.work, profile.work.alternates
-    batch, pool = work.batch * wish.batch_scale, work.pool * wish.batch_scale
     for per_host in range(1, wish.cores + 1):
         groups, mine = per_host * wish.hosts, wish.cores // per_host
         if wish.groups not in (None, groups):
@@ -69,13 +67,13 @@ def candidates(profile: Profile, wish: Wish) -> Iterator[Split]:
                 continue
             learning = cores * work.learners
             room = mine if alternates else mine - learning
-            if learning > mine or (room < 1 and mine > 1):
-                continue
+            if learning > mine or (room < 1 and wish.cores > 1):
+                continue  # only a machine with a single core has to share it
             for actors in range(1, max(room, 1) + 1):
                 if wish.actors not in (None, actors):
                     continue
                 for envs in _envs(profile, wish, actors):
-                    split = Split(groups, cores, actors, envs, batch, pool, work.learners)
+                    split = Split(groups, cores, actors, envs, work.batch, work.pool, work.learners)
                     yield replace(split, one_core=room < 1)
                     if not alternates and actors < room:
                         yield replace(split, buffer_alone=True)
@@ -85,12 +83,10 @@ def _envs(profile: Profile, wish: Wish, actors: int) -> Iterator[int]:
     """Environments per actor; on-policy batches are made of all of them, so their sum is given."""
     work = profile.work
     if work.on_policy:
-        all_ = work.envs * wish.batch_scale
-        fits = all_ % actors == 0
-        if fits and work.rollouts is not None:  # whole trajectories per batch, in equal shares
-            rows = work.batch * wish.batch_scale
-            fits = rows % (work.steps * (all_ // actors)) == 0
-        choices = [all_ // actors] if fits else []
+        fits = work.envs % actors == 0
+        if fits and work.rollouts is not None:  # whole trajectories per batch
+            fits = work.rollouts * work.steps * (work.envs // actors) == work.batch
+        choices = [work.envs // actors] if fits else []
     else:
         choices = [cost.envs for cost in profile.actors]
     for envs in choices:
@@ -138,11 +134,7 @@ def _no_split(profile: Profile, wish: Wish) -> str:
     said = ", ".join(f"{name} {value}" for name, value in given.items() if value is not None)
     work = profile.work
     learners = f", {work.learners} learners in a group" if work.learners > 1 else ""
-    total = (
-        f"; the actors of a group share {work.envs * wish.batch_scale} environments"
-        if work.on_policy
-        else ""
-    )
+    total = f"; the actors of a group share {work.envs} environments" if work.on_policy else ""
     return (
         f"no split of {wish.cores} cores on {wish.hosts} host{'s' * (wish.hosts > 1)} has "
         f"{said or 'what the configuration asks for'}{learners}{total}: leave more of it open, or "

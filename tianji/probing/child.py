@@ -48,7 +48,7 @@ def _measure(kind: str, task: dict[str, Any], answers: int) -> None:
             probe: ActorProbe | LearnerProbe = ActorProbe(config)
         else:
             use_threads(kind, task["threads"])
-            probe = LearnerProbe(config)
+            probe = LearnerProbe(config, task["pause"])
         _say(answers, {"ready": True})
         sys.stdin.readline()
         _say(answers, asdict(probe.run(task["seconds"])))

@@ -64,11 +64,17 @@ class Drain:
 
 
 class Spring:
-    """An inbox with the same message again and again, as new as the learner's last version."""
+    """An inbox with the same message again and again, as new as the learner's last version.
 
-    def __init__(self, arrays: Arrays, version: Callable[[], int]) -> None:
+    Where roles take turns the learner sleeps meanwhile, and is slower when it wakes up: `pause` is
+    how long a message takes to come.
+    """
+
+    def __init__(self, arrays: Arrays, version: Callable[[], int], pause: float = 0.0) -> None:
+        self.paused = 0.0  # seconds in all
         self._arrays = arrays
         self._version = version
+        self._pause = pause
         self._n = 0
 
     @property
@@ -84,6 +90,10 @@ class Spring:
     def take(self) -> Message:
         """The next one."""
         self._n += 1
+        if self._pause:
+            began = time.perf_counter()
+            time.sleep(self._pause)
+            self.paused += time.perf_counter() - began
         return Message(self._arrays, self._version(), self._n)
 
     def free(self) -> None:

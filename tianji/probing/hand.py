@@ -44,10 +44,16 @@ class Hand:
             if stream is not None:
                 stream.close()
 
-    def prepare(self, config: Config, cores: Sequence[int], seconds: float) -> None:
+    def prepare(self, config: Config, cores: Sequence[int], seconds: float, pause: float) -> None:
         """Has the child make what is to be measured; `is_ready` says when it has."""
-        task = {"config": config.to_json(), "cores": list(cores), "seconds": seconds}
-        self._tell(json.dumps(task | {"threads": self.threads}))
+        task = {
+            "config": config.to_json(),
+            "cores": list(cores),
+            "seconds": seconds,
+            "threads": self.threads,
+            "pause": pause,
+        }
+        self._tell(json.dumps(task))
 
     def is_ready(self) -> None:
         """Returns when it is, and raises if it cannot be."""
@@ -87,10 +93,12 @@ class Hand:
         )
 
 
-def together(hands: Sequence[tuple[Hand, Config, Sequence[int]]], seconds: float) -> list[Answer]:
+def together(
+    hands: Sequence[tuple[Hand, Config, Sequence[int]]], seconds: float, pause: float = 0.0
+) -> list[Answer]:
     """Measures several at once, each with its configuration on its cores."""
     for hand, config, cores in hands:
-        hand.prepare(config, cores, seconds)
+        hand.prepare(config, cores, seconds, pause)
     for hand, _, _ in hands:
         hand.is_ready()
     for hand, _, _ in hands:

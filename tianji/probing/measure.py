@@ -112,15 +112,17 @@ class ActorProbe:
 class LearnerProbe:
     """A buffer and a learner as they share a process, with all the trajectories they can take."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, pause: float = 0.0) -> None:
         self._job = job = job_of(config)
         group = [role for role in roles_of(config) if role.group == 0]
         roles = {role.kind: role for role in reversed(group)}  # the first of each kind
         trajectory = _one_trajectory(job, roles[Kind.ACTOR])
         self._ports = ports = Ports(job)
-        for i in range(job.task.n_actors):
-            name = role_name(Kind.ACTOR, i)
-            ports.inboxes[f"trajectories {name}"] = Spring(trajectory, self._version)
+        self._springs = [
+            Spring(trajectory, self._version, 0.0 if i else pause) for i in range(job.task.n_actors)
+        ]
+        for i, spring in enumerate(self._springs):
+            ports.inboxes[f"trajectories {role_name(Kind.ACTOR, i)}"] = spring
         ports.inboxes["control"] = Clockwork(0.0, 0.0, lambda: None)
         for i in range(job.config.n_learners):
             ports.join(batches_of(0, i))
@@ -139,9 +141,9 @@ class LearnerProbe:
 
         def read() -> None:
             busy = float(learner.counts[Count.BUSY_SECONDS])
-            now = time.perf_counter()
+            awake = time.perf_counter() - sum(spring.paused for spring in self._springs)
             done = learner.version, store.n_added, busy, store.adding, store.drawing
-            marks.append((now, *done))
+            marks.append((awake, *done))
 
         def enough() -> bool:
             return learner.version >= (LEAST_UPDATES + marks[0][1] if marks else 1)

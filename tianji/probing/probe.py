@@ -100,18 +100,8 @@ class _Probe:
 
     def _in_turns(self) -> tuple[list[ActorCost], list[LearnerCost]]:
         """As many actors as share the environments, and then each learner by itself."""
-        job, receiving = self._job, 0.0
-        learners: list[LearnerCost] = []
-        actors: list[ActorCost] = []
-        for hand in self._learners:
-            if learners and self._is_late():
-                break
-            self._say(f"{hand.threads} learner core{'s' * (hand.threads > 1)}")
-            config = variant(job, job.task.env.n_envs)
-            [learned] = together([(hand, config, self._cores[: hand.threads])], self._seconds)
-            learners.append(self._learner_cost(hand.threads, learned))
-            receiving = receiving or _receiving(learned)
-        whole = job.task.env.n_envs * job.task.n_actors
+        job, actors = self._job, list[ActorCost]()
+        own, whole = job.task.env.n_envs, job.task.env.n_envs * job.task.n_actors
         for envs in self._choices:
             if actors and self._is_late():
                 break
@@ -119,8 +109,23 @@ class _Probe:
             self._say(f"{n} actor{'s' * (n > 1)} of {envs} environments")
             config, places = variant(job, envs), zip(self._actors[:n], self._cores, strict=False)
             acted = together([(hand, config, [core]) for hand, core in places], self._seconds)
-            actors.append(self._actor_cost(envs, acted, receiving * envs / job.task.env.n_envs))
-        return actors, learners
+            actors.append(self._actor_cost(envs, acted, 0.0))
+        learned: list[Answer] = []
+        pause = job.length * actors[0].step_seconds
+        for hand in self._learners:
+            if learned and self._is_late():
+                break
+            self._say(f"{hand.threads} learner core{'s' * (hand.threads > 1)}")
+            places_of_it = [(hand, variant(job, own), self._cores[: hand.threads])]
+            learned += together(places_of_it, self._seconds, pause)
+        receiving = _receiving(learned[0]) / own
+        return (
+            [replace(cost, receive_seconds=receiving * cost.envs) for cost in actors],
+            [
+                self._learner_cost(hand.threads, answer)
+                for hand, answer in zip(self._learners, learned, strict=False)
+            ],
+        )
 
     def _is_late(self) -> bool:
         return time.monotonic() + self._seconds + MAKING_SECONDS > self._ends

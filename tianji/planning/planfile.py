@@ -1,0 +1,139 @@
+"""A plan as a file: the keys that it sets, what is expected of them, and what it was made for."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tianji.config import Config
+from tianji.errors import TianJiError
+from tianji.planning.digest import digest_of
+from tianji.planning.profile import Machine, Profile
+from tianji.planning.solver import Choice
+from tianji.planning.split import Bound, Prediction, Split
+
+NAME = "plan.json"  # in a run's folder
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The chosen split, and everything it came from."""
+
+    profile: Profile
+    split: Split
+    prediction: Prediction
+    settings: Mapping[str, Any] = field(default_factory=dict)  # beside those of the split
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """Every key that the plan sets, as `--set` takes it."""
+        split, alone = self.split, not self.split.one_core
+        return {
+            **self.settings,
+            "global_cfg.group_num": split.groups,
+            "learner_cfg.cores": split.learner_cores if alone else None,
+            "actor_cfg.num": split.actors,
+            "actor_cfg.envs": split.envs,
+            "actor_cfg.cores": 1 if alone else None,
+            "buffer_cfg.cores": 1 if split.buffer_alone else None,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data that `read` takes."""
+        return {
+            "tianji_plan": FORMAT,
+            "set": self.overrides,
+            "predicted": self.prediction.to_json(),
+            "split": asdict(self.split),
+            "settings": dict(self.settings),
+            "profile": self.profile.to_json(),
+        }
+
+
+def made(profile: Profile, choice: Choice, settings: Mapping[str, Any]) -> Plan:
+    """The plan that a choice amounts to."""
+    return Plan(profile, choice.split, choice.prediction, settings)
+
+
+def write(plan: Plan, path: Path) -> None:
+    """Writes a plan so that nobody ever sees half of it."""
+    part = path.with_name(path.name + ".part")
+    try:
+        part.write_text(json.dumps(plan.to_json(), indent=2) + "\n", encoding="utf-8")
+        os.replace(part, path)
+    except OSError as error:
+        raise TianJiError(f"{path}: the plan cannot be written: {error.strerror}") from error
+
+
+def read(path: Path) -> Plan:
+    """The plan in a file; refuses what is none."""
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TianJiError(
+            f"{path}: the plan cannot be read ({error.strerror}): make one with tianji plan CONFIG "
+            f"--out {path}"
+        ) from error
+    except ValueError as error:
+        raise TianJiError(f"{path}: this is no plan: {error}") from error
+    if not isinstance(plain, dict) or plain.get("tianji_plan") != FORMAT:
+        raise TianJiError(
+            f"{path}: this is no plan of this version: make one: tianji plan CONFIG --out {path}"
+        )
+    try:
+        predicted = dict(plain["predicted"])
+        predicted.pop("imbalance")
+        predicted["bound"] = Bound(predicted["bound"])
+        return Plan(
+            Profile.from_json(plain["profile"]),
+            Split(**plain["split"]),
+            Prediction(**predicted),
+            plain["settings"],
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise TianJiError(
+            f"{path}: this plan is damaged ({error}): make a new one with tianji plan CONFIG"
+        ) from error
+
+
+def fits(plan: Plan, config: Config, machine: Machine, source: str) -> list[str]:
+    """Refuses a plan made for something else; returns what may make it a worse one here."""
+    work, split = plan.profile.work, plan.split
+    if digest_of(config) != work.digest:
+        raise TianJiError(
+            f"{source}: this plan was made for another configuration ({work.name}, or other values "
+            f"of its keys): make one for {config.name} with tianji plan CONFIG, or leave --plan out"
+        )
+    needed, groups = split.cores(work.alternates), split.groups
+    if needed // groups > machine.cores:
+        raise TianJiError(
+            f"{source}: each group of this plan wants {needed // groups} cores and this machine "
+            f"offers {machine.cores}: make a plan here with tianji plan CONFIG, or leave --plan out"
+        )
+    warnings = []
+    there = plan.profile.machine
+    if (there.cpu, there.gpu) != (machine.cpu, machine.gpu):
+        warnings.append(
+            f"{source} was made on another machine ({_said(there)}; this one is {_said(machine)}): "
+            "what it predicts does not hold here, and another split may be faster"
+        )
+    if needed > machine.cores:
+        warnings.append(
+            f"{source} wants {needed} cores and this machine offers {machine.cores}: on several "
+            "machines that is right; on this one alone, roles will wait for each other's cores"
+        )
+    if split.groups > 1 and not config.parallel.global_cfg.use_group_parallel:
+        warnings.append(
+            f"{source} has {split.groups} groups and global_cfg.use_group_parallel is False: each "
+            "learns by itself, and none gains from the others' samples"
+        )
+    return warnings
+
+
+def _said(machine: Machine) -> str:
+    return machine.cpu + (f" with {machine.gpu}" if machine.gpu else "")

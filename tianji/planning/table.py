@@ -1,0 +1,131 @@
+"""A plan in plain words and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tianji.planning.model import EQUAL, actor_cost
+from tianji.planning.profile import Profile
+from tianji.planning.solver import Choice
+from tianji.planning.split import Prediction, Split
+
+WIDTH = 12  # of the words at the beginning of a line
+
+
+def described(profile: Profile, choices: list[Choice], configured: Choice | None) -> str:
+    """The chosen split, what is expected of it, and the next-best ones with what limits each."""
+    best = choices[0]
+    lines = [
+        *(f"  {name:<{WIDTH}}{words}" for name, words in _about(profile, best)),
+        "",
+        *_rows(choices, configured),
+    ]
+    return "\n".join(lines)
+
+
+def _about(profile: Profile, choice: Choice) -> Iterable[tuple[str, str]]:
+    work, split, found = profile.work, choice.split, choice.prediction
+    yield "plan", _roles(split)
+    yield "buffer", "on a core of its own" if split.buffer_alone else "rides with the learner"
+    pool = "all of it new" if split.pool == split.batch else f"from a pool of {split.pool:,}"
+    yield (
+        "batch",
+        f"{split.batch:,} samples, {pool}: freshness P = {found.freshness:.3g}, as in serial "
+        "training",
+    )
+    yield (
+        "predicted",
+        f"{found.production:,.0f} steps/s made, {found.consumption:,.0f} samples/s learned from "
+        f"(replay ratio {work.ratio:g})",
+    )
+    yield "balance", _balance(found, work.alternates or split.one_core)
+    stale = "none: acting and learning take turns" if work.alternates else _updates(found)
+    yield "staleness", stale
+    yield "memory", f"{found.memory_bytes / 2**20:,.0f} MiB"
+    cost = actor_cost(profile, split.envs)
+    yield (
+        "equation 1",
+        f"T_sp {_time(work.steps * cost.step_seconds)}, T_sd {_time(cost.send_seconds)}, T_rv "
+        f"{_time(cost.receive_seconds)} per trajectory: beyond {found.knee:,.0f} actors receiving "
+        "alone would be the limit",
+    )
+    if split.groups > 1:
+        yield "groups", "their parameters are averaged by a reducer, which needs next to no core"
+
+
+def _roles(split: Split) -> str:
+    parts = [
+        f"{_n(split.learners, 'learner')} with {_n(split.learner_cores, 'core')}"
+        + (" each" if split.learners > 1 else ""),
+        f"{_n(split.actors, 'actor')} with {_n(split.envs, 'environment')}"
+        + (" each" if split.actors > 1 else ""),
+    ]
+    group = " and ".join(parts)
+    if split.one_core:
+        group += ", all on one core"
+    return f"{split.name}: " + (
+        f"{split.groups} groups, each of {group}" if split.groups > 1 else group
+    )
+
+
+def _balance(found: Prediction, turns: bool) -> str:
+    could = (
+        f"the actors could make {found.could_produce:,.0f} steps/s, the learners could take "
+        f"{found.could_take:,.0f}"
+    )
+    if turns:
+        return f"{could}; they take turns"
+    if found.imbalance <= EQUAL:
+        return f"{could}: {found.bound}"
+    return f"{could}: {found.bound}, {found.imbalance:.0%} apart; whole cores allow no better"
+
+
+def _updates(found: Prediction) -> str:
+    return f"about {found.staleness:,.0f} updates once the pool is full"
+
+
+def _rows(choices: list[Choice], configured: Choice | None) -> list[str]:
+    head = (
+        "",
+        "split",
+        "groups",
+        "learner cores",
+        "actors",
+        "envs",
+        "steps/s",
+        "samples/s",
+        "could make",
+        "could take",
+        "limit",
+    )
+    rows = [head, _row("plan", choices[0])]
+    rows += [_row("", choice) for choice in choices[1:]]
+    if configured is not None:
+        rows.append(_row("config", configured))
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    last = len(head) - 1
+    return [
+        "  ".join(
+            cell.ljust(width) if i in (0, 1, last) else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _row(mark: str, choice: Choice) -> tuple[str, ...]:
+    split, found = choice.split, choice.prediction
+    name = split.name + ("+B" if split.buffer_alone else "")
+    numbers = (split.groups, split.learner_cores, split.actors, split.envs)
+    rates = (found.production, found.consumption, found.could_produce, found.could_take)
+    return (mark, name, *map(str, numbers), *(f"{rate:,.0f}" for rate in rates), str(found.bound))
+
+
+def _n(count: int, word: str) -> str:
+    return f"{count} {word}{'s' * (count != 1)}"
+
+
+def _time(seconds: float) -> str:
+    if seconds >= 1e-3:
+        return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds * 1e6:.3g} us"

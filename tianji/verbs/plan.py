@@ -1,0 +1,130 @@
+"""`tianji plan CONFIG`: measures a job, and says how to split the cores among its roles."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tianji.verbs.training import add_overrides
+
+if TYPE_CHECKING:
+    from tianji.planning.profile import Profile
+    from tianji.planning.solver import Wish
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the options of `plan`."""
+    parser.add_argument("config", metavar="CONFIG", help="configuration file of the run")
+    for option, metavar, purpose in (
+        ("--cores", "M", "cores of each machine (default: all that this one offers)"),
+        ("--hosts", "N", "machines like this one (default: 1)"),
+        ("--groups", "G", "groups (default: as many as make it fastest)"),
+        ("--actors", "N", "actors of each group (default: as many as the learner can take)"),
+        ("--envs", "E", "environments of each actor (default: what makes it fastest)"),
+        ("--learner-cores", "C", "cores of each learner (default: what makes it fastest)"),
+        ("--batch-scale", "K", "multiply batch and pool by K, so that freshness is kept"),
+    ):
+        parser.add_argument(option, type=_count, metavar=metavar, help=purpose)
+    parser.add_argument(
+        "--lr-rule",
+        choices=["none", "linear", "sqrt"],
+        default="linear",
+        help="the learning rate when the batch is K times as large: the same, K times as large, or "
+        "the root of it (default: linear)",
+    )
+    parser.add_argument("--gpu", action="store_true", help="measure the learner on the GPU")
+    add_overrides(parser, "override a key of the configuration, as in hyp.lr=0.001")
+    parser.add_argument(
+        "--profile", type=Path, metavar="FILE", help="take the costs of an earlier plan, and "
+        "measure nothing"
+    )  # fmt: skip
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="file to write (default: CONFIG's name.plan.json)"
+    )
+    parser.add_argument("--quiet", action="store_true", help="show nothing while measuring")
+    from tianji.simulation import verb
+
+    verb.add_arguments(parser)
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"want a number of at least 1, got {text}")
+    return number
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measures, plans, prints and writes."""
+    from tianji.config import load
+    from tianji.planning import planfile, table
+    from tianji.probing import planner
+
+    overrides = [*options.overrides, *(["learner_cfg.device='cuda'"] if options.gpu else [])]
+    config = load(options.config, overrides)
+    settings = planner.scaled(config, options.batch_scale or 1, options.lr_rule)
+    if options.gpu:
+        settings["learner_cfg.device"] = "cuda"
+    profile = _profile(options.profile)
+    began = time.monotonic()
+    say = _Said(options.quiet or profile is not None)
+    try:
+        planned = planner.make(options.config, overrides, _wish(options), settings, say, profile)
+    finally:
+        say.over()
+    plan = planned.plan
+    machine = plan.profile.machine
+    measured = f"measured in {time.monotonic() - began:.0f} s" if profile is None else "as measured"
+    print(f"{config.name} on {machine.cores} cores ({machine.cpu}), {measured}\n")
+    if options.simulate or options.styles or options.figure:
+        from tianji.simulation import verb
+
+        return verb.run(plan.profile, options)
+    print(table.described(plan.profile, planned.choices, planned.configured))
+    out = options.out or Path(f"{config.name}.plan.json")
+    planfile.write(plan, out)
+    print(f"\nto train with it: tianji train {options.config} --plan {out}")
+    return 0
+
+
+def _wish(options: argparse.Namespace) -> Wish:
+    from tianji.planning.solver import Wish
+    from tianji.resources import available_cores, free_bytes
+
+    return Wish(
+        options.cores or len(available_cores()),
+        options.hosts or 1,
+        options.groups,
+        options.actors,
+        options.envs,
+        options.learner_cores,
+        free_bytes(),
+    )
+
+
+def _profile(path: Path | None) -> Profile | None:
+    from tianji.planning import planfile
+
+    return None if path is None else planfile.read(path).profile
+
+
+class _Said:
+    """One line about what is being measured, written over the one before."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._live = sys.stderr.isatty()
+
+    def __call__(self, words: str) -> None:
+        if not self._quiet:
+            text = f"measuring: {words}"
+            print(f"\r\x1b[2K{text}" if self._live else text, end="" if self._live else "\n",
+                  file=sys.stderr, flush=True)  # fmt: skip
+
+    def over(self) -> None:
+        """Takes the line away."""
+        if not self._quiet and self._live:
+            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
