@@ -21,6 +21,7 @@ def train(
     quiet: bool = True,
     dashboard: int | None = None,
     started_at: float | None = None,
+    plan: str | Path | None = None,
     **settings: Any,
 ) -> Report:
     """Trains what a configuration file describes, as `tianji train` does; prints no summary.
@@ -32,8 +33,9 @@ def train(
         tianji.train("my_job.py", hyp=dict(lr=0.001), exp=dict(train_steps=10_000))
         tianji.train("my_job.py", "hyp.lr=0.001", **{"actor_cfg.num": 2})
 
-    A `run_dir` that holds an unfinished run of the same configuration is gone on with. `dashboard`
-    is the port of a live page on this machine. `started_at` is the moment of `time.monotonic` that
+    A `run_dir` that holds an unfinished run of the same configuration is gone on with. `plan` is a
+    file that `tianji plan` wrote, or "auto" to make one first (at most 20 s). `dashboard` is the
+    port of a live page on this machine. `started_at` is the moment of `time.monotonic` that
     times are counted from, now unless given.
     """
     import sys
@@ -43,11 +45,18 @@ def train(
     from tianji.config import load as load_config
     from tianji.config.keywords import as_overrides
 
-    loaded = load_config(config, [*overrides, *as_overrides(settings)])
+    given = [*overrides, *as_overrides(settings)]
+    folder = None if run_dir is None else Path(run_dir)
+    chosen = None
+    if plan is not None:
+        from tianji.probing import planner
+
+        chosen = planner.for_run(plan, config, given, folder, engine)
+        given += as_overrides(chosen.overrides)
+    loaded = load_config(config, given)
     for notice in loaded.notices:
         print(f"note: {notice}", file=sys.stderr)
-    folder = None if run_dir is None else Path(run_dir)
-    return launch.train(loaded, engine, folder, quiet, started_at, dashboard=dashboard)
+    return launch.train(loaded, engine, folder, quiet, started_at, dashboard=dashboard, plan=chosen)
 
 
 def resume(

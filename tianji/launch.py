@@ -19,6 +19,7 @@ from tianji.engines.crew import Crew, RoleFailed, refuse_platform
 from tianji.errors import USER_MISTAKE, TianJiError
 from tianji.folder import Claim, claim, identify
 from tianji.outcome import Report
+from tianji.planning import planfile
 from tianji.roster import Kind, role_name
 from tianji.signals import Interrupted, Signals
 from tianji.status import ENDED, Status
@@ -28,6 +29,7 @@ if TYPE_CHECKING:  # numpy is not loaded before the first child has been started
     from tianji.engines.ranks import Ranks
     from tianji.engines.remote import RemoteEngine
     from tianji.job import Job
+    from tianji.planning.planfile import Plan
     from tianji.resources import Share
     from tianji.resuming import Resumed
     from tianji.run import Run
@@ -48,13 +50,15 @@ def train(
     row_seconds: float | None = None,
     dashboard: int | None = None,
     extend: bool = False,
+    plan: Plan | None = None,
 ) -> Report:
     """Trains one configuration in a run folder of its own, or goes on where it was interrupted.
 
     Without an `engine` the config's `use_comm_parallel` chooses; `started_at` is the moment that
     times are counted from, now unless given; `row_seconds` is the time from one row of metrics to
     the next, infinity for none but the last; `dashboard` is the port of a live page. With `extend`
-    a run that has ended goes on, and the configuration may say anew when it ends.
+    a run that has ended goes on, and the configuration may say anew when it ends. The `plan` that
+    the configuration follows is kept beside it, and compared with what is measured.
     """
     began = time.monotonic() if started_at is None else started_at
     name = chosen_engine(config, engine)
@@ -64,6 +68,8 @@ def train(
         claimed = claim(folder, config, extend)
         stack.callback(claimed.release)
         try:
+            if plan is not None:
+                planfile.write(plan, claimed.folder / planfile.NAME)
             resumed = _resumed(claimed, config)
             if dashboard is not None:
                 _open_dashboard(claimed.folder, dashboard, stack)

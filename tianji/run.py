@@ -16,7 +16,9 @@ from tianji import metrics
 from tianji.evaluation import Evaluation
 from tianji.job import Job
 from tianji.panel import Scene
-from tianji.rates import Meter, Rates, homes_in, message_bytes
+from tianji.planning import planfile
+from tianji.planning.outcome import Steady, compared
+from tianji.rates import Meter, Rates, homes_in, message_bytes, updates_since
 from tianji.resuming import Resumed
 from tianji.sinks import Sinks, warn
 from tianji.status import Status
@@ -81,12 +83,17 @@ class Run:
         self._row_due = -math.inf if math.isfinite(row_seconds) else math.inf
         self._row_meter = Meter(homes_in(job, engine), 1, row_seconds / 2, message_bytes(job))
         self._upkeep = metrics.Upkeep(self.times.resumes)
+        self._plan = planfile.of_run(folder)
+        self._steady = Steady()
         self._evaluated = Evaluated(**(resumed.facts.get("evaluated", {}) if resumed else {}))
         self._sinks = Sinks.of(folder, job.config, resumed.env_steps if resumed else None)
 
     def tick(self, progress: Progress) -> None:
         """Shows and writes what is due, which is nearly always nothing."""
         now = self._ticked_at = time.monotonic()
+        if self._plan is not None:
+            done = progress.produced, progress.consumed
+            self._steady.read(now, updates_since(progress), *done)
         if now >= self._frame_due:
             self._frame_due = now + FRAME_SECONDS
             self._show(progress, now)
@@ -158,6 +165,7 @@ class Run:
             "status": status,
             "error": error,
             **measured,
+            "plan": self._plan and compared(self._plan, self._steady.rates()),
             "evaluation": self._evaluated.summary(),
             "warnings": self.warnings,
         }

@@ -14,6 +14,7 @@ from tianji.errors import USER_MISTAKE
 from tianji.folder import versions
 from tianji.job import Job
 from tianji.panel import span
+from tianji.planning.outcome import said
 from tianji.rates import at_start, homes_in, shares
 from tianji.roster import Kind, kind_of, roles_of
 from tianji.status import Status
@@ -218,6 +219,8 @@ def _measured(summary: dict[str, Any]) -> list[str]:
         _line("replay", used),
         _line("staleness", old),
     ]
+    if planned := summary.get("plan"):
+        lines.append(_line("plan", said(planned)))
     if summary["fusions"]:
         words = f"{summary['fusions']:,} of {summary['groups']} groups"
         lines.append(_line("fusions", f"{words}, {summary['fusion_distance']:.3g} apart at last"))

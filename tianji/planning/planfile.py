@@ -70,6 +70,12 @@ def write(plan: Plan, path: Path) -> None:
         raise TianJiError(f"{path}: the plan cannot be written: {error.strerror}") from error
 
 
+def of_run(folder: Path) -> Plan | None:
+    """The plan that a run follows, if it follows one."""
+    path = folder / NAME
+    return read(path) if path.is_file() else None
+
+
 def read(path: Path) -> Plan:
     """The plan in a file; refuses what is none."""
     try:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from tianji import resources
+from tianji import mpirun, resources
 from tianji.config import Config, load
 from tianji.config.keywords import as_overrides
 from tianji.errors import TianJiError
 from tianji.job import load_algorithm
+from tianji.planning import planfile
 from tianji.planning.model import predict
 from tianji.planning.planfile import Plan, made
 from tianji.planning.profile import Profile
 from tianji.planning.solver import Choice, Wish, solve
 from tianji.planning.split import Split
+from tianji.probing.machine import this_machine
 from tianji.probing.probe import Say, probe
 
+AUTO = "auto"  # instead of a plan's file: make one
 Rule = Literal["none", "linear", "sqrt"]
 RULES: dict[Rule, Callable[[float], float]] = {
     "none": lambda _: 1.0,
@@ -102,3 +106,39 @@ def _configured(config: Config, profile: Profile, wish: Wish) -> Choice | None:
     if split.cores(work.alternates) > wish.cores * wish.hosts:
         return None
     return Choice(split, predict(profile, split))
+
+
+def for_run(
+    plan: str | Path, file: str | Path, given: list[str], folder: Path | None, engine: str | None
+) -> Plan:
+    """The plan that a run is to follow: read, or made now; one that does not fit is refused.
+
+    A run that goes on keeps the plan it began with.
+    """
+    if engine == "local":
+        raise TianJiError(
+            "--plan: a plan splits the cores among processes, and engine local has only one: leave "
+            "one of the two out"
+        )
+    kept = None if folder is None else planfile.of_run(folder)
+    if str(plan) != AUTO:
+        chosen, source = planfile.read(Path(plan)), str(plan)
+    elif kept is not None:
+        chosen, source = kept, f"{folder}/{planfile.NAME}"
+    else:
+        print("note: measuring this job to plan it, for some 10 to 20 s", file=sys.stderr)
+        chosen, source = make(file, given).plan, "--plan auto"
+    own = as_overrides(chosen.overrides)
+    config = load(file, [*given, *own])
+    if load(file, [*own, *given]) != config:
+        raise TianJiError(
+            f"{source} says {', '.join(own)}, and other options say otherwise: leave those out, or "
+            "make a plan with them fixed (tianji plan --actors, --envs, --groups, --learner-cores)"
+        )
+    gpu = config.parallel.learner_cfg.device
+    inside = mpirun.inside() is not None  # where each rank may be bound to a core of its own
+    cores = len(resources.unbound_cores() if inside else resources.available_cores())
+    machine = this_machine(cores, None if gpu == "cpu" else gpu)
+    for warning in planfile.fits(chosen, config, machine, source):
+        print(f"note: {warning}", file=sys.stderr)
+    return chosen

@@ -37,6 +37,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_tracking(parser)
     add_watching(parser)
     parser.add_argument(
+        "--plan",
+        metavar="FILE",
+        help="split the cores as `tianji plan` found best: its file, or `auto` to plan first",
+    )
+    parser.add_argument(
         "--dry-run", action="store_true", help="show which role would run where, and stop"
     )
 
@@ -58,7 +63,10 @@ def run(options: argparse.Namespace) -> int:
     refuse_idle_hostfile(options, options.engine)
     named = {name: value for name in SHORT if (value := vars(options)[name]) is not None}
     overrides = [*options.overrides, *as_overrides(named)]
-    if options.engine == "mpi" and mpirun.inside() is None:
+    starts_ranks = options.engine == "mpi" and mpirun.inside() is None
+    if options.plan is not None and (options.dry_run or starts_ranks):
+        overrides += _planned(options, overrides)
+    if starts_ranks:
         return start_ranks(load(options.config, overrides), options)
     if options.dry_run:
         print(launch.placement(load(options.config, overrides), options.engine))
@@ -71,6 +79,22 @@ def run(options: argparse.Namespace) -> int:
         quiet=options.quiet,
         dashboard=options.dashboard,
         started_at=process_started_at(),
+        plan=options.plan,
         **named,
     )
     return finish(report)
+
+
+def _planned(options: argparse.Namespace, overrides: list[str]) -> list[str]:
+    """The keys that the plan sets; ranks that are started with it find it in a file."""
+    from tianji.config import load
+    from tianji.config.keywords import as_overrides
+    from tianji.planning import planfile
+    from tianji.probing import planner
+
+    plan = planner.for_run(options.plan, options.config, overrides, options.run_dir, options.engine)
+    if options.plan == planner.AUTO and not options.dry_run:
+        path = Path(f"{load(options.config, overrides).name}.plan.json")
+        planfile.write(plan, path)
+        options.given = [str(path) if word == planner.AUTO else word for word in options.given]
+    return as_overrides(plan.overrides)
