@@ -96,22 +96,24 @@ def main() -> int:
     options.add_argument("--envs", type=int, default=1, help="per actor, with --real")
     options.add_argument("--steps", type=int, default=256, help="per rollout, with --real")
     given = options.parse_args()
-    kind, sheet = kind_of(given.real), Sheet(given.out, "ablation", COLUMNS)
+    kind, sheet = kind_of(given.real), Sheet(given.out, "ablation", COLUMNS, given.total)
     rollout = given.envs * given.steps if given.real else 512
-    for seed in seeds_of(given):
-        for mapping, split in (("best", given.best), ("bad", given.bad)):
-            for name, lag in SAMPLES.items():
-                settings = split.settings(given.real)
-                settings |= real_settings(given.envs, given.steps) if given.real else {}
-                if lag > 1:
-                    settings["hyp.buffer_size"] = lag * max(1, BATCH_SAMPLES // rollout)
-                about = {"kind": kind, "mapping": mapping, "setting": f"{split}-C{split.n_cores}"}
-                row = about | {"samples": name, "seed": seed}
-                attempt(sheet, row, train, JOBS / "ppo.py", settings, seed, given.seconds)
-    if not sheet.rows:
-        return 1
-    sheet.finish(table(sheet.rows), panels(sheet.rows))
-    return 0
+    with sheet:
+        for seed in seeds_of(given):
+            for mapping, split in (("best", given.best), ("bad", given.bad)):
+                for name, lag in SAMPLES.items():
+                    settings = split.settings(given.real)
+                    settings |= real_settings(given.envs, given.steps) if given.real else {}
+                    if lag > 1:
+                        settings["hyp.buffer_size"] = lag * max(1, BATCH_SAMPLES // rollout)
+                    about = {
+                        "kind": kind,
+                        "mapping": mapping,
+                        "setting": f"{split}-C{split.n_cores}",
+                    }
+                    row = about | {"samples": name, "seed": seed}
+                    attempt(sheet, row, train, JOBS / "ppo.py", settings, seed, given.seconds)
+    return sheet.finish(table, panels)
 
 
 if __name__ == "__main__":

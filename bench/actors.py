@@ -157,20 +157,18 @@ def main() -> int:
     options.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
     options.add_argument("--step-seconds", type=float, default=STEP_SECONDS)
     given = options.parse_args()
-    kind, sheet = kind_of(given.real), Sheet(given.out, "actors", COLUMNS)
+    kind, sheet = kind_of(given.real), Sheet(given.out, "actors", COLUMNS, given.total)
     cost, systems = 0.0 if given.real else given.step_seconds, present(given.systems)
-    for seed in seeds_of(given):
-        for n in actors_of(given):
-            for system in systems:
-                row = {"kind": kind, "system": system, "actors": n, "seed": seed}
-                if system == "ours":
-                    attempt(sheet, row, run_ours, n, cost, seed, given.seconds)
-                else:
-                    attempt(sheet, row, run_peer, system, n, cost, seed, given.seconds)
-    if not sheet.rows:
-        return 1
-    sheet.finish(table(sheet.rows), panels(sheet.rows))
-    return 0
+    with sheet:
+        for seed in seeds_of(given):
+            for n in actors_of(given):
+                for system in systems:
+                    row = {"kind": kind, "system": system, "actors": n, "seed": seed}
+                    if system == "ours":
+                        attempt(sheet, row, run_ours, n, cost, seed, given.seconds)
+                    else:
+                        attempt(sheet, row, run_peer, system, n, cost, seed, given.seconds)
+    return sheet.finish(table, panels)
 
 
 if __name__ == "__main__":

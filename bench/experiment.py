@@ -42,6 +42,9 @@ def parser(name: str, description: str | None, seconds: float) -> argparse.Argum
         "--seconds", type=float, default=seconds, help=f"most that one run trains ({seconds:g})"
     )
     options.add_argument(
+        "--total", type=float, default=math.inf, help="seconds after which no run is begun any more"
+    )
+    options.add_argument(
         "--out", type=Path, default=BENCH / "out" / name, help="folder of table, CSV and plot"
     )
     return options
@@ -142,12 +145,27 @@ def offered(summary: Mapping[str, Any]) -> float:
 # ----------------------------------------------------------------------------------- rows and files
 
 
-class Sheet:
-    """The rows of an experiment: printed and written to its CSV file as they come."""
+class OutOfTime(Exception):
+    """`--total` seconds are over."""
 
-    def __init__(self, folder: Path, name: str, columns: Sequence[str]) -> None:
+
+class Sheet:
+    """The rows of an experiment: printed and written to its CSV file as they come.
+
+        with sheet:
+            ... attempt(sheet, row, run, ...)
+        return sheet.finish(table, panels)
+
+    What runs within ends early where `total` seconds are over or somebody presses Ctrl-C; the table
+    is then made of what there is.
+    """
+
+    def __init__(
+        self, folder: Path, name: str, columns: Sequence[str], total: float = math.inf
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.rows: list[Row] = []
+        self.ends_at = time.monotonic() + total
         self._folder, self._name, self._columns = folder, name, columns
         self._file = (folder / f"{name}.csv").open("w", newline="")
         self._writer = csv.DictWriter(self._file, columns, extrasaction="ignore", restval="")
@@ -161,14 +179,31 @@ class Sheet:
         self._file.flush()
         print("  " + "  ".join(f"{k}={_brief(row.get(k))}" for k in self._columns), flush=True)
 
-    def finish(self, table: str, panels: Sequence[Panel]) -> None:
-        """Prints the table, and writes it and the plot beside the CSV file."""
+    def __enter__(self) -> Sheet:
+        """Runs may begin."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        """Goes on with the table after Ctrl-C, and where the time was over."""
         self._file.close()
-        warning = self._warning()
-        text = f"{table}\n{warning}" if warning else table
+        stopped = kind is not None and issubclass(kind, KeyboardInterrupt | OutOfTime)
+        if stopped:
+            print("  stopped: the table is of what there is", flush=True)
+        return stopped
+
+    def finish(
+        self, table: Callable[[list[Row]], str], panels: Callable[[list[Row]], Sequence[Panel]]
+    ) -> int:
+        """Prints the table, writes it and the plot beside the CSV file; returns an exit status."""
+        self._file.close()
+        if not self.rows:
+            print("nothing was measured")
+            return 1
+        text = f"{table(self.rows)}\n{self._warning()}".rstrip()
         (self._folder / f"{self._name}.md").write_text(text + "\n")
-        (self._folder / f"{self._name}.svg").write_text(draw(panels))
+        (self._folder / f"{self._name}.svg").write_text(draw(panels(self.rows)))
         print(f"\n{text}\n\nwritten to {self._folder}", flush=True)
+        return 0
 
     def _warning(self) -> str:
         loud = sum(row.get("foreign_load", 0.0) > 0.1 for row in self.rows)
@@ -210,6 +245,8 @@ def where(rows: Iterable[Row], **wanted: Any) -> list[Row]:
 
 def attempt(sheet: Sheet, row: Row, run: Callable[..., Row], *arguments: Any) -> Row | None:
     """Adds what `run` measures to the sheet; a failure is said, and is no row."""
+    if time.monotonic() > sheet.ends_at:
+        raise OutOfTime
     try:
         found = row | run(*arguments)
     except (subprocess.TimeoutExpired, RuntimeError, OSError, KeyError, ValueError) as problem:

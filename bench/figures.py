@@ -70,7 +70,8 @@ class _Drawing:
 
     def lines(self) -> list[str]:
         panel = self._panel
-        found = [_text(LEFT, 22, panel.title, size=14, weight="bold"), *self._axes()]
+        size = 14 if len(panel.title) < 50 else 12
+        found = [_text(LEFT, 22, panel.title, size=size, weight="bold"), *self._axes()]
         for i, series in enumerate(panel.series):
             colour = COLOURS[i % len(COLOURS)]
             found += self._bars(i, series, colour) if panel.is_bars else self._line(series, colour)
@@ -126,7 +127,7 @@ class _Drawing:
 
     def _range(self, x: float, y: Spread, colour: str) -> list[str]:
         if not math.isfinite(y.middle):
-            return [_text(x, TOP + 12, "never", anchor="middle", size=11)]
+            return [_text(x, TOP + 12, "never", anchor="middle", size=11, colour=colour)]
         high = min(y.high, self._top)
         if y.low == high:
             return []
@@ -174,9 +175,15 @@ def _line(x1: float, y1: float, x2: float, y2: float, colour: str, more: str = "
 
 
 def _text(
-    x: float, y: float, words: str, anchor: str = "start", size: int = 12, weight: str = "normal"
+    x: float,
+    y: float,
+    words: str,
+    anchor: str = "start",
+    size: int = 12,
+    weight: str = "normal",
+    colour: str = INK,
 ) -> str:
     return (
         f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-size="{size}" '
-        f'font-weight="{weight}" fill="{INK}">{escape(words)}</text>'
+        f'font-weight="{weight}" fill="{colour}">{escape(words)}</text>'
     )

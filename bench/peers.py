@@ -17,7 +17,7 @@ SB3_VENV = ROOT / ".venv-sb3"
 RLLIB_VENV = ROOT / ".venv-rllib"
 STEPS = {
     SB3_VENV: (["torch==2.13.0"], ["stable-baselines3==2.9.2", "torch==2.13.0"]),
-    RLLIB_VENV: (["torch==2.13.0"], ["ray[rllib]", "torch==2.13.0"]),
+    RLLIB_VENV: (["torch==2.13.0"], ["ray[rllib]==2.60.0", "torch==2.13.0"]),
 }
 MODULES = {SB3_VENV: "stable_baselines3", RLLIB_VENV: "ray.rllib"}
 

@@ -4,7 +4,9 @@ Actors and a learner are threads that sleep for as long as their work would take
 lengths are random, and the same for both. What differs is what stands between them:
 
   ours      the roles' own Buffer with its Balance, over the rings and bells of shared memory: the
-            buffer takes no more than the ratio allows, and a full ring has no slot for an actor
+            buffer takes no more than the ratio allows, and a full ring has no slot for an actor;
+            with no slack (the default) and with a trajectory of each actor (the default of a buffer
+            with cores of its own)
   limiter   insert waits and sample waits, as with Reverb's SampleToInsertRatio (bench/limiter.py),
             with three error buffers: the least that works, one batch, and 0.1 * ratio * min_size,
             which is Acme's rule
@@ -19,7 +21,9 @@ import argparse
 import os
 import statistics
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from experiment import (
     SIMULATED,
@@ -41,12 +45,12 @@ from rivals import Costs, Log, run_limiter, run_ours
 
 WINDOWS = (0.1, 0.25, 1.0)  # seconds
 SETTLING_SECONDS = 1.0  # left out of what is measured
-OURS = "ours"
 COLUMNS = (
     "kind", "scenario", "way", "seed", "learner_idle", "actor_idle", "consumption", "receiving",
     "ratio", *(f"deviation_{width:g}s" for width in WINDOWS), "updates", "foreign_load",
 )  # fmt: skip
 
+Way = Callable[[int, float], Log]  # from a seed and seconds
 
 SCENARIOS = {
     "balanced": Costs(),
@@ -82,24 +86,25 @@ def evaluate(log: Log, costs: Costs) -> Row:
     return row
 
 
-def ways(costs: Costs) -> dict[str, float | None]:
-    """Ours, and the limiter with its error buffers."""
-    buffers = {
+def ways(costs: Costs) -> dict[str, Way]:
+    """Ours with both slacks, and the limiter with its error buffers."""
+    ours = {"no slack": 0, "a trajectory each": costs.n_actors * costs.steps}
+    theirs = {
         "least": max(1.0, costs.ratio),
         "one batch": float(costs.batch),
         "Acme's": 0.1 * costs.ratio * costs.min_size,
     }
-    return {OURS: None} | {f"limiter, {name} ({n:g})": n for name, n in buffers.items()}
+    found: dict[str, Way] = {
+        f"ours, {name}": partial(run_ours, costs, n) for name, n in ours.items()
+    }
+    limiters = {f"limiter, {name}": partial(run_limiter, costs, n) for name, n in theirs.items()}
+    return found | limiters
 
 
-def measure(costs: Costs, error_buffer: float | None, seed: int, seconds: float) -> Row:
+def measure(costs: Costs, way: Way, seed: int, seconds: float) -> Row:
     """One run of one way."""
     foreign = round(busy_share(), 3)
-    if error_buffer is None:
-        log = run_ours(costs, seed, seconds)
-    else:
-        log = run_limiter(costs, error_buffer, seed, seconds)
-    return evaluate(log, costs) | {"foreign_load": foreign}
+    return evaluate(way(seed, seconds), costs) | {"foreign_load": foreign}
 
 
 def table(rows: list[Row]) -> str:
@@ -118,18 +123,24 @@ def table(rows: list[Row]) -> str:
 
 
 def verdict(rows: list[Row]) -> str:
-    """Which limiters ours beats in both, in one or in neither."""
-    said = []
-    ours = where(rows, way=OURS)
-    for name in dict.fromkeys(row["way"] for row in rows if row["way"] != OURS):
-        theirs = where(rows, way=name)
-        lower = [
-            word
-            for word, column in (("idle", "learner_idle"), ("deviation", "deviation_0.25s"))
-            if spread(ours, column).middle < spread(theirs, column).middle
-        ]
-        said.append(f"{name}: {' and '.join(lower) or 'neither'}")
-    return f"Lower with ours (medians, windows of 0.25 s) than with the {'; '.join(said)}"
+    """What is lower with each of ours than with each limiter."""
+    names = list(dict.fromkeys(row["way"] for row in rows))
+    lines = []
+    for ours in (name for name in names if name.startswith("ours")):
+        said = []
+        for theirs in (name for name in names if name.startswith("limiter")):
+            lower = [
+                word
+                for word, column in (("idle", "learner_idle"), ("deviation", "deviation_0.25s"))
+                if _middle(rows, ours, column) < _middle(rows, theirs, column)
+            ]
+            said.append(f"{theirs.removeprefix('limiter, ')}: {' and '.join(lower) or 'neither'}")
+        lines.append(f"- lower with {ours} than with the limiter, {'; '.join(said)}")
+    return "\n".join(lines)
+
+
+def _middle(rows: list[Row], way: str, column: str) -> float:
+    return spread(where(rows, way=way), column).middle
 
 
 def panels(rows: list[Row]) -> list[Panel]:
@@ -137,7 +148,7 @@ def panels(rows: list[Row]) -> list[Panel]:
     drawn = []
     for title, column, unit in (
         ("learner idle", "learner_idle", "share of time"),
-        ("deviation of the ratio, windows of 0.25 s", "deviation_0.25s", "% of the ratio"),
+        ("deviation of the ratio over 0.25 s", "deviation_0.25s", "% of the ratio"),
     ):
         panel = Panel(f"Rate control: {title} ({SIMULATED})", "", unit, is_bars=True)
         scenarios = dict.fromkeys(row["scenario"] for row in rows)
@@ -155,18 +166,16 @@ def main() -> int:
     given = options.parse_args()
     if given.quick:
         given.seconds = min(given.seconds, 4.0)
-    sheet = Sheet(given.out, "ratelimit", COLUMNS)
+    sheet = Sheet(given.out, "ratelimit", COLUMNS, given.total)
     names = given.scenarios or (["balanced"] if given.quick else list(SCENARIOS))
-    for seed in seeds_of(given):
-        for scenario in names:
-            costs = scaled(SCENARIOS[scenario], given)
-            for way, error_buffer in ways(costs).items():
-                row = {"kind": SIMULATED, "scenario": scenario, "way": way, "seed": seed}
-                attempt(sheet, row, measure, costs, error_buffer, seed, given.seconds)
-    if not sheet.rows:
-        return 1
-    sheet.finish(table(sheet.rows), panels(sheet.rows))
-    return 0
+    with sheet:
+        for seed in seeds_of(given):
+            for scenario in names:
+                costs = scaled(SCENARIOS[scenario], given)
+                for name, way in ways(costs).items():
+                    row = {"kind": SIMULATED, "scenario": scenario, "way": name, "seed": seed}
+                    attempt(sheet, row, measure, costs, way, seed, given.seconds)
+    return sheet.finish(table, panels)
 
 
 def scaled(costs: Costs, given: argparse.Namespace) -> Costs:

@@ -86,8 +86,12 @@ def run_limiter(costs: Costs, error_buffer: float, seed: int, seconds: float) ->
     return log
 
 
-def run_ours(costs: Costs, seed: int, seconds: float) -> Log:
-    """Threads with the channels, the buffer and the balance of a real run."""
+def run_ours(costs: Costs, slack: int, seed: int, seconds: float) -> Log:
+    """Threads with the channels, the buffer and the balance of a real run.
+
+    The buffer rides with the learner, as it does in a run unless it is given cores of its own. It
+    may take `slack` steps ahead (`buffer_cfg.slack`).
+    """
     log, stop = Log(), threading.Event()
     obs, action = Field("obs", "float32", (4,)), Field("action", "int64")
     layout = trajectory_schema(obs, action, (), costs.steps, 1)
@@ -122,7 +126,7 @@ def run_ours(costs: Costs, seed: int, seconds: float) -> Log:
         )
         inboxes = [transport.inbox(name) for name in names]
         store = replay.build(layout, costs.n_actors, 0, seed)
-        balance = Balance(costs.ratio, costs.batch, costs.min_size)
+        balance = Balance(costs.ratio, costs.batch, costs.min_size, slack)
         buffer = Buffer("buffer", inboxes, private.outbox("batches"), store, balance)
         batches = private.inbox("batches")
 

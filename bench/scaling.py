@@ -238,14 +238,12 @@ def main() -> int:
     )
     given = options.parse_args()
     given.group_actors = given.group_actors or (3 if given.real else 4)
-    sheet = Sheet(given.out, "scaling", COLUMNS)
-    for seed in seeds_of(given):
-        for about in plan(given):
-            measure(sheet, given, seed, about)
-    if not sheet.rows:
-        return 1
-    sheet.finish(table(sheet.rows), panels(sheet.rows))
-    return 0
+    sheet = Sheet(given.out, "scaling", COLUMNS, given.total)
+    with sheet:
+        for seed in seeds_of(given):
+            for about in plan(given):
+                measure(sheet, given, seed, about)
+    return sheet.finish(table, panels)
 
 
 if __name__ == "__main__":

@@ -66,18 +66,21 @@ def main() -> int:
     options.add_argument("--lags", type=int, nargs="+", help="default: 1 2 4 8")
     given = options.parse_args()
     lags = given.lags or ([1, 8] if given.quick else [1, 2, 4, 8])
-    sheet = Sheet(given.out, "staleness", COLUMNS)
-    for seed in seeds_of(given):
-        for lag in lags:
-            settings = {"hyp.buffer_size": lag, "exp.stop_return": 300}
-            settings |= {"exp.save_seconds": None, "exp.train_steps": 10**9}
-            row = {"kind": REAL, "setting": name_of(lag), "seed": seed, "freshness_target": 1 / lag}
-            config = ROOT / "configs" / "cartpole_ppo.py"
-            attempt(sheet, row, train, config, settings, seed, given.seconds)
-    if not sheet.rows:
-        return 1
-    sheet.finish(table(sheet.rows), panels(sheet.rows))
-    return 0
+    sheet = Sheet(given.out, "staleness", COLUMNS, given.total)
+    with sheet:
+        for seed in seeds_of(given):
+            for lag in lags:
+                settings = {"hyp.buffer_size": lag, "exp.stop_return": 300}
+                settings |= {"exp.save_seconds": None, "exp.train_steps": 10**9}
+                row = {
+                    "kind": REAL,
+                    "setting": name_of(lag),
+                    "seed": seed,
+                    "freshness_target": 1 / lag,
+                }
+                config = ROOT / "configs" / "cartpole_ppo.py"
+                attempt(sheet, row, train, config, settings, seed, given.seconds)
+    return sheet.finish(table, panels)
 
 
 if __name__ == "__main__":

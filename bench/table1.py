@@ -74,8 +74,14 @@ def table(rows: list[Row], way: str) -> str:
     return f"Table 1, {way}, {machine(rows[0]['kind'])}\n\n{markdown(header, lines)}"
 
 
-def panels(rows: list[Row], ways: list[str]) -> list[Panel]:
+def tables(rows: list[Row]) -> str:
+    """One for each way."""
+    return "\n\n".join(table(rows, way) for way in dict.fromkeys(row["way"] for row in rows))
+
+
+def panels(rows: list[Row]) -> list[Panel]:
     """Final times of both ways, and the rates of each."""
+    ways = list(dict.fromkeys(row["way"] for row in rows))
     kind, settings = rows[0]["kind"], list(dict.fromkeys(row["setting"] for row in rows))
 
     def points(way: str, column: str) -> list[tuple[float | str, Spread]]:
@@ -111,22 +117,19 @@ def main() -> int:
         for split in [s for s in splits if s.n_cores > cores]:
             print(f"{split} is left out: it wants {split.n_cores} cores, {cores} are there")
         splits = [split for split in splits if split.n_cores <= cores]
-    kind, sheet = kind_of(given.real), Sheet(given.out, "table1", COLUMNS)
+    kind, sheet = kind_of(given.real), Sheet(given.out, "table1", COLUMNS, given.total)
     rows_of_rollout = given.envs * given.steps if given.real else 512
-    for seed in seeds_of(given):
-        for split in splits:
-            for way in given.ways:
-                settings = split.settings(given.real)
-                settings |= real_settings(given.envs, given.steps) if given.real else {}
-                if way == UNPACED:
-                    settings["buffer_cfg.slack"] = SLACK_ROLLOUTS * rows_of_rollout
-                row = {"kind": kind, "way": way, "setting": str(split), "seed": seed}
-                attempt(sheet, row, train, JOBS / "ppo.py", settings, seed, given.seconds)
-    if not sheet.rows:
-        return 1
-    tables = [table(sheet.rows, way) for way in given.ways]
-    sheet.finish("\n\n".join(tables), panels(sheet.rows, given.ways))
-    return 0
+    with sheet:
+        for seed in seeds_of(given):
+            for split in splits:
+                for way in given.ways:
+                    settings = split.settings(given.real)
+                    settings |= real_settings(given.envs, given.steps) if given.real else {}
+                    if way == UNPACED:
+                        settings["buffer_cfg.slack"] = SLACK_ROLLOUTS * rows_of_rollout
+                    row = {"kind": kind, "way": way, "setting": str(split), "seed": seed}
+                    attempt(sheet, row, train, JOBS / "ppo.py", settings, seed, given.seconds)
+    return sheet.finish(tables, panels)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import xml.etree.ElementTree
 
 import benches
 import pytest
-from experiment import Sheet, markdown, measured, offered, parser, seeds_of
+from experiment import Sheet, attempt, markdown, measured, offered, parser, seeds_of
 from figures import Panel, Series, draw
 from limiter import SamplesPerInsert
 from measures import Knee, Spread, distance, knee, ratio_interval, shown, slope, window_ratios
@@ -271,10 +271,39 @@ def test_rows_are_in_the_file_as_soon_as_they_are_added(tmp_path, capsys):
     sheet = Sheet(tmp_path / "new", "some", ("seed", "final_seconds"))
     sheet.add({"seed": 1, "final_seconds": math.inf, "other": 3, "foreign_load": 0.5})
     assert (tmp_path / "new" / "some.csv").read_text().split() == ["seed,final_seconds", "1,never"]
-    sheet.finish("the table", [])
+    assert sheet.finish(lambda rows: f"the table of {len(rows)}", lambda rows: []) == 0
     said = capsys.readouterr().out
-    assert "seed=1  final_seconds=inf" in said and "the table" in said
+    assert "seed=1  final_seconds=inf" in said and "the table of 1" in said
     assert "1 of 1 runs began while others used" in (tmp_path / "new" / "some.md").read_text()
+
+
+def test_a_run_after_the_total_is_not_begun_and_the_table_is_of_what_there_is(tmp_path, capsys):
+    sheet = Sheet(tmp_path, "some", ("seed",), total=-1.0)
+    with sheet:
+        attempt(sheet, {"seed": 1}, lambda: pytest.fail("it was run"))
+    assert "stopped" in capsys.readouterr().out
+    assert sheet.finish(lambda rows: "", lambda rows: []) == 1
+
+
+def test_ctrl_c_ends_the_runs_and_a_failure_does_not(tmp_path, capsys):
+    def run(error):
+        if error is not None:
+            raise error
+        return {"final_seconds": 1.0}
+
+    sheet = Sheet(tmp_path, "some", ("seed",))
+    with sheet:
+        for seed, error in enumerate(
+            [None, RuntimeError("broken"), None, KeyboardInterrupt(), None]
+        ):
+            attempt(sheet, {"seed": seed}, run, error)
+    assert [row["seed"] for row in sheet.rows] == [0, 2]
+    assert "'seed': 1} did not finish: broken" in capsys.readouterr().out
+
+
+def test_a_mistake_in_an_experiment_is_not_swallowed(tmp_path):
+    with pytest.raises(ZeroDivisionError), Sheet(tmp_path, "some", ("seed",)):
+        raise ZeroDivisionError
 
 
 def test_table_1_has_the_papers_columns_and_its_settings_once():
