@@ -156,8 +156,8 @@ class Sheet:
             ... attempt(sheet, row, run, ...)
         return sheet.finish(table, panels)
 
-    What runs within ends early where `total` seconds are over or somebody presses Ctrl-C; the table
-    is then made of what there is.
+    What runs within ends early after `total` seconds, and by Ctrl-C or SIGTERM; the table is
+    then made of what there is.
     """
 
     def __init__(
@@ -166,6 +166,7 @@ class Sheet:
         folder.mkdir(parents=True, exist_ok=True)
         self.rows: list[Row] = []
         self.ends_at = time.monotonic() + total
+        self._handlers: dict[signal.Signals, Any] = {}
         self._folder, self._name, self._columns = folder, name, columns
         self._file = (folder / f"{name}.csv").open("w", newline="")
         self._writer = csv.DictWriter(self._file, columns, extrasaction="ignore", restval="")
@@ -181,10 +182,14 @@ class Sheet:
 
     def __enter__(self) -> Sheet:
         """Runs may begin."""
+        stops = (signal.SIGINT, signal.SIGTERM)  # the first is ignored in a shell's background
+        self._handlers = {s: signal.signal(s, signal.default_int_handler) for s in stops}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
-        """Goes on with the table after Ctrl-C, and where the time was over."""
+        """Goes on with the table after a signal, and where the time was over."""
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
         self._file.close()
         stopped = kind is not None and issubclass(kind, KeyboardInterrupt | OutOfTime)
         if stopped:

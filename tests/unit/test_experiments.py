@@ -2,6 +2,7 @@
 
 import argparse
 import math
+import signal
 import threading
 import xml.etree.ElementTree
 
@@ -299,6 +300,15 @@ def test_ctrl_c_ends_the_runs_and_a_failure_does_not(tmp_path, capsys):
             attempt(sheet, {"seed": seed}, run, error)
     assert [row["seed"] for row in sheet.rows] == [0, 2]
     assert "'seed': 1} did not finish: broken" in capsys.readouterr().out
+
+
+def test_a_signal_to_end_is_as_good_as_ctrl_c(tmp_path, capsys):
+    before = signal.getsignal(signal.SIGTERM)
+    with Sheet(tmp_path, "some", ("seed",)):
+        signal.raise_signal(signal.SIGTERM)
+        pytest.fail("it went on")
+    assert "stopped" in capsys.readouterr().out
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_mistake_in_an_experiment_is_not_swallowed(tmp_path):
