@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check
 
-.PHONY: train test test-slow check bench clean
+.PHONY: train test test-slow check bench experiments clean
 
 train: $(VENV)/ready
 	$(BIN)/tianji train configs/cartpole_ppo.py
@@ -31,6 +31,14 @@ bench: $(VENV)/ready-dev
 	$(BIN)/python bench/report.py
 	$(BIN)/python bench/upkeep.py
 	$(BIN)/python bench/compare.py
+
+experiments: $(VENV)/ready-dev
+	$(BIN)/python bench/staleness.py
+	$(BIN)/python bench/ratelimit.py
+	$(BIN)/python bench/scaling.py
+	$(BIN)/python bench/table1.py
+	$(BIN)/python bench/ablation.py
+	$(BIN)/python bench/actors.py
 
 $(VENV)/ready: requirements.txt pyproject.toml tianji/__init__.py
 	@echo "Setting up $(VENV): once, about a minute."

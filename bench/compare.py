@@ -6,48 +6,14 @@ import argparse
 import csv
 import json
 import math
-import os
-import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from compare_table import table
-from tasks import BENCH, ROOT, SYSTEMS, TASKS, Measured, missing, ours, peer, read_ours, read_peer
-
-
-def busy_share(seconds: float = 0.5) -> float:
-    """Share of all cores that is in use while this process sleeps: others' work."""
-
-    def ticks() -> tuple[int, int]:
-        values = [int(v) for v in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-        return sum(values), values[3] + values[4]
-
-    total, idle = ticks()
-    time.sleep(seconds)
-    total_after, idle_after = ticks()
-    return 1 - (idle_after - idle) / max(1, total_after - total)
-
-
-def execute(words: list[str], timeout: float) -> tuple[str, float]:
-    """Runs a command in its own process group; returns its stdout and its wall clock."""
-    began = time.perf_counter()
-    child = subprocess.Popen(
-        words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
-    )  # fmt: skip
-    try:
-        stdout, stderr = child.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.communicate()
-        raise
-    seconds = time.perf_counter() - began
-    if child.returncode:
-        raise RuntimeError(f"exit status {child.returncode}: {stderr.strip()[-600:]}")
-    return stdout, seconds
+from experiment import busy_share, execute
+from tasks import BENCH, SYSTEMS, TASKS, Measured, missing, ours, peer, read_ours, read_peer
 
 
 def measure(name: str, system: str, seed: int, options: argparse.Namespace) -> Measured:

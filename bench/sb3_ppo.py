@@ -8,6 +8,7 @@ from sb3_common import parser, run
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.utils import LinearSchedule
+from stable_baselines3.common.vec_env import SubprocVecEnv, VecEnv
 
 ZOO: dict[str, Any] = {
     "n_steps": 32,
@@ -36,12 +37,29 @@ TABLE_2: dict[str, Any] = {
 SETTINGS = {"zoo": (8, 100_000, ZOO), "table2": (2, 1_000_000, TABLE_2)}
 
 
+def environments(n: int, seed: int, step_seconds: float) -> VecEnv:
+    """In one process, which is fastest for CartPole; slow ones in processes of their own."""
+    if not step_seconds:
+        return make_vec_env("CartPole-v1", n_envs=n, seed=seed)
+    return make_vec_env(
+        "sleepy:SleepyCartPole-v1",
+        n_envs=n,
+        seed=seed,
+        env_kwargs={"step_seconds": step_seconds},
+        vec_env_cls=SubprocVecEnv,
+    )
+
+
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--settings", choices=SETTINGS, default="zoo")
+    arguments.add_argument("--envs", type=int, help="default: that of the settings")
+    arguments.add_argument(
+        "--step-seconds", type=float, default=0.0, help="slow steps, in a process for each"
+    )
     options = arguments.parse_args()
     n_envs, total_steps, values = SETTINGS[options.settings]
-    env = make_vec_env("CartPole-v1", n_envs=n_envs, seed=options.seed)
+    env = environments(options.envs or n_envs, options.seed, options.step_seconds)
     model = PPO("MlpPolicy", env, seed=options.seed, device="cpu", **values)
     run(model, total_steps, options)
 

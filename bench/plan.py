@@ -1,0 +1,182 @@
+"""Runs every split of the cores, and says where the planned one lies among them.
+
+The job is measured once and planned as `tianji plan` does it. Then each split trains for some
+seconds, all of them once before any of them twice, and its rates, without start and warm-up, stand
+beside what was predicted for it. Asked: the planned split lies within the range of the fastest one,
+and predictions within 10 %. With --most only so many splits are run, evenly spread from the fastest
+to the slowest by prediction; the planned one is always among them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import tempfile
+from pathlib import Path
+
+from experiment import (
+    REAL,
+    ROOT,
+    START_SECONDS,
+    Row,
+    Sheet,
+    attempt,
+    busy_share,
+    execute,
+    machine,
+    markdown,
+    parser,
+    seeds_of,
+    spread,
+    where,
+)
+from figures import Panel, Series
+
+from tianji.config import load
+from tianji.planning import planfile
+from tianji.planning.model import predict
+from tianji.planning.planfile import Plan
+from tianji.planning.profile import Profile
+from tianji.planning.solver import Wish, candidates, solve
+from tianji.planning.split import Split
+from tianji.probing.probe import probe
+from tianji.resources import available_cores
+
+COLUMNS = (
+    "split", "planned", "seed", "predicted", "production", "consumption", "error", "foreign_load",
+)  # fmt: skip
+ERROR = 0.10
+
+
+def name_of(split: Split) -> str:
+    """One that no other split has."""
+    return f"{split.name}x{split.learner_cores}E{split.envs}" + "B" * split.buffer_alone
+
+
+def shapes(profile: Profile, wish: Wish, most: int) -> list[Split]:
+    """The planned split and the others, of each shape with the environments that suit it best."""
+    planned = solve(profile, wish)[0].split
+    fastest: dict[tuple[int, ...], Split] = {}
+    for split in candidates(profile, wish):
+        shape = split.groups, split.learner_cores, split.actors, int(split.buffer_alone)
+        before = fastest.get(shape)
+        if before is None or rate(profile, split) > rate(profile, before):
+            fastest[shape] = split
+    others = sorted(fastest.values(), key=lambda split: -rate(profile, split))
+    others = [split for split in others if name_of(split) != name_of(planned)]
+    if len(others) > most - 1:
+        step = (len(others) - 1) / max(1, most - 2)
+        others = [others[round(i * step)] for i in range(most - 1)]
+    return [planned, *others]
+
+
+def rate(profile: Profile, split: Split) -> float:
+    """What is predicted of a split."""
+    return predict(profile, split).production
+
+
+def train(config: Path, plan: Plan, overrides: list[str], seed: int, seconds: float) -> Row:
+    """One run that follows a plan."""
+    foreign = round(busy_share(0.2), 3)
+    with tempfile.TemporaryDirectory() as folder:
+        file, run_dir = Path(folder) / "plan.json", Path(folder) / "run"
+        planfile.write(plan, file)
+        words = [sys.executable, "-m", "tianji.cli", "train", str(config), "--quiet"]
+        words += ["--seed", str(seed), "--plan", str(file), "--run-dir", str(run_dir)]
+        fixed = ["exp.stop_return=1e9", "exp.train_steps=10**9", "exp.save_seconds=None"]
+        for setting in [*overrides, *fixed, f"exp.max_seconds={seconds}"]:
+            words += ["--set", setting]
+        execute(words, seconds + START_SECONDS)
+        found = json.loads((run_dir / "summary.json").read_text())["plan"]
+    if found["measured"] is None:
+        raise ValueError(f"{seconds:g} s are too short for a rate: give more --seconds")
+    return {
+        "predicted": found["predicted"]["production_per_second"],
+        "production": found["measured"]["production_per_second"],
+        "consumption": found["measured"]["consumption_per_second"],
+        "error": found["error"]["production_per_second"],
+        "foreign_load": foreign,
+    }
+
+
+def table(rows: list[Row]) -> str:
+    """The fastest split first, and the verdict."""
+    names = sorted(
+        dict.fromkeys(row["split"] for row in rows),
+        key=lambda name: -spread(where(rows, split=name), "production").median,
+    )
+    lines = []
+    for name in names:
+        mine = where(rows, split=name)
+        made, used = spread(mine, "production"), spread(mine, "consumption")
+        error = mine[0]["predicted"] / made.median - 1
+        mark = "planned" if mine[0]["planned"] else ""
+        lines.append(
+            [
+                name,
+                mark,
+                f"{mine[0]['predicted']:,.0f}",
+                made.text(0),
+                used.text(0),
+                f"{error:+.1%}",
+            ]
+        )
+    header = ["split", "", "predicted steps/s", "measured steps/s", "samples/s", "error"]
+    return f"every split, {machine(REAL)}\n\n{markdown(header, lines)}\n\n{verdict(rows, names)}"
+
+
+def verdict(rows: list[Row], names: list[str]) -> str:
+    """Whether the planned split is as fast as the fastest, and how far predictions were off."""
+    best = where(rows, split=names[0])
+    planned = [row for row in rows if row["planned"]]
+    if not planned:
+        return "the planned split was not measured"
+    ours, theirs = spread(planned, "production"), spread(best, "production")
+    least = min(row["production"] for row in best)
+    within = "within" if ours.median >= least else "below"
+    errors = sorted(abs(row["error"]) for row in rows)
+    close = sum(error <= ERROR for error in errors)
+    return (
+        f"The planned split makes {ours.median / theirs.median:.0%} of the fastest one's median, "
+        f"{within} its range. Predictions are off by {errors[len(errors) // 2]:.1%} (median); "
+        f"{close} of {len(errors)} runs within {ERROR:.0%}."
+    )
+
+
+def panels(rows: list[Row]) -> list[Panel]:
+    """Predicted beside measured."""
+    names = list(dict.fromkeys(row["split"] for row in rows))
+    panel = Panel("every split (real)", "split", "steps/s", is_bars=True)
+    panel.series = [
+        Series(column, [(name, spread(where(rows, split=name), column)) for name in names])
+        for column in ("predicted", "production")
+    ]
+    return [panel]
+
+
+def main() -> int:
+    options = parser("plan", __doc__, seconds=6)
+    options.add_argument("--config", type=Path, default=ROOT / "configs" / "cartpole_dqn.py")
+    options.add_argument("--set", dest="overrides", action="append", default=[])
+    options.add_argument("--cores", type=int, default=len(available_cores()))
+    options.add_argument("--groups", type=int, help="only splits of so many groups")
+    options.add_argument("--most", type=int, default=math.inf, help="splits that are run")
+    given = options.parse_args()
+    config = load(given.config, given.overrides)
+    profile = probe(config, given.cores)
+    wish = Wish(given.cores, groups=given.groups)
+    planned = solve(profile, wish)[0].split
+    splits = shapes(profile, wish, 4 if given.quick else given.most)
+    sheet = Sheet(given.out, "plan", COLUMNS, given.total)
+    with sheet:
+        for seed in seeds_of(given):
+            for split in splits:
+                plan = Plan(profile, split, predict(profile, split))
+                row = {"split": name_of(split), "planned": split == planned, "seed": seed}
+                attempt(sheet, row, train, given.config, plan, given.overrides, seed, given.seconds)
+    return sheet.finish(table, panels)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

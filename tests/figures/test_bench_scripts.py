@@ -1,0 +1,57 @@
+"""Every experiment of bench/ as somebody would start it, with very small numbers."""
+
+import csv
+import subprocess
+import sys
+
+import pytest
+from benches import BENCH
+
+pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.timeout(300)]
+
+SMALL = {
+    "actors": ["--systems", "ours", "--actors", "1", "2", "--step-seconds", "0.0001"],
+    "scaling": ["--actors", "1", "2", "--group-actors", "1"],
+    "ablation": ["--best", "L1A2", "--bad", "L1A1x1"],
+    "staleness": ["--lags", "1", "2"],
+    "table1": ["--learners", "1", "--actors", "1", "2"],
+    "ratelimit": [],
+}
+
+
+def run(name, folder, env, *options):
+    return subprocess.run(
+        [sys.executable, str(BENCH / f"{name}.py"), "--out", str(folder), *options],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_an_experiment_prints_its_table_and_writes_its_files(name, tmp_path, child_env):
+    limits = ["--quick", "--seconds", "3", "--seeds", "1"]
+    done = run(name, tmp_path, child_env, *limits, *SMALL[name])
+    assert done.returncode == 0, done.stderr
+    table = (tmp_path / f"{name}.md").read_text()
+    assert table in done.stdout + "\n" and "|---" in table
+    rows = list(csv.DictReader((tmp_path / f"{name}.csv").open()))
+    assert len(rows) >= 2 and "did not finish" not in done.stdout
+    kind = {"staleness": "real"}.get(name, "simulated")
+    assert {row["kind"] for row in rows} == {kind}
+    assert kind in table and kind in (tmp_path / f"{name}.svg").read_text()
+    key = "steps_per_second" if name == "actors" else "consumption"
+    assert all(float(row[key]) > 0 for row in rows)
+
+
+@pytest.mark.parametrize("name", ["table1", "scaling"])
+def test_real_splits_that_do_not_fit_the_cores_are_left_out_and_said(name, tmp_path, child_env):
+    done = run(name, tmp_path, child_env, "--quick", "--real", "--actors", "4000")
+    assert "left out" in done.stdout
+    assert done.returncode == 1 or name == "scaling"
+
+
+def test_a_split_that_is_none_is_a_mistake_of_the_command(tmp_path, child_env):
+    done = run("ablation", tmp_path, child_env, "--best", "eight")
+    assert done.returncode == 2 and "write L2A8" in done.stderr

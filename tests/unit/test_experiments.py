@@ -1,0 +1,349 @@
+"""What the experiments of bench/ make of their numbers, without running one."""
+
+import argparse
+import math
+import signal
+import threading
+import xml.etree.ElementTree
+
+import benches
+import pytest
+from experiment import Sheet, attempt, markdown, measured, offered, parser, seeds_of
+from figures import Panel, Series, draw
+from limiter import SamplesPerInsert
+from measures import Knee, Spread, distance, knee, ratio_interval, shown, slope, window_ratios
+from rivals import Costs
+from sleepy import Pace
+from splits import Split
+
+from tianji.config import load
+
+# --------------------------------------------------------------------------------------- measures
+
+
+def test_a_spread_is_the_median_and_the_range():
+    assert Spread.of([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0)
+    assert Spread.of([19.4, 19.0, 20.1]).text() == "19.4 (19.0-20.1)"
+    assert Spread.of([5.0]).text(0) == "5"
+
+
+def test_a_run_that_never_arrived_pulls_the_median_up():
+    assert Spread.of([1.0, math.inf, math.inf]).text() == "never (1.0-never)"
+    assert shown(None) == shown(math.nan) == "-"
+
+
+def test_the_knee_of_a_line_with_a_plateau_is_where_they_meet():
+    found = knee([1, 2, 4, 8, 16], [100, 200, 400, 500, 500])
+    assert found == Knee(pytest.approx(5.0), pytest.approx(100.0), pytest.approx(500.0))
+
+
+def test_a_knee_is_found_in_noise():
+    found = knee([1, 2, 4, 8, 16], [97, 205, 396, 408, 391])
+    assert 3.8 < found.at < 4.2
+
+
+@pytest.mark.parametrize("ys", [[100, 200, 400, 800], [99, 203, 396, 805]])
+def test_growth_in_proportion_has_no_knee(ys):
+    assert knee([1, 2, 4, 8], ys) is None
+
+
+def test_the_order_of_the_points_does_not_matter():
+    assert knee([8, 1, 4, 2], [400, 100, 400, 200]).at == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize("ys, wanted", [([10, 20, 40], 1.0), ([10, 10, 10], 0.0)])
+def test_the_slope_says_how_linear_growth_is(ys, wanted):
+    assert slope([1, 2, 4], ys) == pytest.approx(wanted)
+
+
+def test_a_ratio_of_equals_is_one_and_its_interval_contains_it():
+    found = ratio_interval([10, 11, 12], [10, 11, 12])
+    assert found.middle == 1.0
+    assert found.low < 1.0 < found.high
+
+
+def test_the_interval_of_a_ratio_lies_within_the_extremes():
+    found = ratio_interval([40.0, 44.0, 48.0], [10.0, 11.0, 12.0])
+    assert found.middle == 4.0
+    assert 40 / 12 <= found.low < 4.0 < found.high <= 48 / 10
+
+
+def test_more_runs_narrow_the_interval():
+    few = ratio_interval([40, 44, 48], [10, 11, 12])
+    many = ratio_interval([40, 44, 48] * 8, [10, 11, 12] * 8)
+    assert many.high - many.low < few.high - few.low
+
+
+def test_a_ratio_to_what_never_arrived_is_infinite_and_of_it_unknown():
+    assert ratio_interval([math.inf] * 3, [10.0] * 3).middle == math.inf
+    assert math.isnan(ratio_interval([math.inf] * 3, [math.inf] * 3).middle)
+
+
+def test_the_distance_of_two_distributions():
+    one = [[0, 10], [1, 10]]
+    assert distance(one, one) == 0.0
+    assert distance(one, [[0, 1], [1, 1]]) == 0.0  # shares, not counts
+    assert distance(one, [[5, 3]]) == 1.0
+    assert distance(one, [[0, 3], [1, 1]]) == pytest.approx(0.25)
+
+
+def test_a_window_has_what_fell_into_it():
+    came, went = [(0.1, 10), (1.2, 10), (2.5, 10)], [(0.2, 40), (1.9, 20), (2.6, 60), (3.1, 99)]
+    assert window_ratios(came, went, 1.0, 0.0, 3.0) == [4.0, 2.0, 6.0]
+
+
+def test_a_window_without_arrivals_has_no_ratio():
+    assert window_ratios([(0.5, 10)], [(0.5, 10), (1.5, 10)], 1.0, 0.0, 2.0) == [1.0]
+
+
+# ----------------------------------------------------------------------------------------- limiter
+
+
+def test_the_first_items_may_always_be_inserted_and_not_sampled():
+    limiter = SamplesPerInsert(ratio=2.0, min_size=5, error_buffer=2.0)
+    assert limiter.insert(4)
+    assert limiter.samplable() == 0
+    assert limiter.insert(1)
+    assert limiter.samplable() == 2  # diff may fall from 10 to 8
+
+
+@pytest.mark.parametrize("ratio, error_buffer", [(2.0, 2.0), (0.5, 1.0), (4.0, 64.0)])
+def test_the_difference_stays_within_the_error_buffer(ratio, error_buffer):
+    limiter = SamplesPerInsert(ratio, 10, error_buffer)
+    limiter.insert(10)
+    for _ in range(50):
+        limiter.sample(limiter.samplable())
+        assert limiter.inserted * ratio - limiter.sampled >= limiter.smallest - 1e-6
+        limiter.insert(limiter.insertable())
+        assert limiter.inserted * ratio - limiter.sampled <= limiter.largest + 1e-6
+    assert limiter.inserted > 50 and limiter.sampled > 50 * ratio
+
+
+def test_neither_side_is_ever_stuck_with_the_other():
+    limiter = SamplesPerInsert(4.0, 10, 4.0)
+    limiter.insert(10)
+    for _ in range(100):
+        assert limiter.insertable() or limiter.samplable()
+        limiter.sample(limiter.samplable())
+        limiter.insert(limiter.insertable())
+
+
+def test_an_error_buffer_that_would_lock_up_is_refused():
+    with pytest.raises(ValueError, match="use 4 at least"):
+        SamplesPerInsert(4.0, 10, 3.0)
+
+
+def test_insert_waits_for_sample_and_a_part_of_it_is_in():
+    limiter = SamplesPerInsert(1.0, 2, 1.0)
+    limiter.insert(3)  # diff 3, the largest
+    done = threading.Event()
+    thread = threading.Thread(target=lambda: limiter.insert(2) and done.set())
+    thread.start()
+    assert not done.wait(0.05)
+    limiter.sample(1)
+    assert not done.wait(0.05)
+    limiter.sample(1)
+    assert done.wait(5)
+    thread.join()
+    assert (limiter.inserted, limiter.sampled) == (5, 2)
+
+
+def test_closing_lets_everybody_go():
+    limiter = SamplesPerInsert(1.0, 2, 1.0)
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(limiter.sample(1)))
+    thread.start()
+    limiter.close()
+    thread.join(5)
+    assert answers == [False] and not limiter.insert(9)
+
+
+# ------------------------------------------------------------------------------------------- costs
+
+
+class Clock:
+    """Sleeps last a tenth longer than asked."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += 1.1 * seconds
+
+
+def test_what_sleeps_take_too_long_does_not_add_up():
+    clock = Clock()
+    pace = Pace(clock, clock.sleep)
+    for _ in range(100):
+        pace.begin()
+        clock.now += 0.002  # the work itself
+        pace.end(0.01)
+    assert clock.now == pytest.approx(1.0, abs=0.002)
+
+
+def test_time_between_calls_is_nobodys_debt():
+    clock = Clock()
+    pace = Pace(clock, clock.sleep)
+    pace.begin()
+    pace.end(0.01)
+    clock.now = 5.0
+    pace.begin()
+    pace.end(0.01)
+    assert clock.now == pytest.approx(5.01, abs=0.0011)
+
+
+def test_a_cost_of_nothing_never_sleeps():
+    pace = Pace(Clock(), lambda seconds: pytest.fail("it slept"))
+    for _ in range(3):
+        pace.begin()
+        pace.end(0.0)
+
+
+def test_lengths_are_the_same_for_the_same_seed_and_have_their_mean():
+    costs = Costs()
+    one, other = costs.lengths(0.05, 7), costs.lengths(0.05, 7)
+    drawn = [one() for _ in range(4_000)]
+    assert drawn[:10] == [other() for _ in range(10)]
+    assert sum(drawn) / len(drawn) == pytest.approx(0.05, rel=0.03)
+
+
+@pytest.mark.parametrize("name", ["ppo.py", "dqn.py", "ppo_table2.py"])
+def test_the_configs_of_the_experiments_load(name):
+    assert load(benches.BENCH / "jobs" / name).notices == ()
+
+
+# ------------------------------------------------------------------------------ splits and options
+
+
+def test_a_split_is_read_as_the_paper_writes_it():
+    assert Split.read("L2A8") == Split(2, 8, 4)
+    assert Split.read("L1A14x2").n_cores == Split.read("L2A8").n_cores == 16
+    assert str(Split(2, 24)) == "L2A24"
+
+
+@pytest.mark.parametrize("text", ["A8", "L0A4", "L2A3", "l2a8", "L2A8x0"])
+def test_what_is_no_split_is_refused(text):
+    with pytest.raises(argparse.ArgumentTypeError, match=r"L2A8|evenly"):
+        Split.read(text)
+
+
+def test_a_real_split_asks_for_cores_and_a_simulated_one_for_sleep():
+    real, slept = Split(2, 8).settings(True), Split(2, 8).settings(False)
+    assert real["actor_cfg.num"] == slept["actor_cfg.num"] == 4
+    assert real["learner_cfg.cores"] == 4 and "hyp.sample_seconds" not in real
+    assert "learner_cfg.cores" not in slept and slept["hyp.sample_seconds"] > 0
+
+
+def test_seeds_are_given_counted_or_three():
+    options = parser("any", "", 1)
+    assert seeds_of(options.parse_args([])) == [1, 2, 3]
+    assert seeds_of(options.parse_args(["--quick"])) == [1]
+    assert seeds_of(options.parse_args(["--repeats", "2"])) == [1, 2]
+    assert seeds_of(options.parse_args(["--seeds", "7", "9", "--quick"])) == [7, 9]
+
+
+# -------------------------------------------------------------------------- rows, tables and plots
+
+
+def test_what_actors_offer_is_what_they_made_over_the_time_they_were_at_it():
+    roles = {
+        "actor-0.0": {"produced": 600, "busy": 0.5},
+        "actor-0.1": {"produced": 400, "busy": 1.0},
+        "learner-0.0": {"idle": 0.2},
+    }
+    assert offered({"roles": roles, "production_per_second": 100.0}) == pytest.approx(160.0)
+
+
+def test_a_target_that_was_not_reached_took_for_ever():
+    summary = dict.fromkeys(
+        ("env_steps", "updates", "receiving_per_second", "consumption_per_second", "dropped"), 1
+    )
+    summary |= {"final_time_seconds": None, "production_per_second": 1.0, "startup_seconds": 2.0}
+    summary |= {"staleness": {"mean": 1.0, "p95": 2.0}, "freshness": {"measured": 1.0}}
+    summary |= {"roles": {"learner-0.0": {"idle": 0.25}}, "histograms": {}}
+    row = measured(summary)
+    assert row["final_seconds"] == math.inf and row["learner_idle"] == 0.25
+
+
+def test_rows_are_in_the_file_as_soon_as_they_are_added(tmp_path, capsys):
+    sheet = Sheet(tmp_path / "new", "some", ("seed", "final_seconds"))
+    sheet.add({"seed": 1, "final_seconds": math.inf, "other": 3, "foreign_load": 0.5})
+    assert (tmp_path / "new" / "some.csv").read_text().split() == ["seed,final_seconds", "1,never"]
+    assert sheet.finish(lambda rows: f"the table of {len(rows)}", lambda rows: []) == 0
+    said = capsys.readouterr().out
+    assert "seed=1  final_seconds=inf" in said and "the table of 1" in said
+    assert "1 of 1 runs began while others used" in (tmp_path / "new" / "some.md").read_text()
+
+
+def test_a_run_after_the_total_is_not_begun_and_the_table_is_of_what_there_is(tmp_path, capsys):
+    sheet = Sheet(tmp_path, "some", ("seed",), total=-1.0)
+    with sheet:
+        attempt(sheet, {"seed": 1}, lambda: pytest.fail("it was run"))
+    assert "stopped" in capsys.readouterr().out
+    assert sheet.finish(lambda rows: "", lambda rows: []) == 1
+
+
+def test_ctrl_c_ends_the_runs_and_a_failure_does_not(tmp_path, capsys):
+    def run(error):
+        if error is not None:
+            raise error
+        return {"final_seconds": 1.0}
+
+    sheet = Sheet(tmp_path, "some", ("seed",))
+    with sheet:
+        for seed, error in enumerate(
+            [None, RuntimeError("broken"), None, KeyboardInterrupt(), None]
+        ):
+            attempt(sheet, {"seed": seed}, run, error)
+    assert [row["seed"] for row in sheet.rows] == [0, 2]
+    assert "'seed': 1} did not finish: broken" in capsys.readouterr().out
+
+
+def test_a_signal_to_end_is_as_good_as_ctrl_c(tmp_path, capsys):
+    before = signal.getsignal(signal.SIGTERM)
+    with Sheet(tmp_path, "some", ("seed",)):
+        signal.raise_signal(signal.SIGTERM)
+        pytest.fail("it went on")
+    assert "stopped" in capsys.readouterr().out
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_mistake_in_an_experiment_is_not_swallowed(tmp_path):
+    with pytest.raises(ZeroDivisionError), Sheet(tmp_path, "some", ("seed",)):
+        raise ZeroDivisionError
+
+
+def test_table_1_has_the_papers_columns_and_its_settings_once():
+    from table1 import table
+
+    row = {"kind": "simulated", "way": "paced", "setting": "L2A8", "final_seconds": 19.014}
+    row |= {"production": 11661.471, "consumption": 11432.79, "offered": 12800.0}
+    row |= {"dropped": 0, "staleness_mean": 1.5}
+    never = row | {"final_seconds": math.inf}
+    lines = table([row, never], "paced").splitlines()
+    assert "simulated" in lines[0]
+    assert lines[2].startswith(
+        "| Setting | Final Time(s) | Production Throughput(steps/s) | "
+        "Consumption Throughput(steps/s) |"
+    )
+    assert lines[4].startswith("| L2A8 | 19.01 | 11,661.47 | 11,432.79 |")
+    assert lines[5].startswith("|  | never | 11,661.47 |")
+
+
+def test_a_markdown_table_has_a_rule_under_its_header():
+    assert markdown(["a", "b"], [["1", "2"]]) == "| a | b |\n|---|---|\n| 1 | 2 |"
+
+
+@pytest.mark.parametrize("is_bars", [False, True])
+def test_a_plot_is_whole_also_where_nothing_arrived(is_bars):
+    points = [(1, Spread(2.0, 1.0, 3.0)), (4, Spread(math.inf, 2.0, math.inf))]
+    panel = Panel("A < B (simulated)", "actors", "s", [Series("a & b", points)], is_bars=is_bars)
+    panel.marks.append((2.0, "knee"))
+    text = draw([panel, Panel("empty", "", "")])
+    root = xml.etree.ElementTree.fromstring(text)
+    words = {each.text for each in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"A < B (simulated)", "a & b", "never", "knee"} <= words
+    assert "empty" not in words
