@@ -54,20 +54,14 @@ def name_of(split: Split) -> str:
     return f"{split.name}x{split.learner_cores}E{split.envs}" + "B" * split.buffer_alone
 
 
-def shapes(profile: Profile, wish: Wish, most: int) -> list[Split]:
-    """The planned split and the others, of each shape with the environments that suit it best."""
+def chosen(profile: Profile, wish: Wish, most: float) -> list[Split]:
+    """The planned split first; where there are too many others, an even choice of them."""
     planned = solve(profile, wish)[0].split
-    fastest: dict[tuple[int, ...], Split] = {}
-    for split in candidates(profile, wish):
-        shape = split.groups, split.learner_cores, split.actors, int(split.buffer_alone)
-        before = fastest.get(shape)
-        if before is None or rate(profile, split) > rate(profile, before):
-            fastest[shape] = split
-    others = sorted(fastest.values(), key=lambda split: -rate(profile, split))
-    others = [split for split in others if name_of(split) != name_of(planned)]
+    found = [split for split in candidates(profile, wish) if split != planned]
+    others = sorted(found, key=lambda split: -rate(profile, split))
     if len(others) > most - 1:
         step = (len(others) - 1) / max(1, most - 2)
-        others = [others[round(i * step)] for i in range(most - 1)]
+        others = [others[round(i * step)] for i in range(int(most) - 1)]
     return [planned, *others]
 
 
@@ -104,13 +98,13 @@ def table(rows: list[Row]) -> str:
     """The fastest split first, and the verdict."""
     names = sorted(
         dict.fromkeys(row["split"] for row in rows),
-        key=lambda name: -spread(where(rows, split=name), "production").median,
+        key=lambda name: -spread(where(rows, split=name), "production").middle,
     )
     lines = []
     for name in names:
         mine = where(rows, split=name)
         made, used = spread(mine, "production"), spread(mine, "consumption")
-        error = mine[0]["predicted"] / made.median - 1
+        error = mine[0]["predicted"] / made.middle - 1
         mark = "planned" if mine[0]["planned"] else ""
         lines.append(
             [
@@ -133,12 +127,11 @@ def verdict(rows: list[Row], names: list[str]) -> str:
     if not planned:
         return "the planned split was not measured"
     ours, theirs = spread(planned, "production"), spread(best, "production")
-    least = min(row["production"] for row in best)
-    within = "within" if ours.median >= least else "below"
+    within = "within" if ours.middle >= theirs.low else "below"
     errors = sorted(abs(row["error"]) for row in rows)
     close = sum(error <= ERROR for error in errors)
     return (
-        f"The planned split makes {ours.median / theirs.median:.0%} of the fastest one's median, "
+        f"The planned split makes {ours.middle / theirs.middle:.0%} of the fastest one's median, "
         f"{within} its range. Predictions are off by {errors[len(errors) // 2]:.1%} (median); "
         f"{close} of {len(errors)} runs within {ERROR:.0%}."
     )
@@ -167,7 +160,7 @@ def main() -> int:
     profile = probe(config, given.cores)
     wish = Wish(given.cores, groups=given.groups)
     planned = solve(profile, wish)[0].split
-    splits = shapes(profile, wish, 4 if given.quick else given.most)
+    splits = chosen(profile, wish, 4 if given.quick else given.most)
     sheet = Sheet(given.out, "plan", COLUMNS, given.total)
     with sheet:
         for seed in seeds_of(given):

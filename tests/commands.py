@@ -55,6 +55,18 @@ def train(config, folder, *options, timeout=100):
     return Finished(process.returncode, out, err, folder)
 
 
+def tianji(*words, cwd=None, timeout=100):
+    """Runs any verb to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "tianji.cli", *map(str, words)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=timeout,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )
+
+
 def eventually(condition, seconds=20.0, what="it"):
     """Waits until `condition()` is true and returns what it gave."""
     deadline = time.monotonic() + seconds

@@ -21,7 +21,7 @@ from tianji.planning.profile import Profile
 from tianji.planning.solver import Choice, Wish, solve
 from tianji.planning.split import Split
 from tianji.probing.machine import this_machine
-from tianji.probing.probe import Say, probe
+from tianji.probing.probe import MOST_SECONDS, Say, probe
 
 AUTO = "auto"  # instead of a plan's file: make one
 Rule = Literal["none", "linear", "sqrt"]
@@ -75,6 +75,7 @@ def make(
     settings: Mapping[str, Any] | None = None,
     say: Say = lambda _: None,
     profile: Profile | None = None,
+    seconds: float = MOST_SECONDS,
 ) -> Planned:
     """Measures what `file` describes and plans it; `settings` are keys that go into the plan.
 
@@ -84,7 +85,7 @@ def make(
     config = load(file, [*overrides, *as_overrides(given, "plan")])
     cores = len(resources.available_cores())
     wish = wish or Wish(cores)
-    found = profile or probe(config, wish.cores, say)
+    found = profile or probe(config, wish.cores, say, seconds)
     choices = solve(found, wish)
     own = {name: value for name, value in given.items() if name != "actor_cfg.envs"}
     return Planned(made(found, choices[0], own), choices, _configured(config, found, wish))

@@ -23,7 +23,7 @@ from tianji.probing.machine import this_machine
 from tianji.rollouts import Rollouts
 from tianji.trial import try_out
 
-MOST_SECONDS = 20.0  # of a whole probe
+MOST_SECONDS = 20.0  # of a whole probe, unless it is given another limit
 LOADING_SECONDS = 5.0  # of it for libraries
 LONGEST_SECONDS, SHORTEST_SECONDS = 1.2, 0.3  # of one measurement
 MAKING_SECONDS = 0.7  # what comes before each: environments, networks, warming up
@@ -34,17 +34,22 @@ MOST_LEARNER_CORES = 8  # beyond them even larger networks gain little
 Say = Callable[[str], None]
 
 
-def probe(config: Config, n_cores: int, say: Say = lambda _: None) -> Profile:
-    """The profile of a job; at most `n_cores` of this machine's cores are used."""
+def probe(
+    config: Config, n_cores: int, say: Say = lambda _: None, seconds: float = MOST_SECONDS
+) -> Profile:
+    """The profile of a job; at most `n_cores` of this machine's cores are used for `seconds`."""
+    cores = resources.available_cores()[:n_cores]
     with ExitStack() as stack:
-        return _Probe(config, resources.available_cores()[:n_cores], stack, say).profile()
+        return _Probe(config, cores, stack, say, seconds).profile()
 
 
 class _Probe:
     """One round of measurements; the children load their libraries while the job is tried out."""
 
-    def __init__(self, config: Config, cores: tuple[int, ...], stack: ExitStack, say: Say) -> None:
-        self._ends = time.monotonic() + MOST_SECONDS
+    def __init__(
+        self, config: Config, cores: tuple[int, ...], stack: ExitStack, say: Say, seconds: float
+    ) -> None:
+        self._ends = time.monotonic() + seconds
         self._cores = cores
         self._say = say
         learners = [stack.enter_context(Hand("learner", n)) for n in _powers_of_two(len(cores))]
@@ -55,7 +60,7 @@ class _Probe:
         self._learners = [hand for hand in learners if hand.threads <= most]
         self._choices = env_choices(job, len(cores))
         n_stages = len(self._choices) + len(self._learners)
-        each = (MOST_SECONDS - LOADING_SECONDS) / n_stages - MAKING_SECONDS
+        each = (seconds - LOADING_SECONDS) / n_stages - MAKING_SECONDS
         self._seconds = min(LONGEST_SECONDS, max(SHORTEST_SECONDS, each))
 
     def profile(self) -> Profile:
@@ -189,7 +194,7 @@ def env_choices(job: Job, n_cores: int) -> list[int]:
 
 def _fits(job: Job, envs: int) -> bool:
     """Whether the given number of trajectories per batch can be kept with other trajectories."""
-    given = job.config.hyp.get("batch_size")
+    given = getattr(job.task.hyp, "batch_size", None)
     return given is None or envs == job.task.env.n_envs
 
 
@@ -214,7 +219,7 @@ def work_of(job: Job) -> Work:
     """What the job asks for."""
     sampling, learner = job.sampling, job.config.parallel.learner_cfg
     on_policy = isinstance(sampling, Rollouts)
-    given = job.config.hyp.get("batch_size") if on_policy else None
+    given = getattr(job.task.hyp, "batch_size", None) if on_policy else None
     return Work(
         name=job.config.name,
         digest=digest_of(job.config),

@@ -35,6 +35,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="the learning rate when the batch is K times as large: the same, K times as large, or "
         "the root of it (default: linear)",
     )
+    parser.add_argument(
+        "--seconds", type=float, default=20.0, metavar="S", help="most to measure (default: 20)"
+    )
     parser.add_argument("--gpu", action="store_true", help="measure the learner on the GPU")
     add_overrides(parser, "override a key of the configuration, as in hyp.lr=0.001")
     parser.add_argument(
@@ -72,7 +75,9 @@ def run(options: argparse.Namespace) -> int:
     began = time.monotonic()
     say = _Said(options.quiet or profile is not None)
     try:
-        planned = planner.make(options.config, overrides, _wish(options), settings, say, profile)
+        planned = planner.make(
+            options.config, overrides, _wish(options), settings, say, profile, options.seconds
+        )
     finally:
         say.over()
     plan = planned.plan

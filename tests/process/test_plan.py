@@ -1,0 +1,143 @@
+"""`tianji plan` and `train --plan` as a user has them, and what the probe measures."""
+
+import json
+import time
+
+import pytest
+from commands import tianji
+
+from tianji.config import load
+from tianji.probing.measure import ActorProbe, LearnerProbe
+from tianji.probing.probe import env_choices, probe, variant, work_of
+from tianji.trial import try_out
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def planned(root, tmp_path_factory):
+    """One plan for all tests of it, made in as little time as possible."""
+    folder = tmp_path_factory.mktemp("plan")
+    path = folder / "dqn.plan.json"
+    config = root / "configs" / "cartpole_dqn.py"
+    done = tianji("plan", config, "--out", path, "--cores", "2", "--seconds", "6", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return config, path, done
+
+
+def test_a_plan_says_what_to_do_and_what_to_expect(planned):
+    config, path, done = planned
+    assert f"tianji train {config} --plan {path}" in done.stdout
+    for word in ("predicted", "balance", "staleness", "memory", "equation 1", "freshness P"):
+        assert word in done.stdout
+    plan = json.loads(path.read_text())
+    assert plan["set"]["learner_cfg.cores"] == plan["set"]["actor_cfg.cores"] == 1
+    assert plan["predicted"]["consumption"] == pytest.approx(4 * plan["predicted"]["production"])
+
+
+def test_a_run_follows_its_plan_and_compares(planned, tmp_path):
+    config, path, _ = planned
+    run = tmp_path / "run"
+    limits = ("--max-seconds", "4", "--stop-return", "1e9", "--set", "exp.train_steps=10**9")
+    done = tianji("train", config, "--plan", path, "--run-dir", run, "--quiet", *limits)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["plan"]["predicted"]["production_per_second"] > 0
+    assert summary["plan"]["measured"]["production_per_second"] > 0
+    assert "predicted" in done.stdout and "measured" in done.stdout
+    kept = json.loads((run / "config.json").read_text())["config"]["parallel"]
+    assert kept["actor_cfg"]["envs"] == json.loads(path.read_text())["set"]["actor_cfg.envs"]
+
+
+def test_earlier_costs_are_used_again_without_measuring(planned, tmp_path):
+    config, path, _ = planned
+    done = tianji(
+        "plan", config, "--profile", path, "--cores", "16", "--out", tmp_path / "large.json"
+    )
+    assert done.returncode == 0 and "as measured" in done.stdout
+    assert json.loads((tmp_path / "large.json").read_text())["split"]["groups"] > 1
+
+
+def test_a_larger_batch_keeps_freshness_and_raises_the_learning_rate(planned, tmp_path):
+    config, path, _ = planned
+    done = tianji("plan", config, "--profile", path, "--batch-scale", "4", "--lr-rule", "sqrt",
+                  "--out", tmp_path / "batch.json")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    settings = json.loads((tmp_path / "batch.json").read_text())["settings"]
+    assert settings == {"hyp.batch_size": 512, "hyp.buffer_size": 200_000, "hyp.lr": 0.004}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--engine", "local"), "engine local has only one"),
+        (("--set", "actor_cfg.envs=3"), "other options say otherwise"),
+        (("--set", "hyp.batch_size=64"), "made for another configuration"),
+    ],
+)
+def test_a_plan_that_does_not_fit_is_refused(planned, words, said, tmp_path):
+    config, path, _ = planned
+    done = tianji("train", config, "--plan", path, *words, "--run-dir", tmp_path / "run")
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+    assert "Traceback" not in done.stderr and not (tmp_path / "run").exists()
+
+
+def test_no_plan_where_there_should_be_one(root, tmp_path):
+    config = root / "configs" / "cartpole_dqn.py"
+    done = tianji("train", config, "--plan", tmp_path / "none.json")
+    assert done.returncode == 2 and "make one with tianji plan" in done.stderr
+    done = tianji("plan", config, "--actors", "99", "--cores", "2", "--seconds", "5")
+    assert done.returncode == 2 and "--actors 99" in done.stderr
+
+
+# ---------------------------------------------------------------------------------------- the probe
+
+
+@pytest.fixture
+def tasks(root):
+    return root / "tests" / "tasks"
+
+
+@pytest.mark.parametrize("name", ["walk_dqn.py", "walk_ppo.py"])
+def test_roles_are_measured_as_they_train(name, tasks):
+    config = load(tasks / name, [])
+    acting = ActorProbe(config).run(0.05)
+    assert acting.n_steps > 0 and acting.seconds >= 0.05 and acting.trajectory_bytes > 0
+    learning = LearnerProbe(config).run(0.05)
+    assert learning.updates >= 2 and learning.n_received > 0
+    assert learning.updating + learning.adding + learning.drawing <= learning.seconds
+
+
+def test_pauses_of_the_others_are_not_counted(tasks):
+    config = load(tasks / "walk_ppo.py", [])
+    measured = LearnerProbe(config, pause=0.02)
+    began = time.perf_counter()
+    learning = measured.run(0.1)
+    wall = time.perf_counter() - began
+    assert wall - learning.seconds > 0.02 * learning.updates
+
+
+def test_the_whole_probe_measures_every_choice(tasks, monkeypatch):
+    monkeypatch.setattr("tianji.probing.probe.LONGEST_SECONDS", 0.05)
+    config = load(tasks / "walk_dqn.py", [])
+    profile = probe(config, 2, seconds=60.0)
+    assert [cost.cores for cost in profile.learners] == [1]
+    assert {1, 4} <= {cost.envs for cost in profile.actors}
+    assert all(cost.step_seconds > 0 and cost.receive_seconds > 0 for cost in profile.actors)
+
+
+def test_an_actor_of_one_environment_stays_one(tasks):
+    job = try_out(
+        load(tasks / "walk_dqn.py", ["environment.vectorization='single'", "actor_cfg.envs=1"])
+    )
+    assert env_choices(job, 8) == [1]
+
+
+def test_environments_of_a_rollout_are_shared_out_and_never_added(root):
+    job = try_out(load(root / "configs" / "cartpole_ppo.py", []))
+    choices = env_choices(job, 16)
+    assert choices[0] == 64 and all(64 % envs == 0 for envs in choices)
+    for envs in choices:
+        parallel = variant(job, envs).parallel
+        assert parallel.actor_cfg.num * parallel.actor_cfg.envs == 64
+    assert work_of(job).batch == 64 * 32
