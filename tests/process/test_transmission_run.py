@@ -76,6 +76,28 @@ def test_an_interrupted_run_leaves_no_process_behind(tmp_path, child_env, number
     eventually(lambda: not any(alive(pid) for pid in actors), what="their end")
 
 
+def test_what_was_measured_before_ctrl_c_is_printed_and_written(tmp_path, child_env):
+    """Part b would take minutes."""
+    command = [sys.executable, "-m", "tianji.cli", "bench", "transmission", "--quick"]
+    command += ["--parts", "a,b", "--transports", "shm", "--peers", "none", "--sizes", "1"]
+    command += ["--actors", "1", "--samples", "1000000", "--out", str(tmp_path)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=child_env, **pipes) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("2/2  b: shm"):
+                break
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "(a) one actor" in out and "figures asked for" in out
+    assert "stopped after 1 of 2 measurements" in out
+    said = json.loads((tmp_path / "transmission.json").read_text())
+    assert said["done"] == ["a"]
+    assert [row["part"] for row in said["rows"]] == ["a", "a"]  # views and store
+    assert len((tmp_path / "transmission.csv").read_text().splitlines()) == 1 + len(said["rows"])
+
+
 def below(pid):
     path = Path(f"/proc/{pid}/task/{pid}/children")
     return [int(word) for word in path.read_text().split()] if path.exists() else []

@@ -2,7 +2,9 @@
 
 import argparse
 import csv
+import io
 import json
+import signal
 import xml.etree.ElementTree as ElementTree
 from importlib import metadata
 
@@ -11,12 +13,15 @@ import pytest
 from rich.console import Console
 
 from tianji.errors import TianJiError
-from tianji.transmission import carriers, files, loops, parts, plot, ranks, table
+from tianji.signals import Interrupted
+from tianji.transmission import carriers, files, loops, parts, plot, ranks, steps, table
+from tianji.transmission.curves import Curve
 from tianji.transmission.equation import Costs, error_percent
 from tianji.transmission.experiment import Collected, Experiment, Use
 from tianji.transmission.options import plan_of
 from tianji.transmission.ours import local
 from tianji.transmission.plan import PARTS, PEERS, TRANSPORTS, Plan, quick
+from tianji.transmission.progress import Progress, duration
 from tianji.transmission.rows import Row, findings, knees
 
 KB = 1024
@@ -98,7 +103,7 @@ def receiver(versions, n_messages, **more):
 
 
 def test_actors_are_served_in_turn_and_their_costs_are_means_per_message():
-    found = receiver([range(4), range(4)], 6)
+    found = receiver([range(6), range(6)], 6)  # six more warm the channels and get into step
     assert found.n_wrong == 0
     assert found.sample_seconds == pytest.approx(0.002)
     assert found.send_seconds == pytest.approx(0.0001)
@@ -106,7 +111,20 @@ def test_actors_are_served_in_turn_and_their_costs_are_means_per_message():
 
 
 def test_a_message_that_is_missing_is_noticed():
-    assert receiver([[0, 1, 3, 4]], 3).n_wrong == 2
+    assert receiver([[0, 1, 2, 4, 5]], 2).n_wrong == 2
+
+
+def test_the_clock_starts_when_all_actors_are_in_step(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(loops.time, "perf_counter", lambda: now[0])
+
+    def use(data, i):
+        now[0] += 100.0 if i < 6 else 1.0  # two that warm, two of each after the word to go
+
+    monkeypatch.setattr(loops, "user_of", lambda experiment: use)
+    found = receiver([range(7), range(7)], 8)
+    assert found.seconds == pytest.approx(8.0)
+    assert found.receive_seconds == pytest.approx(1.0)
 
 
 def test_an_actor_stops_when_the_receiver_has_enough():
@@ -185,8 +203,11 @@ ROWS = [
 def test_tables_fit_the_terminal_and_name_every_part(width):
     console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     with console.file:
-        for part in table.to_tables(ROWS, {"Ray": "not installed: pip install ray"}, width):
-            console.print(part)
+        for part in PARTS:
+            for each in table.of_part(part, ROWS, width):
+                console.print(each)
+        for each in table.conclusion(ROWS, {"Ray": "not installed: pip install ray"}):
+            console.print(each)
         text = console.export_text()
     assert all(f"({part})" in text for part in PARTS)
     assert "…" not in text and max(map(len, text.splitlines())) <= width
@@ -196,7 +217,8 @@ def test_tables_fit_the_terminal_and_name_every_part(width):
 
 
 def test_files_hold_every_row(tmp_path):
-    written = files.write(tmp_path, Plan(), parts.Measured(ROWS, {"Ray": "absent"}))
+    measured = parts.Measured(ROWS, {"Ray": "absent"}, done=["a", "b"])
+    written = files.write(tmp_path, Plan(), measured)
     assert [path.name for path in written] == [
         "transmission.csv",
         "transmission.json",
@@ -209,6 +231,7 @@ def test_files_hold_every_row(tmp_path):
     said = json.loads(written[1].read_text())
     assert said["rows"][6]["predicted_seconds"] == pytest.approx(10.0)
     assert said["skipped"] == {"Ray": "absent"} and said["plan"]["samples"] == 10_000
+    assert said["done"] == ["a", "b"]
     assert said["knees"][0]["actors"] == pytest.approx(10.0)
 
 
@@ -251,6 +274,69 @@ def test_higher_rates_are_drawn_higher():
     up = plot._Scale([1.0, 100.0], 400, 0)
     assert up(100.0) < up(10.0) < up(1.0)
     assert plot._FromZero([50.0, 100.0], 400, 0).marks() == [0, 50.0, 100.0]
+
+
+# ---------------------------------------------------------------------------- parts and progress
+
+
+def step(words, row=None, seconds=10.0):
+    def measure():
+        if row is None:
+            raise Interrupted(signal.SIGINT)
+        return [row]
+
+    return steps.Step(words, seconds, measure)
+
+
+class Stream(io.StringIO):
+    def __init__(self, is_terminal):
+        super().__init__()
+        self.isatty = lambda: is_terminal
+
+
+def test_what_was_measured_before_an_interruption_stays():
+    each = [step("a: 1 KB", ROWS[0]), step("a: 64 KB"), step("a: 8 MB", ROWS[1])]
+    measured, progress = parts.Measured([], {}), Progress(each, Stream(False))
+    with pytest.raises(Interrupted):
+        measured.measure(steps.Part("a", each), progress)
+    assert measured.rows == [ROWS[0]] and measured.done == []
+    assert (progress.n_over, progress.n_steps) == (1, 3)
+
+
+def test_a_line_for_every_step_says_how_much_time_is_left():
+    now, stream = [0.0], Stream(False)
+    each = [step("a: 1 KB", seconds=30.0), step("b: shm, 4 actors", seconds=60.0)]
+    progress = Progress(each, stream, clock=lambda: now[0])
+    progress.begin(each[0])
+    now[0] = 90.0  # three times as long as was guessed, which is trusted by half
+    progress.end(each[0])
+    progress.begin(each[1])
+    said = stream.getvalue().splitlines()
+    assert said == ["1/2  a: 1 KB  (2 min left)", "2/2  b: shm, 4 actors  (2 min left)"]
+    assert progress.seconds_left() == pytest.approx(60.0 * 2)
+
+
+def test_on_a_terminal_there_is_one_line_and_room_for_tables():
+    stream, each = Stream(True), [step("a: 1 KB"), step("a: 2 KB")]
+    progress = Progress(each, stream)
+    for one in each:
+        progress.begin(one)
+        progress.end(one)
+    progress.clear()
+    assert "\n" not in stream.getvalue()
+    assert stream.getvalue().count("\r\x1b[K") == 3 and stream.getvalue().endswith("\x1b[K")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.4, "0 s"), (89, "89 s"), (600, "10 min"), (4800, "1 h 20 min")]
+)
+def test_durations_are_said_in_the_unit_that_matters(seconds, said):
+    assert duration(seconds) == said
+
+
+def test_many_ranks_are_guessed_to_take_longer_than_few_processes():
+    few, many = (Experiment(KB, 100, n_actors=n, sample_seconds=0.01) for n in (1, 32))
+    assert steps.guess("mpi", many) > steps.guess("mpi", few) > steps.guess("shm", few) >= 1.0
 
 
 # ---------------------------------------------------------------------------- options and carriers
@@ -327,7 +413,12 @@ def test_bytes_that_did_not_cross_the_link_are_refused():
 
     carrier = carriers.Carrier("mpi", None, None, across=lambda e, h: Collected(1.0))
     with pytest.raises(TianJiError, match="another way between the hosts"):
-        parts._crossing(carrier, [Host()], Experiment(100, 10))
+        steps.crossing(carrier, [Host()], Experiment(100, 10))
+
+
+def rows_of(curve, skipped=None):
+    each = curve.steps({} if skipped is None else skipped)
+    return [row for step in each for row in step.measure()]
 
 
 def test_a_point_and_what_predicts_it_are_of_the_same_round():
@@ -340,8 +431,8 @@ def test_a_point_and_what_predicts_it_are_of_the_same_round():
         return Collected(experiment.n_messages * per_message, 0.001, 0.0, received)
 
     plan = Plan(sample_seconds=(0.001,), actor_rounds=3, samples=300)
-    curve = parts._Curve("b", carriers.CARRIERS["shm"], run, plan, 300, (1, 8))
-    alone, many = curve.measure({}, lambda words: None)
+    curve = Curve("b", carriers.CARRIERS["shm"], run, plan, 300, (1, 8))
+    alone, many = rows_of(curve)
     assert (alone.seconds, alone.predicted_seconds) == pytest.approx((0.3, 0.3))
     assert many.predicted_seconds == pytest.approx(many.seconds)
     assert many.seconds == pytest.approx(300 * 0.0005 * 2)
@@ -350,8 +441,8 @@ def test_a_point_and_what_predicts_it_are_of_the_same_round():
 def test_peers_are_measured_without_a_prediction():
     plan = Plan(sample_seconds=(0.001,), actor_rounds=3, samples=300)
     carrier = carriers.CARRIERS["queue"]
-    curve = parts._Curve("b", carrier, lambda e: Collected(0.5, 0.001, 0.0, 0.1), plan, 300, (1, 2))
-    rows = curve.measure({}, lambda words: None)
+    curve = Curve("b", carrier, lambda e: Collected(0.5, 0.001, 0.0, 0.1), plan, 300, (1, 2))
+    rows = rows_of(curve)
     assert [row.n_actors for row in rows] == [1, 2]
     assert all(row.predicted_seconds is None and row.error_percent is None for row in rows)
 
@@ -363,8 +454,8 @@ def test_a_peer_that_fails_is_named_and_left_out_while_ours_may_not_fail():
     skipped = {}
     queue, shm = carriers.CARRIERS["queue"], carriers.CARRIERS["shm"]
     plan = Plan(sample_seconds=(0.001,), actor_rounds=1, samples=8)
-    curve = parts._Curve("b", queue, broken, plan, 8, (1, 2))
-    assert curve.measure(skipped, lambda words: None) == []
+    curve = Curve("b", queue, broken, plan, 8, (1, 2))
+    assert rows_of(curve, skipped) == []
     assert skipped == {"queue": "failed: it hangs"}
     with pytest.raises(TianJiError):
-        parts.tried(shm, broken, Experiment(8, 8), skipped)
+        steps.tried(shm, broken, Experiment(8, 8), skipped)

@@ -36,6 +36,11 @@ class Experiment:
     use: Use = Use.STORE
     depth: int = 8  # messages of one actor in flight
 
+    @property
+    def n_bytes(self) -> int:
+        """That are sent at least, with the messages that warm the memory."""
+        return (self.n_messages + self.n_actors * self.depth) * self.message_bytes
+
     def to_json(self) -> dict[str, Any]:
         """What a child process is told of it; `from_json` reads it there."""
         return dataclasses.asdict(self) | {"use": self.use.value}

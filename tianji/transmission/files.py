@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 import json
 import os
 import platform
@@ -22,16 +23,25 @@ from tianji.transmission.rows import findings, knees
 
 
 def write(folder: Path, plan: Plan, measured: Measured) -> list[Path]:
-    """Writes `transmission.csv`, `.json` and `.svg`; returns where they are."""
-    paths = [folder / f"transmission.{kind}" for kind in ("csv", "json", "svg")]
+    """Writes `transmission.csv`, `.json` and `.svg`; returns where they are.
+
+    Each is whole at all times: a run writes them after every part, and may be stopped meanwhile.
+    """
     table = [row.to_json() for row in measured.rows]
-    with paths[0].open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(table[0]) if table else ["part"])
-        writer.writeheader()
-        writer.writerows(table)
-    paths[1].write_text(json.dumps(_everything(plan, measured, table), indent=1) + "\n")
-    paths[2].write_text(draw(measured.rows))
-    return paths
+    lines = io.StringIO(newline="")
+    writer = csv.DictWriter(lines, list(table[0]) if table else ["part"])
+    writer.writeheader()
+    writer.writerows(table)
+    said = json.dumps(_everything(plan, measured, table), indent=1) + "\n"
+    texts = {"csv": lines.getvalue(), "json": said, "svg": draw(measured.rows)}
+    return [_write(folder / f"transmission.{kind}", text) for kind, text in texts.items()]
+
+
+def _write(path: Path, text: str) -> Path:
+    half = path.with_suffix(f"{path.suffix}.half")
+    half.write_text(text, newline="")
+    half.replace(path)
+    return path
 
 
 def made(folder: Path) -> Path:
@@ -56,6 +66,7 @@ def _everything(plan: Plan, measured: Measured, table: list[dict[str, Any]]) -> 
             "numpy": np.__version__,
         },
         "plan": dataclasses.asdict(plan),
+        "done": measured.done,
         "rows": table,
         "knees": [
             {"part": part, "carrier": carrier, "asked_sample_seconds": seconds, "actors": actors}

@@ -26,6 +26,7 @@ Numbers = npt.NDArray[np.float64]
 T = TypeVar("T")
 
 NAP_SECONDS = 0.02  # longest sleep of a process that was not woken, as in a training run
+FIRST_MESSAGES = 2  # of each actor after the word to go, before the clock starts
 LINGER = 50  # attempts, some microseconds, before one end of a stream goes to sleep
 PAGE = 4096
 STORE_BYTES = 32 << 20  # a receiver copies into a store of this size, round and round
@@ -243,11 +244,17 @@ def user_of(experiment: Experiment) -> Callable[[Bytes, int], None]:
 
 
 def collect(ends: ReceiverEnds, experiment: Experiment, check: Callable[[], None]) -> Collected:
-    """Gives the word to go, uses `n_messages`, and hears what the actors have measured."""
+    """Gives the word to go, uses `n_messages`, and hears what the actors have measured.
+
+    Actors that sample are waited for until they are in step: the clock starts when some of
+    everybody's have come.
+    """
     receiver = _Receiver(ends, experiment, check)
     receiver.some(experiment.depth * experiment.n_actors)
-    receiver.busy = 0.0
     ends.go()
+    if experiment.sample_seconds is not None:
+        receiver.some(FIRST_MESSAGES * experiment.n_actors)
+    receiver.busy = 0.0
     began = time.perf_counter()
     if experiment.sample_seconds is None:
         receiver.stream(experiment.n_messages)

@@ -7,8 +7,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tianji import mpirun
@@ -46,7 +47,7 @@ def missing() -> str | None:
 
 def mpi(experiment: Experiment, hosts: Hosts | None = None) -> Collected:
     """Ranks on this machine share memory; ranks on several hosts use the network."""
-    return run_ranks(as_in_training, [MODULE], experiment, hosts)
+    return run_ranks(as_in_training, [MODULE], experiment, hosts, mpirun.SETTINGS)
 
 
 def as_in_training(n: int, words: Sequence[str], hostfile: Path | None) -> list[str]:
@@ -55,20 +56,24 @@ def as_in_training(n: int, words: Sequence[str], hostfile: Path | None) -> list[
 
 
 def run_ranks(
-    start: Start, module: Sequence[str], experiment: Experiment, hosts: Hosts | None
+    start: Start,
+    module: Sequence[str],
+    experiment: Experiment,
+    hosts: Hosts | None,
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> Collected:
     """Starts a module on one rank for the receiver and one for each actor; returns its answer."""
-    n = experiment.n_actors + 1
+    n, given = experiment.n_actors + 1, {**settings, **os.environ}
     with tempfile.TemporaryDirectory(prefix="tianji-ranks-") as folder:
         answer = Path(folder) / "answer.json"
         where = NEAR if hosts is None else FAR
         said = [json.dumps(experiment.to_json()), str(answer), where]
         words = [sys.executable, "-m", *module, *said]
         if hosts is None:
-            environment = os.environ | {mpirun.SCRATCH: folder}
+            environment = given | {mpirun.SCRATCH: folder}
             run(start(n, words, None), environment, most_seconds(experiment))
         else:
-            environment = os.environ | {AGENT: str(hosts.agent())}
+            environment = given | {AGENT: str(hosts.agent())}
             hostfile = hosts.hostfile(slots(experiment.n_actors, len(hosts)))
             command = hosts[0].command(start(n, words, hostfile))
             run(command, environment, most_seconds(experiment))
@@ -91,11 +96,9 @@ def most_seconds(experiment: Experiment) -> float:
 
 def run(command: list[str], environment: dict[str, str], seconds: float) -> None:
     """Runs a command to its end; what it says is shown only if it fails."""
-    one_thread = environment | {"OMP_NUM_THREADS": "1"}
+    given = environment | {"OMP_NUM_THREADS": "1"}
     try:
-        done = subprocess.run(
-            command, env=one_thread, capture_output=True, text=True, timeout=seconds
-        )
+        done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=seconds)
     except subprocess.TimeoutExpired as error:
         raise TianJiError(f"no answer within {seconds:.0f} s of {command[0]}") from error
     if done.returncode:

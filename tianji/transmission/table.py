@@ -21,21 +21,27 @@ TITLES = {
 }
 
 
-def to_tables(rows: list[Row], skipped: dict[str, str], width: int) -> list[RenderableType]:
-    """Everything, part by part."""
+def of_part(part: str, rows: list[Row], width: int) -> list[RenderableType]:
+    """The tables of one part: by use, or by carrier."""
+    rows = [row for row in rows if row.part == part]
+    if part == "a":
+        views, store = ([r for r in rows if r.use == use] for use in ("views", "store"))
+        return [*_by_size(TITLES["views"], views, width), *_by_size(TITLES["store"], store, width)]
+    if part == "d":
+        return _by_size(TITLES[part], rows, width)
+    tables = []
+    for carrier in _names(rows):
+        curve = [row for row in rows if row.carrier == carrier]
+        tables += _by_actors(f"{TITLES[part]}, {carrier}", curve, width)
+    return tables
+
+
+def conclusion(rows: list[Row], skipped: dict[str, str]) -> list[RenderableType]:
+    """The figures that were asked for, and what was left out."""
     from rich.text import Text
 
-    parts: list[RenderableType] = []
-    for use in ("views", "store"):
-        parts += _by_size(TITLES[use], [r for r in rows if r.part == "a" and r.use == use], width)
-    for part in ("b", "c"):
-        for carrier in _names(row for row in rows if row.part == part):
-            curve = [row for row in rows if row.part == part and row.carrier == carrier]
-            parts += _by_actors(f"{TITLES[part]}, {carrier}", curve, width)
-    parts += _by_size(TITLES["d"], [row for row in rows if row.part == "d"], width)
-    parts += [_headline("figures asked for"), _found(findings(rows))] if rows else []
-    parts += [Text(f"{name}: {reason}", "yellow") for name, reason in skipped.items()]
-    return parts
+    found = [_headline("figures asked for"), _found(findings(rows))] if rows else []
+    return [*found, *(Text(f"{name}: {reason}", "yellow") for name, reason in skipped.items())]
 
 
 def _names(rows: Iterable[Row]) -> list[str]:

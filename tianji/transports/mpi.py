@@ -281,8 +281,8 @@ class MpiWire:
             self._statuses.append(MPI.Status())
         try:
             done = MPI.Request.Testsome(self._requests, self._statuses) or []
-        except MPI.Exception:
-            done = self._after_failure()
+        except MPI.Exception as error:
+            done = self._after_failure(error)
         flights = [self._flights[i] for i in done]
         for i in sorted(done, reverse=True):
             del self._requests[i], self._flights[i]
@@ -294,20 +294,23 @@ class MpiWire:
         news, self._news = self._news, []
         return news
 
-    def _after_failure(self) -> list[int]:
+    def _after_failure(self, error: MPI.Exception) -> list[int]:
         """The requests that are done, after some have failed: their peers are going to be lost.
 
-        MPI has cleared both kinds. It tells the errors of those that it has looked at, not of what
-        has failed since; so of a peer that is dead nothing counts but notes that did come.
+        MPI has cleared both kinds, and also what has failed since it looked. Its statuses are of
+        what it has looked at, so they cannot be put beside the requests that are cleared: where
+        several peers die at a time, one that lives would be taken for dead. MPI is asked who is.
+        Of a peer that is dead nothing counts but notes that did come.
         """
-        cleared = [i for i, request in enumerate(self._requests) if request == MPI.REQUEST_NULL]
-        told = {i for i, status in zip(cleared, self._statuses, strict=False) if status.error}
-        dead = self._dead() | {self._flights[i].peer for i in told}
+        dead = self._dead()
+        if dead <= self._lost:
+            raise error  # of something else, which nobody here knows to mend
         self._dying |= dead
-        whole = [i for i in cleared if i not in told]
-        flights = self._flights
         return [
-            i for i in whole if flights[i].peer not in dead or flights[i].what is Happening.NOTED
+            i
+            for i, (request, flight) in enumerate(zip(self._requests, self._flights, strict=True))
+            if request == MPI.REQUEST_NULL
+            and (flight.peer not in dead or flight.what is Happening.NOTED)
         ]
 
     def _dead(self) -> set[int]:

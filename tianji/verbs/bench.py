@@ -39,26 +39,49 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints the tables and writes the files; the exit status is 0 whatever was found."""
+    """Prints tables and writes files after every part; the exit status is 0 whatever was found.
+
+    What has been measured is printed and written also where the rest is not to be: after Ctrl-C,
+    and after a transport that has failed.
+    """
     from rich.console import Console
 
     from tianji.signals import Signals
     from tianji.transmission import files, parts
     from tianji.transmission.options import plan_of
-    from tianji.transmission.table import to_tables
+    from tianji.transmission.progress import Progress
+    from tianji.transmission.table import conclusion, of_part
 
     plan = plan_of(options)
     folder = files.made(options.out)
     is_known = sys.stdout.isatty() or "COLUMNS" in os.environ
     console = Console(highlight=False, width=None if is_known else WIDTH)
-    with Signals() as signals, Console(stderr=True).status("starting") as status:
+    with Signals() as signals:
         signals.at_once = True  # hosts and processes go with the blocks that made them
-        measured = parts.measure(plan, status.update)
-    for part in to_tables(measured.rows, measured.skipped, console.width):
-        console.print(part)
-    if measured.foreign_load > BUSY:
-        share = f"{100 * measured.foreign_load:.0f} %"
-        print(f"others used {share} of this machine when the run began: its figures are too low")
-    for path in files.write(folder, plan, measured):
-        print(path)
+        to_do, measured = parts.prepared(plan)
+        progress = Progress([step for part in to_do for step in part.steps], sys.stderr)
+        written: list[Path] = []
+        try:
+            for part in to_do:
+                try:
+                    measured.measure(part, progress)
+                finally:
+                    progress.clear()
+                    for table in of_part(part.name, measured.rows, console.width):
+                        console.print(table)
+                    written = files.write(folder, plan, measured)
+        finally:
+            for said in conclusion(measured.rows, measured.skipped):
+                console.print(said)
+            _say_what_is_wrong(measured.foreign_load, progress.n_over, progress.n_steps)
+            print(*(written or files.write(folder, plan, measured)), sep="\n", flush=True)
     return 0
+
+
+def _say_what_is_wrong(foreign_load: float, n_over: int, n_steps: int) -> None:
+    """Of the figures as a whole: disturbed by others, or not complete."""
+    if foreign_load > BUSY:
+        share = f"{100 * foreign_load:.0f} %"
+        print(f"others used {share} of this machine when the run began: its figures are too low")
+    if n_over < n_steps:
+        print(f"stopped after {n_over} of {n_steps} measurements; these are kept:")
