@@ -18,8 +18,8 @@ PROCESS_SECONDS = 0.25  # of one core, until a process of Python has loaded nump
 RANK_SECONDS = 0.5  # the same with MPI, and to leave it
 JOB_SECONDS = 1.5  # for mpirun itself
 HOST_SECONDS = 0.5  # for mpirun to start its own on one more host
-RATES = {"mpi": 4e8, "pickled MPI": 3e8, "queue": 4e8, "ZeroMQ ipc": 8e8, "ZeroMQ tcp": 6e8}
-RATE = 4e9  # bytes per second of everything that is not named above
+RATES = {"pickled MPI": 3e8, "queue": 4e8, "ZeroMQ ipc": 8e8, "ZeroMQ tcp": 6e8, "Ray": 4e8}
+RATE = 4e9  # bytes per second within one host of everything that is not named above
 
 Skipped = dict[str, str]  # what was left out, and why
 T = TypeVar("T")

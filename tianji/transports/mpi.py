@@ -36,6 +36,7 @@ ABOUT_BYTES = 512  # what each rank says of itself at the beginning
 NAP_SECONDS = 0.001  # from one look for words to the next
 START_SECONDS = 60.0  # for all ranks to come up
 CANCEL_SECONDS = 1.0  # for receives to be cancelled
+KNOWN_SECONDS = 1.0  # for MPI to know who has died, after the first request has failed of it
 SAY_SECONDS = 10.0  # for words to leave
 
 
@@ -299,12 +300,18 @@ class MpiWire:
 
         MPI has cleared both kinds, and also what has failed since it looked. Its statuses are of
         what it has looked at, so they cannot be put beside the requests that are cleared: where
-        several peers die at a time, one that lives would be taken for dead. MPI is asked who is.
-        Of a peer that is dead nothing counts but notes that did come.
+        several peers die at a time, one that lives would be taken for dead. But the status of a
+        receive names its peer, and MPI can be asked who is dead. Of such a peer nothing counts but
+        notes that did come.
         """
-        dead = self._dead()
-        if dead <= self._lost:
-            raise error  # of something else, which nobody here knows to mend
+        told = {status.source for status in self._statuses[: len(self._requests)] if status.error}
+        dead = self._dead() | (told & self._expected.keys())
+        deadline = time.monotonic() + KNOWN_SECONDS
+        while dead <= self._lost:  # a send has failed, and who is dead is about to be known
+            if time.monotonic() > deadline:
+                raise error
+            time.sleep(NAP_SECONDS)
+            dead = self._dead()
         self._dying |= dead
         return [
             i
