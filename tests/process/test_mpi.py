@@ -219,6 +219,60 @@ def test_the_memory_of_posted_receives_outlives_a_peer_that_was_forgotten():
     assert done.stdout == "5 5 False\n", done.stderr
 
 
+MISTAKEN = """
+import sys
+from types import SimpleNamespace
+from tianji.transports import mpi
+from tianji.transports.wire import Happening, Word
+
+class Failure(Exception):
+    pass
+
+class Comm:
+    def __init__(self):
+        self.memory, self.known = [], []
+    def Irecv(self, memory, peer, tag):
+        self.memory.append(memory)
+        return len(self.memory)
+    def Get_group(self):
+        return None
+    def Get_failed(self):
+        dead = self.known.pop(0) if self.known else [1, 3]
+        return SimpleNamespace(Translate_ranks=lambda ranks, group: dead)
+
+class Request:
+    @staticmethod
+    def Testsome(requests, statuses):
+        for i in (0, 1, 2, 3, 4, 8, 9, 10, 11):  # all of 1 and of 3, and a note of 2
+            requests[i] = NULL
+        looked_at = [(2, 0), *[(int(sys.argv[1]), 75)] * 4]  # 1 has died since
+        for status, (status.source, status.error) in zip(statuses, looked_at):
+            pass
+        raise Failure
+
+NULL = "null"
+Status = lambda: SimpleNamespace(source=-1, error=0)
+mpi.MPI = SimpleNamespace(Exception=Failure, REQUEST_NULL=NULL, Request=Request, Status=Status)
+comm = Comm()
+wire = mpi.MpiWire(comm, [1, 2, 3])
+comm.memory[4][:8].view("i8")[0] = Word.BEAT
+comm.known = [[]] * int(sys.argv[2])
+print(sorted((event.peer, event.what.name) for event in wire.poll()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "times_unknown"),
+    [(3, 0), (3, 1), (0, 1)],
+    ids=["known at once", "known by a receive", "known after a send"],
+)
+def test_of_peers_that_die_at_a_time_none_that_lives_is_taken_for_dead(source, times_unknown):
+    """MPI tells less than it has cleared: its answers do not lie beside the questions."""
+    line = [sys.executable, "-c", MISTAKEN, str(source), str(times_unknown)]
+    done = subprocess.run(line, capture_output=True, text=True, env=environment(), timeout=60)
+    assert done.stdout == "[(1, 'LOST'), (2, 'NOTED'), (3, 'LOST')]\n", done.stderr
+
+
 def test_what_was_sent_before_a_goodbye_is_received_before_the_loss_is_told(tmp_path):
     child = Path(__file__).with_name("wire_child.py")
     line = spread({"a": 2}, [sys.executable, str(child), str(tmp_path)])
