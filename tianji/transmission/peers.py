@@ -45,17 +45,21 @@ CROWD_NAP = 0.0001  # seconds between two probes where processes outnumber cores
 IN_FLIGHT = 2  # samples that each actor of Ray has been asked for
 
 
-class Naps:
-    """What can only be probed: naps where others need the core, and otherwise tries again."""
-
-    def __init__(self, n_processes: int) -> None:
-        self._nap = CROWD_NAP if n_processes > (os.cpu_count() or 1) else 0.0
+class Unannounced:
+    """What nobody has to be told of before a wait."""
 
     def arm(self) -> None:
         """Nobody would ring."""
 
     def disarm(self) -> None:
         """Nothing was announced."""
+
+
+class Naps(Unannounced):
+    """What can only be probed: naps where others need the core, and otherwise tries again."""
+
+    def __init__(self, n_processes: int) -> None:
+        self._nap = CROWD_NAP if n_processes > (os.cpu_count() or 1) else 0.0
 
     def wait(self, timeout_seconds: float) -> None:
         """A short nap, or none."""
@@ -201,18 +205,12 @@ def _queue_actor(said: dict[str, Any], samples: Any, reports: Any, go: Any, stop
 # ------------------------------------------------------------------------------------------- ZeroMQ
 
 
-class Polling:
+class Polling(Unannounced):
     """Waits for a socket of ZeroMQ to be ready."""
 
     def __init__(self, socket: Any, flag: int) -> None:
         self._socket = socket
         self._flag = flag
-
-    def arm(self) -> None:
-        """The socket rings by itself."""
-
-    def disarm(self) -> None:
-        """Nothing was announced."""
 
     def wait(self, timeout_seconds: float) -> None:
         """At most a millisecond: what is not on the socket is not noticed."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from html import escape
 
-from tianji.transmission.rows import Row
+from tianji.transmission.rows import TITLES, Row
 
 WIDTH, HEIGHT = 620, 420  # of one panel
 LEFT, RIGHT, TOP, BOTTOM = 70, 168, 44, 52  # around what is drawn in it; the legend is on the right
@@ -70,20 +70,17 @@ def draw(rows: list[Row]) -> str:
 
 
 def _panels(rows: list[Row]) -> list[Panel]:
-    size, rate = "message size", "MB/s"
-    views = Panel("(a) one actor, messages used where they lie", size, rate, is_bytes=True)
-    stored = Panel("(a) one actor, messages copied into a store", size, rate, is_bytes=True)
-    across = "(d) one actor across a link of 1 Gbit/s"
-    link = Panel(across, size, rate, is_bytes=True, is_from_zero=True)
-    _add_sizes(views, [row for row in rows if row.part == "a" and row.use == "views"])
-    _add_sizes(stored, [row for row in rows if row.part == "a" and row.use == "store"])
-    _add_sizes(link, [row for row in rows if row.part == "d"])
-    curves = []
-    for part, where in (("b", "one host"), ("c", "several hosts")):
-        panel = Panel(f"({part}) 512 KB, actors on {where}", "actors", "seconds per 10,000 samples")
-        _add_actors(panel, [row for row in rows if row.part == part])
-        curves.append(panel)
-    return [views, stored, *curves, link]
+    panels = []
+    for use in ("views", "store"):
+        panels.append(Panel(f"(a) {TITLES[use]}", "message size", "MB/s", is_bytes=True))
+        _add_sizes(panels[-1], [row for row in rows if row.part == "a" and row.use == use])
+    for part in ("b", "c"):
+        panels.append(Panel(f"({part}) {TITLES[part]}", "actors", "seconds per 10,000 samples"))
+        _add_actors(panels[-1], [row for row in rows if row.part == part])
+    title = f"(d) {TITLES['d']}"
+    panels.append(Panel(title, "message size", "MB/s", is_bytes=True, is_from_zero=True))
+    _add_sizes(panels[-1], [row for row in rows if row.part == "d"])
+    return panels
 
 
 def _add_sizes(panel: Panel, rows: list[Row]) -> None:

@@ -9,6 +9,13 @@ from typing import Any
 from tianji.transmission.equation import Costs, error_percent
 
 LEAST_OF_LIMIT, LEAST_OF_LINK, LEAST_OF_PICKLED, MOST_ERROR = 0.80, 0.95, 5.0, 15.0  # asked
+TITLES = {  # of parts b, c and d, and of the two uses in part a
+    "views": "one actor, messages used where they lie",
+    "store": "one actor, messages copied into a store",
+    "b": "512 KB, actors on one host",
+    "c": "512 KB, actors on several hosts",
+    "d": "one actor across a link of 1 Gbit/s",
+}
 LARGE, LARGER, LINK_LEAST = 64 << 10, 512 << 10, 16 << 10  # bytes from which it is asked
 
 

@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from tianji.transmission.rows import Finding, Row, findings, knees
+from tianji.transmission.rows import TITLES, Finding, Row, findings, knees
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
 NARROW = 100  # columns of a terminal below which tables leave out what the CSV has as well
-TITLES = {
-    "views": "(a) one actor, used where the messages lie: MB/s",
-    "store": "(a) one actor, copied into a store: MB/s",
-    "b": "(b) 512 KB, actors on one host",
-    "c": "(c) 512 KB, actors on several hosts",
-    "d": "(d) one actor across a link of 1 Gbit/s: MB/s",
-}
 
 
 def of_part(part: str, rows: list[Row], width: int) -> list[RenderableType]:
@@ -26,13 +19,16 @@ def of_part(part: str, rows: list[Row], width: int) -> list[RenderableType]:
     rows = [row for row in rows if row.part == part]
     if part == "a":
         views, store = ([r for r in rows if r.use == use] for use in ("views", "store"))
-        return [*_by_size(TITLES["views"], views, width), *_by_size(TITLES["store"], store, width)]
+        return [
+            *_by_size(f"(a) {TITLES['views']}", views, width),
+            *_by_size(f"(a) {TITLES['store']}", store, width),
+        ]
     if part == "d":
-        return _by_size(TITLES[part], rows, width)
+        return _by_size(f"(d) {TITLES['d']}", rows, width)
     tables = []
     for carrier in _names(rows):
         curve = [row for row in rows if row.carrier == carrier]
-        tables += _by_actors(f"{TITLES[part]}, {carrier}", curve, width)
+        tables += _by_actors(f"({part}) {TITLES[part]}, {carrier}", curve, width)
     return tables
 
 
@@ -78,7 +74,7 @@ def _by_size(title: str, rows: list[Row], width: int) -> list[RenderableType]:
         line += [_rate(at[name].megabytes_per_second) if name in at else "" for name in names]
         line += [cell(at[ours]) if ours in at else "" for _, cell in shares]
         table.add_row(*line)
-    return [_headline(title), table]
+    return [_headline(f"{title}: MB/s"), table]
 
 
 def _shares(name: str, rows: list[Row], width: int) -> list[tuple[str, Callable[[Row], str]]]:
