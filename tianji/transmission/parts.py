@@ -44,13 +44,14 @@ def prepared(plan: Plan) -> tuple[list[Part], Measured]:
     """The parts to measure, and where to; what cannot run here is named there, with the reason."""
     carriers, skipped = available((*plan.transports, *plan.peers))
     far = [carrier for carrier in carriers if carrier.across is not None]
-    reason = hosts.refusal() or (None if far else "nothing to carry: needs MPI")
     found = []
     for name in plan.parts:
-        if reason and name in FAR:
+        if name not in FAR:
+            found.append(MAKERS[name](plan, carriers, skipped))
+        elif reason := hosts.refusal() or (None if far else "nothing to carry: needs MPI"):
             skipped[f"part {name}"] = reason
         else:
-            found.append(MAKERS[name](plan, far if name in FAR else carriers, skipped))
+            found.append(MAKERS[name](plan, far, skipped))
     return found, Measured([], skipped, foreign_load())
 
 
