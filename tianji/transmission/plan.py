@@ -20,25 +20,25 @@ class Plan:
     parts: tuple[str, ...] = PARTS
     transports: tuple[str, ...] = TRANSPORTS
     peers: tuple[str, ...] = PEERS
-    rounds: int = 5  # of each figure of part a and d; medians are shown
+    rounds: int = 3  # of each figure of part a and d; medians are shown
     sizes: tuple[int, ...] = SIZES
     peer_sizes: tuple[int, ...] = (KB, 16 * KB, 64 * KB, MESSAGE_BYTES, 2 * MB, 8 * MB)
     peer_rounds: int = 3
     most_messages: int = 100_000  # of one figure of part a, however small they are
-    figure_bytes: int = 2 << 30  # sent for one figure of part a; peers send an eighth
+    figure_bytes: int = 1 << 30  # sent for one figure of part a; peers send an eighth
     actors: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
     sample_seconds: tuple[float, ...] = (0.001, 0.01)
     samples: int = 10_000  # of each point of part b, in all rounds together
-    peer_samples: int = 1_000
+    peer_samples: int = 500
     actor_rounds: int = 3
-    point_seconds: float = 30.0  # a point of part b is given fewer samples rather than more time
+    point_seconds: float = 10.0  # a point of part b is given fewer samples rather than more time
     crowds: tuple[str, ...] = (
         *TRANSPORTS,
         *PEERS,
     )  # that part b is measured with, if they are here
     host_actors: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
     n_hosts: int = 4  # of part c: the receiver's, and those of the actors
-    host_samples: int = 1_500  # 512 KB cross a link in 4.3 ms
+    host_samples: int = 900  # 512 KB cross a link in 4.3 ms
     link_sizes: tuple[int, ...] = SIZES[4:]  # 16 KB - 8 MB
     link_bytes: int = 80_000_000  # sent for one figure of part d
     link_rounds: int = 3
