@@ -28,7 +28,6 @@ from tianji.transports.wire import Wire
 
 SHORTEST_SECONDS = 0.0001  # from one look at the wire to the next, while something happens
 LONGEST_SECONDS = 0.001  # the same when nothing does
-EAGER_SECONDS = 0.005  # that it looks so often for while payloads are on their way and nothing does
 ALONE_SECONDS = 0.02  # the same where nothing crosses the wire but signs of life
 CHECK_SECONDS = 0.1  # from one check of the peers to the next
 PATIENCE_SECONDS = 15.0  # with a peer of whom nothing is heard, when this process goes
@@ -270,24 +269,19 @@ class ClusterTransport:
             failed()
 
     def _carry(self, check: Callable[[Courier], None]) -> None:
-        """Sleeps the longer, the longer nothing has happened.
-
-        Payloads on their way are waited for eagerly, but not for ever: where many senders share a
-        link each has to wait for the others, and where they share cores too, that must cost little.
-        """
+        """Sleeps the longer, the longer nothing has happened."""
         longest = LONGEST_SECONDS if self._routes else ALONE_SECONDS
-        nap, due, moved_at = SHORTEST_SECONDS, 0.0, 0.0
+        nap, due = SHORTEST_SECONDS, 0.0
         while not self._stopping:
             if (now := time.monotonic()) > due:
                 check(self.courier)
                 due = now + CHECK_SECONDS
             self._alarm.arm()  # before the look: what is committed after it rings
             if self.courier.turn():
-                nap, moved_at = SHORTEST_SECONDS, now
+                nap = SHORTEST_SECONDS
                 continue
             self._alarm.wait(nap)
-            is_eager = self._wire.busy and now - moved_at < EAGER_SECONDS
-            nap = SHORTEST_SECONDS if is_eager else min(2 * nap, longest)
+            nap = SHORTEST_SECONDS if self._wire.busy else min(2 * nap, longest)
 
 
 def _shared_memory(world: World, specs: list[ChannelSpec], where: Map) -> ShmTransport:
