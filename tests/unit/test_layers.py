@@ -42,6 +42,7 @@ LAYERS = (
     ("run",),
     ("scores",),
     ("engines", "outcome"),
+    ("probing",),
     ("worker", "launch", "export", "doctor", "transmission"),
     ("planning",),
     ("simulation",),

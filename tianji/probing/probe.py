@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
-from statistics import fmean
+from statistics import fmean, median
 
 from tianji import resources
 from tianji.config import Config
@@ -79,20 +79,20 @@ class _Probe:
     def _at_once(self) -> tuple[list[ActorCost], list[LearnerCost]]:
         """A learner on the first cores, actors on all others."""
         actors: list[ActorCost] = []
-        learners: dict[int, LearnerCost] = {}
-        first = self._learners[0]
+        first, *more = self._learners
+        alike: list[LearnerCost] = []  # as often as there are stages: an update is an update
         for envs in self._choices:
             if actors and self._is_late():
                 break
             acted, learned = self._stage(first, envs)
             actors.append(self._actor_cost(envs, acted, _receiving(learned)))
-            if envs == self._choices[0]:
-                learners[first.threads] = self._learner_cost(first.threads, learned)
-        for hand in self._learners[1:]:
+            alike.append(self._learner_cost(first.threads, learned))
+        learners = [_middle(alike)]
+        for hand in more:
             if not self._is_late():
                 _, learned = self._stage(hand, self._choices[0])
-                learners[hand.threads] = self._learner_cost(hand.threads, learned)
-        return actors, list(learners.values())
+                learners.append(self._learner_cost(hand.threads, learned))
+        return actors, learners
 
     def _stage(self, learner: Hand, envs: int) -> tuple[list[Answer], Answer]:
         n = learner.threads
@@ -157,6 +157,16 @@ class _Probe:
             answer["drawing"] / updates + beside / 2,
             answer["memory_bytes"],
         )
+
+
+def _middle(costs: list[LearnerCost]) -> LearnerCost:
+    """The median of the same cost measured several times, among neighbours of changing mood."""
+    return replace(
+        costs[0],
+        update_seconds=median(cost.update_seconds for cost in costs),
+        draw_seconds=median(cost.draw_seconds for cost in costs),
+        memory_bytes=max(cost.memory_bytes for cost in costs),
+    )
 
 
 def _beside(answer: Answer) -> float:
