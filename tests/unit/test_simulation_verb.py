@@ -56,6 +56,15 @@ def test_actors_that_were_not_named_are_those_of_the_balance(capsys):
     assert int(row[5]) > 10  # after the three words of `1 x 1`
 
 
+def test_several_numbers_of_actors_are_a_curve(capsys):
+    """Figure 6a: production rises with the actors, consumption up to what the learner can do."""
+    run(JOB, said("--actors", "1,8,64,256"))
+    rows = columns(capsys.readouterr().out)
+    consumed = [float(row[9].replace(",", "")) for row in rows]
+    assert consumed[0] < consumed[1] < consumed[2] == pytest.approx(consumed[3], rel=0.02)
+    assert [row[-1] for row in rows] == ["sample-bound"] * 2 + ["training-bound"] * 2
+
+
 def test_styles_are_drawn_and_written(capsys, tmp_path):
     run(JOB, said("--actors", "3", "--styles", "gorila,ours", "--figure", str(tmp_path / "f.svg")))
     out = capsys.readouterr().out
@@ -87,7 +96,8 @@ def test_options_that_the_verb_has_already_are_left_to_it(capsys):
     [
         (["--cores-list", "16,many"], "--cores-list 16,many: want numbers"),
         (["--cores-list", "1"], "1 cores: one group needs 2"),
-        (["--actors", "0"], "actors: want at least 1"),
+        (["--actors", "0"], "--actors 0: want numbers from 1"),
+        (["--groups", "0"], "groups: want at least 1"),
         (["--link-gbit", "0", "--hosts", "2"], "--link-gbit 0: want a speed above 0"),
         (["--spread", "2"], "--spread 2: want a share"),
         (["--host-cores", "0"], "--host-cores 0"),

@@ -39,9 +39,8 @@ _OPTIONS: dict[str, dict[str, object]] = {
     "--learners": {"type": int, "default": 1, "metavar": "K", "help": "of each group"},
     "--learner-cores": {"type": int, "default": 1, "metavar": "N", "help": "of each learner"},
     "--actors": {
-        "type": int,
-        "metavar": "N",
-        "help": "of each group (default: as many as keep the learner busy)",
+        "metavar": "LIST",
+        "help": "of each group, one or more numbers (default: as many as keep the learner busy)",
     },
     "--envs": {"type": int, "metavar": "E", "help": "environments of each actor"},
     "--hosts": {"type": int, "metavar": "N", "help": "machines that the groups are spread over"},
@@ -94,13 +93,12 @@ def _simulated(profile: Profile, layout: Layout, options: argparse.Namespace) ->
     if options.spread < 0 or options.spread > 0.5:
         raise TianJiError(f"--spread {options.spread:g}: want a share from 0 to 0.5, as in 0.1")
     if not _sweeps(options):
-        if options.actors is None:
-            layout = dataclasses.replace(
-                balanced(profile, dataclasses.replace(layout, groups=1, hosts=1)),
-                groups=layout.groups,
-                hosts=layout.hosts,
-            )
-        return [simulate(profile, layout, spread=options.spread)]
+        named = _actors(options)
+        if not named:
+            one = balanced(profile, dataclasses.replace(layout, groups=1, hosts=1))
+            named = [one.actors]
+        layouts = [dataclasses.replace(layout, actors=n) for n in named]
+        return [simulate(profile, each, spread=options.spread) for each in layouts]
     cores = CORES if options.cores_list is None else _numbers(options.cores_list, "--cores-list")
     if options.host_cores < 1:
         raise TianJiError(f"--host-cores {options.host_cores}: want at least 1")
@@ -125,7 +123,6 @@ def _layout(profile: Profile, options: argparse.Namespace) -> Layout:
         groups=1 if options.groups is None else options.groups,
         learners=options.learners,
         learner_cores=options.learner_cores,
-        actors=1 if options.actors is None else options.actors,
         envs=options.envs,
         hosts=1 if options.hosts is None else options.hosts,
         link_bytes_per_second=speed,
@@ -139,8 +136,12 @@ def _styles(profile: Profile, layout: Layout, options: argparse.Namespace) -> li
     if said is None:
         return []
     names = STYLES if said == "all" else tuple(word.strip() for word in said.split(","))
-    actors = FIGURE_ACTORS if options.actors is None else options.actors
+    (actors, *_) = _actors(options) or [FIGURE_ACTORS]
     return schedules(profile, dataclasses.replace(layout, actors=actors), names)
+
+
+def _actors(options: argparse.Namespace) -> list[int]:
+    return [] if options.actors is None else _numbers(str(options.actors), "--actors")
 
 
 def _write(path: Path, text: str, option: str) -> None:
