@@ -87,15 +87,24 @@ def probe(config: str, actors: int, seconds: float) -> tuple[Job, ActorCost, Lea
             took = time.perf_counter() - start
             if moved and now > began + SETTLING_SECONDS:
                 timed[type(role)].append((took, *_done(role, role.counts - before)))
+    act = _inference(next(role for role in roles if isinstance(role, Actor)))
     for role in roles:
         role.close()
     step, send, load_ = _fit(timed[Actor])
     receive, draw = _fit(timed[Buffer])
     (update,) = _fit(timed[Learner])
     n_envs, n_bytes = job.task.env.n_envs, job.trajectory.n_bytes
-    actor = ActorCost(n_envs, step, max(send, 0.0), max(receive, 0.0), n_bytes, 0)
+    actor = ActorCost(n_envs, step, max(send, 0.0), max(receive, 0.0), n_bytes, 0, act)
     batch = job.sampling.batch_units
     return job, actor, LearnerCost(1, batch, update, max(draw, 0.0), 0), max(load_, 0.0)
+
+
+def _inference(actor: Actor, n: int = 500) -> float:
+    """Seconds in which an actor decides once in all its environments."""
+    began = time.perf_counter()
+    for _ in range(n):
+        actor.policy.act(actor.obs)
+    return (time.perf_counter() - began) / n
 
 
 def _done(role: Any, change: Any) -> tuple[float, ...]:
