@@ -43,7 +43,6 @@ LAYERS = (
     ("scores",),
     ("engines", "outcome"),
     ("worker", "launch", "export", "doctor", "transmission"),
-    ("planning",),
     ("simulation",),
     ("verbs",),
     ("cli",),

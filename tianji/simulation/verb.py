@@ -11,7 +11,8 @@ from pathlib import Path
 from tianji.errors import TianJiError
 from tianji.planning.profile import Profile
 from tianji.simulation import diagram
-from tianji.simulation.layout import Layout
+from tianji.simulation.bounds import expected
+from tianji.simulation.layout import Layout, costs_of
 from tianji.simulation.result import Simulated
 from tianji.simulation.schedule import Schedule
 from tianji.simulation.simulate import CORES, balanced, simulate, sweep
@@ -36,11 +37,20 @@ _OPTIONS: dict[str, dict[str, object]] = {
         "help": "predict any number of cores from the profile, without having them",
     },
     "--groups": {"type": int, "metavar": "G", "help": "simulate so many groups"},
-    "--learners": {"type": int, "default": 1, "metavar": "K", "help": "of each group"},
-    "--learner-cores": {"type": int, "default": 1, "metavar": "N", "help": "of each learner"},
+    "--learners": {"type": int, "metavar": "K", "help": "of each group (default: the profile's)"},
+    "--learner-cores": {
+        "type": int,
+        "metavar": "N",
+        "help": "of each learner (default: what makes most of a core)",
+    },
     "--actors": {
+        "type": int,
+        "metavar": "N",
+        "help": "of each group (default: as many as keep the learner busy)",
+    },
+    "--actors-list": {
         "metavar": "LIST",
-        "help": "of each group, one or more numbers (default: as many as keep the learner busy)",
+        "help": "simulate each of these numbers of actors, as in 1,2,4,8",
     },
     "--envs": {"type": int, "metavar": "E", "help": "environments of each actor"},
     "--hosts": {"type": int, "metavar": "N", "help": "machines that the groups are spread over"},
@@ -107,7 +117,7 @@ def _simulated(profile: Profile, layout: Layout, options: argparse.Namespace) ->
 
 def _sweeps(options: argparse.Namespace) -> bool:
     """Whether no layout was named, or numbers of cores were."""
-    named = (options.groups, options.actors, options.hosts)
+    named = (options.groups, options.actors, options.actors_list, options.hosts)
     return options.cores_list is not None or all(each is None for each in named)
 
 
@@ -119,16 +129,30 @@ def _layout(profile: Profile, options: argparse.Namespace) -> Layout:
     if speed is None and (_sweeps(options) or (options.hosts or 1) > 1):
         speed = ASSUMED_GBIT * GBIT
         print(f"links of {ASSUMED_GBIT:g} Gbit/s are assumed: say it with --link-gbit")
-    return Layout(
-        groups=1 if options.groups is None else options.groups,
-        learners=options.learners,
-        learner_cores=options.learner_cores,
+    layout = Layout(
+        learners=profile.work.learners if options.learners is None else options.learners,
         envs=options.envs,
-        hosts=1 if options.hosts is None else options.hosts,
         link_bytes_per_second=speed,
         buffer_alone=options.buffer_alone,
         gpu=options.gpu,
     )
+    return dataclasses.replace(
+        layout,
+        groups=1 if options.groups is None else options.groups,
+        hosts=1 if options.hosts is None else options.hosts,
+        learner_cores=options.learner_cores or _learner_cores(profile, layout),
+    )
+
+
+def _learner_cores(profile: Profile, layout: Layout) -> int:
+    """The measured number with which a balanced group makes most of its cores."""
+
+    def worth(cores: int) -> float:
+        group = balanced(profile, dataclasses.replace(layout, learner_cores=cores))
+        made = expected(costs_of(profile, group))
+        return made / group.group_cores(profile.work.alternates)
+
+    return max(sorted({cost.cores for cost in profile.learners}), key=worth)
 
 
 def _styles(profile: Profile, layout: Layout, options: argparse.Namespace) -> list[Schedule]:
@@ -141,7 +165,9 @@ def _styles(profile: Profile, layout: Layout, options: argparse.Namespace) -> li
 
 
 def _actors(options: argparse.Namespace) -> list[int]:
-    return [] if options.actors is None else _numbers(str(options.actors), "--actors")
+    if options.actors_list is not None:
+        return _numbers(options.actors_list, "--actors-list")
+    return [] if options.actors is None else [options.actors]
 
 
 def _write(path: Path, text: str, option: str) -> None:
