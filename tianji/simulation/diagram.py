@@ -123,4 +123,4 @@ def _cells(blocks: Sequence[Block], start: float, end: float, width: int) -> str
 
 
 def _time(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds >= 10 else f"{1e3 * seconds:,.3g} ms"
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
