@@ -44,7 +44,6 @@ LAYERS = (
     ("engines", "outcome"),
     ("probing",),
     ("worker", "launch", "export", "doctor", "transmission"),
-    ("planning",),
     ("simulation",),
     ("verbs",),
     ("cli",),

@@ -84,6 +84,15 @@ def test_a_synchronous_cycle_is_rollout_and_update(actors):
     assert found.limit is Limit.TURNS
 
 
+def test_several_trajectories_of_each_actor_make_one_synchronous_batch():
+    job = profile(update=20e-3, alternates=True, on_policy=True, rollouts=6, warmup=0)
+    layout = Layout(actors=2, envs=8)
+    costs, found = costs_of(job, layout), simulate(job, layout)
+    assert (costs.batch, costs.pool, costs.per_version) == (6 * 128, 6 * 128, 3)
+    assert found.production == near(6 * 128 / (3 * 16e-3 + 6 * 20e-3))
+    assert found.staleness.mean == 0
+
+
 def test_uneven_actors_hold_up_synchronous_training_only():
     together = profile(update=1e-5, alternates=True, warmup=0)
     apart = profile(update=1e-5)
@@ -159,7 +168,7 @@ def test_staleness_of_a_pool_is_half_of_what_it_holds():
 
 def test_lag_k_makes_samples_k_minus_one_updates_older():
     def lag(k):
-        work = dict(pool=k * 128, warmup=(k - 1) * 128)
+        work = dict(pool=k * 128, warmup=(k - 1) * 128, on_policy=True)
         return simulate(profile(update=1e-4, **work), Layout(actors=1)).staleness.mean
 
     assert lag(1) <= 1
@@ -217,6 +226,18 @@ def test_the_balanced_group_has_as_many_actors_as_the_learner_can_use():
     assert balanced(job, Layout(), most_cores=2).actors == 1
     found = simulate(job, balanced(job, Layout()))
     assert found.idle.learner < 0.02 and found.idle.actors < 0.02
+
+
+def test_more_learner_cores_and_a_larger_batch_move_the_balance():
+    """Figure 6b: the same update in a quarter of the time per sample feeds four times as many."""
+    job = profile(update=8e-3)
+    wide = dataclasses.replace(
+        job,
+        work=dataclasses.replace(job.work, batch=512),
+        learners=(*job.learners, LearnerCost(4, 512, 8e-3, 0.0, 1)),
+    )
+    assert balanced(job, Layout()).actors == 2
+    assert balanced(wide, Layout(learner_cores=4)).actors == 8
 
 
 def test_more_groups_of_fewer_actors_where_whole_groups_leave_cores_over():

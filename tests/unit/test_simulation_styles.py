@@ -86,7 +86,7 @@ def test_priorities_cost_what_they_are_said_to():
 
 
 def test_training_that_learns_once_has_no_priorities():
-    once = profile(pool=128, warmup=0, draw=1e-4)
+    once = profile(pool=128, warmup=0, draw=1e-4, on_policy=True)
     assert costs_of(once, FOUR).takes_once
     for job, is_there in ((once, False), (JOB, True)):
         (apex,) = schedules(job, FOUR, ("apex",))

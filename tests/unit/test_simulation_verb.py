@@ -1,21 +1,25 @@
 """The options of `plan --simulate`, what they print and what they refuse."""
 
 import argparse
+import dataclasses
 import json
 
 import pytest
 from profiles import profile
 
+from tianji.cli import parser
 from tianji.errors import TianJiError
-from tianji.simulation.verb import add_arguments, run
+from tianji.planning.profile import LearnerCost
+from tianji.simulation.layout import Layout
+from tianji.simulation.verb import _learner_cores, add_arguments, run
 
 JOB = profile(step=2e-3, receive=60e-6, draw=1e-4, trajectory_bytes=50_000)
 
 
-def said(*words, parser=None):
-    parser = parser or argparse.ArgumentParser()
-    add_arguments(parser)
-    return parser.parse_args(["--simulate", *words])
+def said(*words, into=None):
+    into = into or argparse.ArgumentParser()
+    add_arguments(into)
+    return into.parse_args(["--simulate", *words])
 
 
 def columns(out):
@@ -56,6 +60,15 @@ def test_actors_that_were_not_named_are_those_of_the_balance(capsys):
     assert int(row[5]) > 10  # after the three words of `1 x 1`
 
 
+def test_several_numbers_of_actors_are_a_curve(capsys):
+    """Figure 6a: production rises with the actors, consumption up to what the learner can do."""
+    run(JOB, said("--actors-list", "1,8,64,256"))
+    rows = columns(capsys.readouterr().out)
+    consumed = [float(row[9].replace(",", "")) for row in rows]
+    assert consumed[0] < consumed[1] < consumed[2] == pytest.approx(consumed[3], rel=0.02)
+    assert [row[-1] for row in rows] == ["sample-bound"] * 2 + ["training-bound"] * 2
+
+
 def test_styles_are_drawn_and_written(capsys, tmp_path):
     run(JOB, said("--actors", "3", "--styles", "gorila,ours", "--figure", str(tmp_path / "f.svg")))
     out = capsys.readouterr().out
@@ -75,10 +88,24 @@ def test_the_results_are_written_as_json(capsys, tmp_path):
 
 
 def test_options_that_the_verb_has_already_are_left_to_it(capsys):
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--hosts", type=int, default=2)
-    options = said("--actors", "4", "--link-gbit", "1", parser=parser)
+    own = argparse.ArgumentParser()
+    own.add_argument("--hosts", type=int, default=2)
+    options = said("--actors", "4", "--link-gbit", "1", into=own)
     assert options.hosts == 2
+    assert run(JOB, options) == 0
+
+
+def test_learner_cores_that_were_not_named_are_those_that_make_most_of_a_core():
+    wide = LearnerCost(4, 128, JOB.learners[0].update_seconds / 8, 1e-4, 1)
+    job = dataclasses.replace(JOB, learners=(*JOB.learners, wide))
+    assert _learner_cores(job, Layout()) == 4
+    assert _learner_cores(JOB, Layout()) == 1
+
+
+def test_the_verb_of_the_command_line_has_the_options():
+    options = parser(["plan", "my_job.py"]).parse_args(
+        ["plan", "my_job.py", "--simulate", "--actors", "4", "--link-gbit", "1", "--hosts", "2"]
+    )
     assert run(JOB, options) == 0
 
 
@@ -88,6 +115,8 @@ def test_options_that_the_verb_has_already_are_left_to_it(capsys):
         (["--cores-list", "16,many"], "--cores-list 16,many: want numbers"),
         (["--cores-list", "1"], "1 cores: one group needs 2"),
         (["--actors", "0"], "actors: want at least 1"),
+        (["--actors-list", "0"], "--actors-list 0: want numbers from 1"),
+        (["--groups", "0"], "groups: want at least 1"),
         (["--link-gbit", "0", "--hosts", "2"], "--link-gbit 0: want a speed above 0"),
         (["--spread", "2"], "--spread 2: want a share"),
         (["--host-cores", "0"], "--host-cores 0"),

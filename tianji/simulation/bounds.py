@@ -40,15 +40,16 @@ def bounds_of(costs: Costs) -> Bounds:
 
 def cycle_seconds(costs: Costs) -> float:
     """One turn of synchronous training: act, receive from all, learn."""
-    receiving = costs.actors * costs.receive_seconds
-    acting = costs.rollout_seconds + costs.send_seconds + costs.load_seconds
+    n = costs.per_version
+    acting = n * (costs.rollout_seconds + costs.send_seconds) + costs.load_seconds
+    receiving = costs.actors * costs.receive_seconds  # what came before the last is in by then
     return acting + receiving + costs.draw_seconds + costs.update_seconds
 
 
 def expected(costs: Costs) -> float:
     """Units per second of one group, without simulating it."""
     if costs.alternates:
-        return costs.actors * costs.units / cycle_seconds(costs)
+        return costs.per_version * costs.actors * costs.units / cycle_seconds(costs)
     return bounds_of(costs).production
 
 

@@ -63,10 +63,10 @@ def svg(all_: Sequence[Schedule]) -> str:
         drawn, y = _panel(schedule, y)
         parts += drawn
     for i, doing in enumerate(Doing):
-        x, top = LEFT + i % 4 * 230, y + i // 4 * 20
+        x, top = LEFT + i % 3 * 290, y + i // 3 * 20
         parts.append(f'<rect x="{x}" y="{top}" width="12" height="12" fill="{COLOURS[doing]}"/>')
         parts.append(f'<text x="{x + 17}" y="{top + 10}">{escape(doing.value)}</text>')
-    height = y + 70
+    height = y + 90
     head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}"'
     style = 'font-family="sans-serif" font-size="11" fill="#222222"'
     return "\n".join([f"{head} {style}>", _background(), *parts, "</svg>", ""])
@@ -123,4 +123,4 @@ def _cells(blocks: Sequence[Block], start: float, end: float, width: int) -> str
 
 
 def _time(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds >= 10 else f"{1e3 * seconds:,.3g} ms"
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"

@@ -50,7 +50,6 @@ class Group:
         # buffer
         self.balance = Balance(costs.ratio, costs.batch, 0, costs.slack)
         self._waiting: deque[tuple[int, int]] = deque()  # actor and version of what has come
-        self._held: set[int] = set()  # actors whose last trajectory is stored and not freed
         self._pool = Pool(costs, self._random)
         self.receiving = Level(agenda)
         # learner
@@ -101,7 +100,7 @@ class Group:
     def _begin(self, i: int) -> None:
         """Actor i opens its next trajectory, or is blocked until something lets it."""
         costs, host = self.costs, self._host(i)
-        if costs.alternates and self._known[host] < self._sent[i]:
+        if costs.alternates and self._known[host] < self._sent[i] // costs.per_version:
             return self._block(i, Doing.WEIGHTS)
         if self._used[i] == DEPTH:
             return self._block(i, Doing.ROOM)
@@ -160,14 +159,10 @@ class Group:
         while n and self._waiting and self._may_receive():
             n -= 1
             i, version = self._waiting.popleft()
-            if i in self._held:
-                self._free(i)
             yield from self._busy(self.receiving, Doing.RECEIVE, self.costs.receive_seconds)
             yield from self._busy(self.receiving, Doing.PRIORITY, self.costs.insert_seconds)
-            self._store(i, version)
-        if self._held and self._may_receive():
-            for i in sorted(self._held):  # it has looked into every inbox, and so freed every slot
-                self._free(i)
+            self._store(version)
+            self._free(i)
         if self.balance.may_consume() and self._in_flight < self.costs.batches_ahead:
             drawing = self._spent(self.costs.draw_seconds)
             yield from self._busy(self.receiving, Doing.RECEIVE, drawing)
@@ -176,8 +171,7 @@ class Group:
     def _may_receive(self) -> bool:
         return self.balance.may_produce(self._in_flight * self.costs.batch)
 
-    def _store(self, i: int, version: int) -> None:
-        self._held.add(i)
+    def _store(self, version: int) -> None:
         self.received += self.costs.units
         self.balance.receive(self.costs.units)
         if self.costs.takes_once:
@@ -186,8 +180,7 @@ class Group:
             self.lags.append(self.handed - version)
 
     def _free(self, i: int) -> None:
-        """The slot of the trajectory before is the actor's again."""
-        self._held.remove(i)
+        """The slot is the actor's again, as soon as the sender knows."""
         if self._host(i):
             self.agenda.after(self.costs.link_seconds, self._freed, i)
         else:

@@ -76,6 +76,7 @@ class Costs:
     send_interval: int = 1
     is_alone: bool = False  # the buffer, on a core of its own
     alternates: bool = False
+    per_version: int = 1  # trajectories that each actor sends for an update, if they alternate
     takes_once: bool = False  # each sample is learned from in one batch only
     remote: int = 0  # actors on other hosts than the learner
     remote_hosts: int = 0
@@ -114,13 +115,10 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
     envs = envs_of(profile, layout)
     actor = actor_cost(profile.actors, envs)
     units = work.steps * envs
-    takes_once = learns_once(profile)
     batch, pool = work.batch, work.pool
-    if work.alternates:
-        batch = pool = layout.actors * units
-    elif takes_once:
-        batch = max(1, round(work.batch / units)) * units
-        pool = max(batch, round(work.pool / units) * units)
+    if work.on_policy or work.alternates:  # whole trajectories, as many batches as ever in the pool
+        batch = max(1, work.rollouts or layout.actors) * units
+        pool = batch if work.alternates else max(1, round(work.pool / work.batch)) * batch
     cores, part = layout.learner_cores, math.ceil(batch / layout.learners)
     whole = learner_cost(profile.learners, cores, batch)
     learner = learner_cost(profile.learners, cores, part)
@@ -147,7 +145,8 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
         send_interval=work.send_interval,
         is_alone=layout.buffer_alone,
         alternates=work.alternates,
-        takes_once=takes_once,
+        per_version=max(1, batch // (units * layout.actors)),
+        takes_once=work.on_policy or work.alternates,
         remote=remote,
         remote_hosts=layout.hosts_per_group - 1,
         link_bytes_per_second=link or math.inf,
@@ -168,12 +167,6 @@ def envs_of(profile: Profile, layout: Layout) -> int:
     if profile.work.alternates:
         return max(1, profile.work.envs // layout.actors)
     return max(profile.actors, key=lambda cost: cost.envs / cost.step_seconds).envs
-
-
-def learns_once(profile: Profile) -> bool:
-    """Whether the store hands out each sample once: what stays in the pool is its warm-up."""
-    work = profile.work
-    return work.alternates or (work.ratio == 1.0 and work.warmup == work.pool - work.batch)
 
 
 def actor_cost(measured: Sequence[ActorCost], envs: int) -> ActorCost:

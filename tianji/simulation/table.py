@@ -70,7 +70,7 @@ def _notes(rows: Sequence[Simulated]) -> list[str]:
     ]
     if not math.isinf(first.knee):
         notes.append(
-            f"knee of equation 1: N_A* = (T_sp + T_sd) / T_rv = {first.knee:,.0f} actors, "
+            f"knee of equation 1: N_A* = (T_sp + T_sd) / T_rv = {first.knee:,.1f} actors, "
             "for a buffer that only receives"
         )
     notes += [f"{row.cores:,} cores: {_waits(row)}" for row in dict.fromkeys((first, last))]

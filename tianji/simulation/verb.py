@@ -11,7 +11,8 @@ from pathlib import Path
 from tianji.errors import TianJiError
 from tianji.planning.profile import Profile
 from tianji.simulation import diagram
-from tianji.simulation.layout import Layout
+from tianji.simulation.bounds import expected
+from tianji.simulation.layout import Layout, costs_of
 from tianji.simulation.result import Simulated
 from tianji.simulation.schedule import Schedule
 from tianji.simulation.simulate import CORES, balanced, simulate, sweep
@@ -36,12 +37,20 @@ _OPTIONS: dict[str, dict[str, object]] = {
         "help": "predict any number of cores from the profile, without having them",
     },
     "--groups": {"type": int, "metavar": "G", "help": "simulate so many groups"},
-    "--learners": {"type": int, "default": 1, "metavar": "K", "help": "of each group"},
-    "--learner-cores": {"type": int, "default": 1, "metavar": "N", "help": "of each learner"},
+    "--learners": {"type": int, "metavar": "K", "help": "of each group (default: the profile's)"},
+    "--learner-cores": {
+        "type": int,
+        "metavar": "N",
+        "help": "of each learner (default: what makes most of a core)",
+    },
     "--actors": {
         "type": int,
         "metavar": "N",
         "help": "of each group (default: as many as keep the learner busy)",
+    },
+    "--actors-list": {
+        "metavar": "LIST",
+        "help": "simulate each of these numbers of actors, as in 1,2,4,8",
     },
     "--envs": {"type": int, "metavar": "E", "help": "environments of each actor"},
     "--hosts": {"type": int, "metavar": "N", "help": "machines that the groups are spread over"},
@@ -94,13 +103,12 @@ def _simulated(profile: Profile, layout: Layout, options: argparse.Namespace) ->
     if options.spread < 0 or options.spread > 0.5:
         raise TianJiError(f"--spread {options.spread:g}: want a share from 0 to 0.5, as in 0.1")
     if not _sweeps(options):
-        if options.actors is None:
-            layout = dataclasses.replace(
-                balanced(profile, dataclasses.replace(layout, groups=1, hosts=1)),
-                groups=layout.groups,
-                hosts=layout.hosts,
-            )
-        return [simulate(profile, layout, spread=options.spread)]
+        named = _actors(options)
+        if not named:
+            one = balanced(profile, dataclasses.replace(layout, groups=1, hosts=1))
+            named = [one.actors]
+        layouts = [dataclasses.replace(layout, actors=n) for n in named]
+        return [simulate(profile, each, spread=options.spread) for each in layouts]
     cores = CORES if options.cores_list is None else _numbers(options.cores_list, "--cores-list")
     if options.host_cores < 1:
         raise TianJiError(f"--host-cores {options.host_cores}: want at least 1")
@@ -109,7 +117,7 @@ def _simulated(profile: Profile, layout: Layout, options: argparse.Namespace) ->
 
 def _sweeps(options: argparse.Namespace) -> bool:
     """Whether no layout was named, or numbers of cores were."""
-    named = (options.groups, options.actors, options.hosts)
+    named = (options.groups, options.actors, options.actors_list, options.hosts)
     return options.cores_list is not None or all(each is None for each in named)
 
 
@@ -121,17 +129,30 @@ def _layout(profile: Profile, options: argparse.Namespace) -> Layout:
     if speed is None and (_sweeps(options) or (options.hosts or 1) > 1):
         speed = ASSUMED_GBIT * GBIT
         print(f"links of {ASSUMED_GBIT:g} Gbit/s are assumed: say it with --link-gbit")
-    return Layout(
-        groups=1 if options.groups is None else options.groups,
-        learners=options.learners,
-        learner_cores=options.learner_cores,
-        actors=1 if options.actors is None else options.actors,
+    layout = Layout(
+        learners=profile.work.learners if options.learners is None else options.learners,
         envs=options.envs,
-        hosts=1 if options.hosts is None else options.hosts,
         link_bytes_per_second=speed,
         buffer_alone=options.buffer_alone,
         gpu=options.gpu,
     )
+    return dataclasses.replace(
+        layout,
+        groups=1 if options.groups is None else options.groups,
+        hosts=1 if options.hosts is None else options.hosts,
+        learner_cores=options.learner_cores or _learner_cores(profile, layout),
+    )
+
+
+def _learner_cores(profile: Profile, layout: Layout) -> int:
+    """The measured number with which a balanced group makes most of its cores."""
+
+    def worth(cores: int) -> float:
+        group = balanced(profile, dataclasses.replace(layout, learner_cores=cores))
+        made = expected(costs_of(profile, group))
+        return made / group.group_cores(profile.work.alternates)
+
+    return max(sorted({cost.cores for cost in profile.learners}), key=worth)
 
 
 def _styles(profile: Profile, layout: Layout, options: argparse.Namespace) -> list[Schedule]:
@@ -139,8 +160,14 @@ def _styles(profile: Profile, layout: Layout, options: argparse.Namespace) -> li
     if said is None:
         return []
     names = STYLES if said == "all" else tuple(word.strip() for word in said.split(","))
-    actors = FIGURE_ACTORS if options.actors is None else options.actors
+    (actors, *_) = _actors(options) or [FIGURE_ACTORS]
     return schedules(profile, dataclasses.replace(layout, actors=actors), names)
+
+
+def _actors(options: argparse.Namespace) -> list[int]:
+    if options.actors_list is not None:
+        return _numbers(options.actors_list, "--actors-list")
+    return [] if options.actors is None else [options.actors]
 
 
 def _write(path: Path, text: str, option: str) -> None:
