@@ -12,6 +12,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -83,13 +84,13 @@ class Tracer:
 
     def stepping(self, role: Role) -> Callable[[], bool]:
         """Its `step`, which also writes down that there was nothing to do."""
-        step, track = role.step, self._tracks[role.name]
+        step, track, why = role.step, self._tracks[role.name], waits_for(role)
 
         def traced() -> bool:
-            moved = step()
-            if not moved:
-                track.wait(waits_for(role))
-            return moved
+            if step():
+                return True
+            track.wait(why())
+            return False
 
         return traced
 
@@ -106,15 +107,28 @@ class Tracer:
         self._recorder.close()
 
 
-def waits_for(role: Role) -> Wait:
-    """Why a role has nothing to do, right after a step that said so."""
+def waits_for(role: Role) -> Callable[[], Wait]:
+    """Says why a role has nothing to do, if it is asked right after a step that said so."""
     if isinstance(role, Actor):
-        due = 0 if role.per_version is None else role.trajectory.sent // role.per_version
-        return Wait.WEIGHTS if role.version < due else Wait.BALANCE
+        return partial(_actor_waits_for, role)
     if isinstance(role, Buffer):
-        owes = role.store.ready() and role.balance.may_consume()
-        return Wait.BALANCE if owes else Wait.TRAJECTORIES
+        return partial(_buffer_waits_for, role)
     if isinstance(role, Learner):
-        running = role.exchange is not None and role.exchange.running
-        return Wait.LEARNERS if running else Wait.TRAJECTORIES
-    return Wait.GROUPS
+        return partial(_learner_waits_for, role)
+    return lambda: Wait.GROUPS
+
+
+def _actor_waits_for(actor: Actor) -> Wait:
+    due = 0 if actor.per_version is None else actor.trajectory.sent // actor.per_version
+    return Wait.WEIGHTS if actor.version < due else Wait.BALANCE
+
+
+def _buffer_waits_for(buffer: Buffer) -> Wait:
+    """A batch that it owes finds no room, or it has nothing to make one of."""
+    owes = buffer.store.ready() and buffer.balance.may_consume()
+    return Wait.BALANCE if owes else Wait.TRAJECTORIES
+
+
+def _learner_waits_for(learner: Learner) -> Wait:
+    running = learner.exchange is not None and learner.exchange.running
+    return Wait.LEARNERS if running else Wait.TRAJECTORIES
