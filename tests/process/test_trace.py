@@ -145,6 +145,27 @@ def test_a_run_in_one_process_is_traced_and_learns_the_same(tmp_path, config):
     check(trace)
 
 
+PLAIN = """
+import sys
+from pathlib import Path
+from tianji.config import load
+from tianji.engines.local import LocalEngine
+from tianji.trial import try_out
+
+engine = LocalEngine(try_out(load(sys.argv[1])), Path(sys.argv[2]))
+assert all(engine._steps[role.name] == role.step for role in engine.roles)
+names = {type(part).__name__ for role in engine.roles for part in vars(role).values()}
+print(*[name for name in names if "Traced" in name], *[m for m in sys.modules if "tracing." in m])
+"""
+
+
+def test_a_run_that_is_not_traced_knows_nothing_of_it(tmp_path, child_env):
+    line = [sys.executable, "-c", PLAIN, str(TASKS / "echo_dqn.py"), str(tmp_path)]
+    done = subprocess.run(line, env=child_env, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("\n", "")
+    assert not (tmp_path / "trace").exists()
+
+
 def test_a_traced_run_goes_on_bit_for_bit_and_its_arrows_still_fit(tmp_path):
     parts, plain = tmp_path / "parts", tmp_path / "plain"
     trained(parts, "exp.episodes=20", config="walk_dqn")  # what is in flight then is kept
