@@ -125,7 +125,7 @@ def turn_seconds() -> float:
     from tianji.channel import ChannelSpec
     from tianji.counts import report_schema
     from tianji.engines.loop import Loop
-    from tianji.roles import Role
+    from tianji.role import Role
     from tianji.transports.local import LocalTransport
 
     class Lazy(Role):

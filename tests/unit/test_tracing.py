@@ -339,6 +339,14 @@ def test_arrows_lead_from_trajectory_to_batch_to_update_to_weights_to_actors(run
         assert chains.count([batch[2], f"{actor} receive weights"]) == 2
 
 
+def test_an_arrow_that_would_point_back_in_time_is_left_out(run):
+    sent = (0, Doing.SEND, 5.0, 5.1, 0, 0, What.TRAJECTORY)
+    came = (0, Doing.RECEIVE, 4.0, 4.1, 0, 0, What.TRAJECTORY, 0)
+    for home, row in (("actor-0.0", sent), ("buffer-0.0", came)):
+        record(run, heading(home), row)
+    assert not flows(events_of(read(run)))
+
+
 def test_the_file_is_json_that_a_browser_reads(run):
     trace = made(run)
     for name in ("trace.json", "trace.json.gz"):

@@ -112,6 +112,10 @@ class TracedInbox:
         """Says that nothing more will be taken."""
         self._inbox.close()
 
+    def free(self) -> None:
+        """Gives the message taken last back."""
+        self._inbox.free()
+
     def take(self) -> Message | None:
         """The next message; a look that finds none is no row."""
         began = time.monotonic()
@@ -147,6 +151,10 @@ class HandlingInbox:
     def close(self) -> None:
         """Says that nothing more will be taken."""
         self._inbox.close()
+
+    def free(self) -> None:
+        """Gives the message taken last back."""
+        self._inbox.free()
 
     def take(self) -> Message | None:
         """The next trajectory."""

@@ -120,12 +120,17 @@ def _stop(role: str, row: Rows) -> Stop:
 
 
 def _flow(name: str, stops: list[Stop]) -> Iterator[Flow]:
-    """Points that never go back in time: a receiver may be done before its sender is."""
-    if len(stops) < 2:
-        return
-    points, at = [], -np.inf
-    for i, stop in enumerate(stops):
-        middle = stop.began if i == 0 else (stop.began + stop.ended) / 2
-        at = min(max(middle, at), max(stop.began, stop.ended - LEAST_SECONDS))
+    """Points that never go back in time: a receiver may be done before its sender is.
+
+    Where one would all the same, because the clocks of two hosts differ, there is no arrow.
+    """
+    points: list[Point] = []
+    for stop in stops:
+        before = points[-1].at if points else stop.began
+        middle = (stop.began + stop.ended) / 2 if points else stop.began
+        at = min(max(middle, before), max(stop.began, stop.ended - LEAST_SECONDS))
+        if at < before:
+            return
         points.append(Point(stop.role, at))
-    yield Flow(name, tuple(points))
+    if len(points) > 1:
+        yield Flow(name, tuple(points))

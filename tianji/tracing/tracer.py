@@ -20,7 +20,8 @@ from tianji import topology
 from tianji.algorithms.base import Algorithm
 from tianji.config import Config
 from tianji.episodes import Clock
-from tianji.roles import Actor, Buffer, Learner, Role
+from tianji.role import Role
+from tianji.roles import Actor, Buffer, Learner
 from tianji.roster import RoleSpec
 from tianji.topology import Job, Ports
 from tianji.tracing import ENDING, FOLDER
