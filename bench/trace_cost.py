@@ -3,8 +3,8 @@
 In the local engine two engines, one of them traced, do the same work to the last bit: a block of
 rounds of one, then of the other, and the CPU times of neighbouring blocks are compared. In the
 process engine pairs of runs are compared by what they produce and consume; that needs quiet cores.
-At the end stands the CPU time of one step of an actor's row, and of a turn of a loop without
-tracing, which can be compared with that of another version.
+At the end stands what is added to one step of an actor, and what a turn of a loop without tracing
+takes, which can be compared with that of another version.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CASES = {  # name: configuration, what is set, and rounds of a block
 }
 ENDLESS = ["exp.stop_return=1e9", "exp.train_steps=1_000_000_000", "exp.save_seconds=None"]
 TRACED = "exp.trace_seconds=2"
-N_STEPS = 20_000
+N_STEPS = 500
 
 
 def blocks(case: str, n_blocks: int) -> dict[str, list[float]]:
@@ -139,8 +139,8 @@ def turn_seconds() -> float:
 
 
 def best(call: Any) -> float:
-    """Seconds of one call, the fastest of many measurements."""
-    return min(timeit.repeat(call, number=N_STEPS, repeat=15)) / N_STEPS
+    """Seconds of one call, the fastest of many short measurements: load does not matter."""
+    return min(timeit.repeat(call, number=N_STEPS, repeat=2_000)) / N_STEPS
 
 
 def line(case: str, engine: str, what: str, ratios: list[float]) -> str:
