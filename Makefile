@@ -30,6 +30,7 @@ bench: $(VENV)/ready-dev
 	$(BIN)/python bench/simulator.py
 	$(BIN)/python bench/report.py
 	$(BIN)/python bench/upkeep.py
+	$(BIN)/python bench/trace_cost.py
 	$(BIN)/python bench/compare.py
 
 experiments: $(VENV)/ready-dev

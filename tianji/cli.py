@@ -19,6 +19,7 @@ VERBS = {
     "resume": "go on with a run where it was interrupted, or give it more to do",
     "eval": "play whole games with a trained policy and say how good it is",
     "report": "draw one page about a run, or about several side by side",
+    "trace": "draw what every role of a run did and when, and say who waited for what",
     "export": "write a trained policy as a file that other programs run",
     "slurm": "write a job that trains over several nodes of a Slurm cluster",
     "doctor": "say what this machine offers, and what to do about what it lacks",

@@ -38,6 +38,7 @@ LIMITS = (  # that a run may be given more of when it is resumed
     "exp.save_keep",
     "exp.save_replay",
     "exp.track",
+    "exp.trace_seconds",
     "global_cfg.save_freq",
     "global_cfg.exit_val",
     "learner_cfg.finish_reward",

@@ -23,6 +23,7 @@ from tianji.planning import planfile
 from tianji.roster import Kind, role_name
 from tianji.signals import Interrupted, Signals
 from tianji.status import ENDED, Status
+from tianji.tracing import forget
 
 if TYPE_CHECKING:  # numpy is not loaded before the first child has been started
     from tianji.engines.local import LocalEngine
@@ -71,6 +72,8 @@ def train(
             if plan is not None:
                 planfile.write(plan, claimed.folder / planfile.NAME)
             resumed = _resumed(claimed, config)
+            if config.exp.trace_seconds is not None:
+                forget(claimed.folder)
             if dashboard is not None:
                 _open_dashboard(claimed.folder, dashboard, stack)
             signals.at_once = True

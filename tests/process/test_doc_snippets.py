@@ -47,11 +47,12 @@ NOT_RUN = {  # commands that are parsed and no more
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory):
-    """A short run with a checkpoint and an evaluation."""
+    """A short run with a checkpoint, an evaluation and a trace."""
     folder = tmp_path_factory.mktemp("shown") / "run"
     evaluated = dict(exp=dict(eval_step=4_000, eval_times=2))
     config = ROOT / "configs" / "cartpole_ppo.py"
-    report = tianji.train(config, engine="local", run_dir=folder, stop_return=60, **evaluated)
+    more = dict(stop_return=60, trace=5, **evaluated)
+    report = tianji.train(config, engine="local", run_dir=folder, **more)
     assert report.solved and (folder / "checkpoints" / "best.safetensors").exists()
     return folder
 

@@ -31,7 +31,7 @@ LAYERS = (
     ("job",),
     ("channels",),
     ("topology",),
-    ("serial", "watch", "trial", "trained"),
+    ("serial", "watch", "trial", "trained", "tracing"),
     ("keeper", "examiner", "times"),
     ("rates",),
     ("metrics",),

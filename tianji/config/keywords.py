@@ -12,6 +12,7 @@ from tianji.config.section import nearest
 from tianji.errors import TianJiError
 
 SHORT = {name: f"exp.{name}" for name in ("seed", "stop_return", "max_seconds", "track")}
+SHORT["trace"] = "exp.trace_seconds"
 """Keys that have an option of their own on the command line."""
 
 

@@ -105,6 +105,12 @@ class ExpConfig:
     track: tuple[Literal["wandb", "trackio"], ...] = key(
         (), "trackers that get every row of metrics besides the files in the run folder"
     )
+    trace_seconds: float | None = key(
+        None,
+        "how many of the last seconds of a run are recorded for `tianji trace`; None: nothing is",
+        above=0,
+        at_most=60,
+    )
     save_seconds: float | None = key(
         60.0, "seconds from one checkpoint to the next; None: only one at the end", above=0
     )

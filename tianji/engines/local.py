@@ -6,6 +6,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from tianji.topology import Job, build, channels_of
 from tianji.transports.local import LocalTransport
 from tianji.watch import Limits, Progress, Watch
 from tianji.weights import Saved
+
+if TYPE_CHECKING:
+    from tianji.tracing.tracer import Tracer
 
 ROUNDS_PER_LOOK = 64  # turns of every role from one look at the episodes to the next
 CHANNELS = "channels"  # the part of a checkpoint that holds what is in flight
@@ -45,7 +49,15 @@ class LocalEngine:
         self._stopped = False
         self.transport = LocalTransport(channels_of(job))
         self._names = {spec.name for spec in channels_of(job)}
-        self._training = [build(role, job, self.transport) for role in roles_of(job.config)]
+        specs = roles_of(job.config)
+        self._tracer: Tracer | None = None
+        if folder is not None and job.config.exp.trace_seconds is not None:
+            from tianji.tracing.tracer import tracer_of
+
+            names = [role.name for role in specs]
+            self._tracer = tracer_of(job.config, folder, self.name, names)
+        make = build if self._tracer is None else self._tracer.build
+        self._training = [make(role, job, self.transport) for role in specs]
         self.roles: list[Role] = self._training.copy()
         learners = [role for role in self._training if isinstance(role, Learner)]
         self._sharing = [role for role in learners if role.exchange is not None]
@@ -60,6 +72,10 @@ class LocalEngine:
         if evaluator is not None:
             self._evaluate = self.transport.outbox("evaluate")
             self.evaluations = self.transport.inbox("evaluations")
+        self._steps = {role.name: role.step for role in self.roles}
+        if self._tracer is not None:
+            traced = {role.name: self._tracer.stepping(role) for role in self._training}
+            self._steps |= traced
         self._rounds = 0  # since the last look
         self._saver: Saver | None = None
         if folder is not None:
@@ -67,6 +83,8 @@ class LocalEngine:
             self._saver = Saver(self._training, inbox, folder / "checkpoints")
         if resumed is not None:
             self._resume(resumed)
+            if self._tracer is not None:
+                self._tracer.resumed()
         for role in self.roles:
             role.counts[Count.READY_AT] = time.monotonic()
 
@@ -93,6 +111,8 @@ class LocalEngine:
         finally:
             for role in self.roles:
                 role.close()
+            if self._tracer is not None:
+                self._tracer.close()
         self._look()
         self.stop()
         return status or limits.reached(self.watch.progress) or Status.FINISHED
@@ -177,7 +197,7 @@ class LocalEngine:
                 continue
             began = time.perf_counter()
             try:
-                did = role.step()
+                did = self._steps[role.name]()
             except Exception as error:
                 if role not in self._training:
                     self._do_without(role)

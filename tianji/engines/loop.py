@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +82,11 @@ class Loop:
         ports: ProcessPorts,
         saver: Saver | None = None,
         clock: Clock = time.monotonic,
+        steps: Sequence[Callable[[], bool]] | None = None,  # of the roles, unless it is their own
     ) -> None:
         self._roles = roles
+        own = [role.step for role in roles]
+        self._turns = list(zip(roles, own if steps is None else steps, strict=True))
         self._ports = ports
         self._saver = saver
         self._clock = clock
@@ -116,11 +119,11 @@ class Loop:
 
     def _turn(self) -> bool:
         moved = False
-        for role in self._roles:
+        for role, step in self._turns:
             if role.done:
                 continue
             began = time.monotonic()
-            if role.step():
+            if step():
                 moved = True
                 now = time.monotonic()
                 role.counts[Count.BUSY_SECONDS] += now - began

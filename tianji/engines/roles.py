@@ -51,13 +51,23 @@ def train(
         Loop([topology.build(evaluator, job, ports)], ports).run()
         return
     mine = [role for role in roles_of(job.config) if role.home == home]
-    roles = [topology.build(role, job, ports, clock) for role in mine]
+    tracer = None
+    if job.config.exp.trace_seconds is not None:
+        from tianji.tracing.tracer import tracer_of
+
+        folder, names = Path(description["checkpoints"]).parent, [role.name for role in mine]
+        tracer = tracer_of(job.config, folder, home, names, clock)
+    build = topology.build if tracer is None else tracer.build
+    roles = [build(role, job, ports, clock) for role in mine]
     if description["resumed"] is not None:
         _resume(roles, description["resumed"])
     learns = any(role.kind is Kind.LEARNER for role in mine)
     control = ports.inbox("control") if learns else None
     saver = Saver(roles, ports.inbox("orders"), Path(description["checkpoints"]), clock, control)
-    Loop(roles, ports, saver, clock).run()
+    steps = None if tracer is None else [tracer.stepping(role) for role in roles]
+    Loop(roles, ports, saver, clock, steps).run()
+    if tracer is not None:
+        tracer.close()
 
 
 def _resume(roles: list[Role], folder: str) -> None:

@@ -10,6 +10,7 @@ from tianji.verbs.training import (
     add_hosts,
     add_limits,
     add_overrides,
+    add_tracing,
     add_tracking,
     add_watching,
     finish,
@@ -28,6 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         parser, "say anew when the run ends or what it saves, as in exp.train_steps=1_000_000"
     )
     add_tracking(parser)
+    add_tracing(parser)
     add_watching(parser)
 
 
@@ -38,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     from tianji.config.keywords import as_overrides
     from tianji.resources import process_started_at
 
-    names = ("stop_return", "max_seconds", "track")
+    names = ("stop_return", "max_seconds", "track", "trace")
     named = {name: value for name in names if (value := vars(options)[name]) is not None}
     if options.engine in (None, "mpi") and mpirun.inside() is None:
         changes = [*options.overrides, *as_overrides(named, "resume")]

@@ -10,6 +10,7 @@ from tianji.verbs.training import (
     add_hosts,
     add_limits,
     add_overrides,
+    add_tracing,
     add_tracking,
     add_watching,
     finish,
@@ -35,6 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_limits(parser)
     parser.add_argument("--seed", type=int, metavar="N", help="seed of everything random")
     add_tracking(parser)
+    add_tracing(parser)
     add_watching(parser)
     parser.add_argument(
         "--plan",

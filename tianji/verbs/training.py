@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from tianji.report import LIVE_PORT
 
+TRACE_SECONDS = 2.0  # recorded unless said otherwise: hundreds of updates in most runs
+
 if TYPE_CHECKING:
     from tianji.config import Config
     from tianji.outcome import Report
@@ -77,6 +79,19 @@ def add_tracking(parser: argparse.ArgumentParser) -> None:
         action="append",
         choices=["wandb", "trackio"],
         help="send the metrics to a tracker too; may be repeated",
+    )
+
+
+def add_tracing(parser: argparse.ArgumentParser) -> None:
+    """`--trace [SECONDS]`."""
+    parser.add_argument(
+        "--trace",
+        type=float,
+        nargs="?",
+        const=TRACE_SECONDS,
+        metavar="SECONDS",
+        help="record what every role does, for `tianji trace`: the last SECONDS of the run, "
+        f"{TRACE_SECONDS:g} unless given",
     )
 
 

@@ -1,0 +1,177 @@
+"""Measures what tracing costs: the same training with and without it, one after the other.
+
+In the local engine two engines, one of them traced, do the same work to the last bit: a block of
+rounds of one, then of the other, and the CPU times of neighbouring blocks are compared. In the
+process engine pairs of runs are compared by what they produce and consume; that needs quiet cores.
+At the end stands what is added to one step of an actor, and what a turn of a loop without tracing
+takes, which can be compared with that of another version.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import timeit
+from pathlib import Path
+from typing import Any
+
+from tasks import ROOT
+
+CASES = {  # name: configuration, what is set, and rounds of a block
+    "DQN, limited by its actor": ("cartpole_dqn.py", ["global_cfg.replay_ratio=0.25"], 400),
+    "DQN, limited by its learner": ("cartpole_dqn.py", [], 200),
+    "PPO, in turns": ("cartpole_ppo.py", [], 256),
+}
+ENDLESS = ["exp.stop_return=1e9", "exp.train_steps=1_000_000_000", "exp.save_seconds=None"]
+TRACED = "exp.trace_seconds=2"
+N_STEPS = 500
+
+
+def blocks(case: str, n_blocks: int) -> dict[str, list[float]]:
+    """CPU time of blocks of rounds, traced / not traced."""
+    from tianji.config import load
+    from tianji.engines.local import LocalEngine
+    from tianji.trial import try_out
+
+    file, settings, n_rounds = CASES[case]
+
+    def block(engine: LocalEngine) -> float:
+        began = time.thread_time()
+        for _ in range(n_rounds):
+            engine._round()
+        spent = time.thread_time() - began
+        engine.watch.poll()
+        return spent
+
+    with tempfile.TemporaryDirectory() as parent:
+        engines = []
+        for i, more in enumerate(([TRACED], [])):
+            folder = Path(parent) / str(i)
+            folder.mkdir()
+            config = load(str(ROOT / "configs" / file), [*ENDLESS, *settings, *more])
+            engines.append(LocalEngine(try_out(config), folder))
+        traced, plain = engines
+        ratios = []
+        for i in range(n_blocks):
+            pair = {}
+            for engine in (traced, plain) if i % 2 else (plain, traced):
+                pair[engine is traced] = block(engine)
+            ratios.append(pair[True] / pair[False])
+    return {"CPU time": ratios[2:]}  # after the first batches
+
+
+def rates(case: str, seconds: float, repeats: int) -> dict[str, list[float]]:
+    """Production and consumption of pairs of runs, traced / not traced."""
+    file, settings, _ = CASES[case]
+    ratios: dict[str, list[float]] = {"production": [], "consumption": []}
+    for i in range(repeats):
+        pair = {}
+        for how in (TRACED, "") if i % 2 else ("", TRACED):
+            words = [*ENDLESS, *settings, f"exp.max_seconds={seconds}", *filter(None, [how])]
+            pair[how] = trained(ROOT / "configs" / file, words)
+        for name, found in ratios.items():
+            key = f"{name}_per_second"
+            found.append(pair[TRACED][key] / pair[""][key])
+    return ratios
+
+
+def trained(config: Path, settings: list[str]) -> dict[str, Any]:
+    """The summary of one run."""
+    with tempfile.TemporaryDirectory() as parent:
+        folder = Path(parent) / "run"
+        words = [sys.executable, "-m", "tianji.cli", "train", str(config), "--quiet"]
+        words += ["--run-dir", str(folder)]
+        words += [word for setting in settings for word in ("--set", setting)]
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        subprocess.run(words, env=environment, stdout=subprocess.DEVNULL, check=True)
+        summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return summary
+
+
+def row_seconds() -> float:
+    """Of an actor's step, what is added to it: two wrappers, four looks at the clock, one row."""
+    from tianji.tracing.parts import TracedEnv, TracedPolicy
+    from tianji.tracing.recorder import Recorder, Track
+    from tianji.tracing.rows import Heading
+
+    class Nothing:
+        spec = None
+
+        def act(self, obs: object, explore: bool = True) -> None:
+            pass
+
+        def step(self, action: object) -> None:
+            pass
+
+    nothing: Any = Nothing()
+    with tempfile.TemporaryDirectory() as folder:
+        heading = Heading("a", ("a",), "here", 0, 1.0, 100_000, 0.0, "now")
+        track = Track(Recorder(Path(folder) / "trace" / "a.trace", heading), 0)
+        policy = TracedPolicy(nothing, track)
+        env = TracedEnv(nothing, policy, track)
+        with_it = best(lambda: (policy.act(nothing), env.step(nothing)))
+        without = best(lambda: (nothing.act(nothing), nothing.step(nothing)))
+    return with_it - without
+
+
+def turn_seconds() -> float:
+    """Of a turn of a loop, untraced, of three roles that have nothing to do."""
+    from tianji.channel import ChannelSpec
+    from tianji.counts import report_schema
+    from tianji.engines.loop import Loop
+    from tianji.role import Role
+    from tianji.transports.local import LocalTransport
+
+    class Lazy(Role):
+        def step(self) -> bool:
+            return False
+
+    names = [f"role-0.{i}" for i in range(3)]
+    specs = [ChannelSpec(f"report {name}", name, (), report_schema()) for name in names]
+    ports: Any = LocalTransport(specs)
+    return best(Loop([Lazy(name) for name in names], ports)._turn)
+
+
+def best(call: Any) -> float:
+    """Seconds of one call, the fastest of many short measurements: load does not matter."""
+    return min(timeit.repeat(call, number=N_STEPS, repeat=2_000)) / N_STEPS
+
+
+def line(case: str, engine: str, what: str, ratios: list[float]) -> str:
+    low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+    return (
+        f"| {case} | {engine} | {what} | {middle:.3f} ({low:.3f} to {high:.3f}) | {len(ratios)} |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--engines", nargs="*", default=["local", "process"])
+    parser.add_argument("--blocks", type=int, default=60, help="pairs in the local engine")
+    parser.add_argument("--repeats", type=int, default=7, help="pairs of runs in processes")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of a run in processes")
+    options = parser.parse_args()
+    if options.engines:
+        print("| training | engine | what | traced / not traced, median (quartiles) | pairs |")
+        print("|---|---|---|---|---|")
+    for engine in options.engines:
+        for case in CASES:
+            found = (
+                blocks(case, options.blocks)
+                if engine == "local"
+                else rates(case, options.seconds, options.repeats)
+            )
+            for what, ratios in found.items():
+                print(line(case, engine, what, ratios), flush=True)
+    print(f"\na row of an actor, with its wrappers: {row_seconds() * 1e6:.2f} us")
+    print(f"a turn of three idle roles, untraced: {turn_seconds() * 1e6:.2f} us")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""A trace in figures: what each role spent its time with, and what it waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tianji.roster import Kind, kind_of
+from tianji.tracing.flows import picked
+from tianji.tracing.reading import RoleTrace, Rows, Trace, waited
+from tianji.tracing.rows import Doing, Wait
+
+KINDS = (
+    Doing.INFERENCE,
+    Doing.SIMULATION,
+    Doing.UPDATE,
+    Doing.SEND,
+    Doing.RECEIVE,
+    Doing.IDLE,
+)
+WAITS = {
+    Wait.WEIGHTS: "weights: update -> inference",
+    Wait.ACTION: "an action: inference -> simulation",
+    Wait.TRAJECTORIES: "trajectories: simulation -> update",
+    Wait.BALANCE: "the balance: ahead of the others as far as it may be",
+    Wait.LEARNERS: "gradients of the other learners",
+    Wait.GROUPS: "parameters of the other groups",
+}
+ALWAYS = (Wait.WEIGHTS, Wait.ACTION, Wait.TRAJECTORIES, Wait.BALANCE)  # also where nobody did
+OF = (Kind.ACTOR, Kind.BUFFER, Kind.LEARNER)
+N_GAPS = 5
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Time in which a role, or a whole process, did nothing."""
+
+    whose: str
+    began: float  # since the window began
+    seconds: float
+    why: str
+
+
+def present(role: RoleTrace) -> float:
+    """Seconds from the first thing that a role did within the window to the last."""
+    return float(role.rows["ended"].max() - role.rows["began"].min()) if role.rows.size else 0.0
+
+
+def share(role: RoleTrace, kind: Doing) -> float:
+    """Of the time that a role was there, what it spent with one kind of thing."""
+    return _seconds(picked(role.rows, kind)) / (present(role) or 1.0)
+
+
+def waiting(role: RoleTrace, wait: Wait) -> float:
+    """Of the time that a role was there, how much of it it waited for one thing."""
+    if wait is Wait.ACTION:
+        return _seconds(role.rows[_before_simulation(role.rows)]) / (present(role) or 1.0)
+    return _seconds(waited(role.rows, wait)) / (present(role) or 1.0)
+
+
+def waiting_of(trace: Trace, kind: Kind, wait: Wait) -> float | None:
+    """The mean over all roles of a kind; None if there are none."""
+    shares = [waiting(role, wait) for role in _of(trace, kind)]
+    return float(np.mean(shares)) if shares else None
+
+
+def hand_over(trace: Trace) -> float | None:
+    """Median seconds from the end of an inference to the beginning of its simulation."""
+    found = []
+    for role in _of(trace, Kind.ACTOR):
+        kind, rows = role.rows["kind"], role.rows
+        pairs = (kind[:-1] == Doing.INFERENCE) & (kind[1:] == Doing.SIMULATION)
+        found.append((rows["began"][1:] - rows["ended"][:-1])[pairs])
+    gaps = np.concatenate(found) if found else np.zeros(0)
+    return float(np.median(gaps)) if gaps.size else None
+
+
+def gaps_of(trace: Trace, n: int = N_GAPS) -> list[Gap]:
+    """The longest ones: of a role that was idle, or of a process of which nothing is known."""
+    found = [gap for role in trace.roles for gap in _idle(role, trace)]
+    found += [gap for home in trace.homes for gap in _silent(home, trace)]
+    return sorted(found, key=lambda gap: -gap.seconds)[:n]
+
+
+def describe(trace: Trace) -> str:
+    """All of it, for people."""
+    n_rows = sum(role.rows.size for role in trace.roles)
+    lines = [
+        f"the last {trace.seconds:.3g} s of what {trace.run} has recorded since "
+        f"{trace.recorded_at}: engine {trace.engine}, {n_rows:,} spans",
+        "",
+        *_aligned([["role", *(kind.word for kind in KINDS), "other"], *map(_row, _shown(trace))]),
+        "",
+        *_aligned([["idle, waiting for", *(f"{k.word}s" for k in OF)], *_waits(trace)]),
+    ]
+    if (seconds := hand_over(trace)) is not None:
+        lines += ["", f"an action is handed over within its actor, in {seconds * 1e6:.2g} us"]
+    if gaps := gaps_of(trace):
+        rows = [_gap(gap) for gap in gaps]
+        lines += ["", *_aligned([["longest gaps", "at", "", ""], *rows], (2, 3))]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _shown(trace: Trace) -> list[RoleTrace]:
+    return [role for role in trace.roles if role.rows.size]
+
+
+def _row(role: RoleTrace) -> list[str]:
+    shares = [share(role, kind) for kind in KINDS]
+    return [role.name, *map(_percent, shares), _percent(max(0.0, 1.0 - sum(shares)))]
+
+
+def _waits(trace: Trace) -> Iterator[list[str]]:
+    for wait, words in WAITS.items():
+        means = [waiting_of(trace, kind, wait) for kind in OF]
+        other = [waiting(role, wait) for role in trace.roles]
+        if wait in ALWAYS or any(other):
+            cells = ["" if mean is None else _percent(mean, "0.0 %") for mean in means]
+            yield [f"{wait.dependency:<5}{words}", *cells]
+
+
+def _gap(gap: Gap) -> list[str]:
+    return [f"{gap.seconds * 1e3:.3g} ms", f"{gap.began:.3f} s", gap.whose, gap.why]
+
+
+def _idle(role: RoleTrace, trace: Trace) -> Iterator[Gap]:
+    for row in picked(role.rows, Doing.IDLE):
+        at, seconds = float(row["began"]) - trace.began, float(row["ended"] - row["began"])
+        yield Gap(role.name, at, seconds, Wait(int(row["what"])).words)
+
+
+def _silent(home: str, trace: Trace) -> Iterator[Gap]:
+    """Holes between the rows of all roles of a process."""
+    parts = [role.rows for role in trace.roles if role.home == home and role.rows.size]
+    if not parts:
+        return
+    rows = np.concatenate(parts)
+    rows = rows[np.argsort(rows["began"], kind="stable")]
+    until = np.maximum.accumulate(rows["ended"])[:-1]
+    holes = rows["began"][1:] - until
+    for place in np.argsort(-holes)[:N_GAPS]:
+        at, seconds = float(until[place]) - trace.began, float(holes[place])
+        yield Gap(home, at, seconds, "nothing recorded: bookkeeping, a checkpoint, or no core")
+
+
+def _before_simulation(rows: Rows) -> Rows:
+    """Which rows are idling between an inference and the simulation of what it decided."""
+    idle = np.zeros(rows.size, bool)
+    kind = rows["kind"]
+    idle[1:] = (kind[1:] == Doing.IDLE) & (kind[:-1] == Doing.INFERENCE)
+    return idle
+
+
+def _of(trace: Trace, kind: Kind) -> list[RoleTrace]:
+    return [role for role in _shown(trace) if kind_of(role.name) is kind]
+
+
+def _seconds(rows: Rows) -> float:
+    return float((rows["ended"] - rows["began"]).sum())
+
+
+def _percent(share: float, zero: str = "-") -> str:
+    return f"{100 * share:.1f} %" if share else zero
+
+
+def _aligned(rows: list[list[str]], left: tuple[int, ...] = (0,)) -> list[str]:
+    """Columns, some of them with their words to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.ljust(width) if i in left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells))
+    return lines

@@ -1,0 +1,124 @@
+"""A trace as a timeline that ui.perfetto.dev and chrome://tracing draw: Trace Event Format, JSON.
+
+Every process is a process of the timeline and every role a thread of it. What a role did is a
+complete event ("X"), times are microseconds since the window began, and each flow is a chain of
+"s", "t" ... "f" with one id, each within the slice that it belongs to ("bp": "e").
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from tianji.errors import TianJiError
+from tianji.tracing.flows import flows_of
+from tianji.tracing.reading import Rows, Trace
+from tianji.tracing.rows import Doing, Wait, What
+
+Event = dict[str, Any]
+DIGITS = 3  # of a microsecond
+
+
+def save(trace: Trace, path: Path) -> int:
+    """Writes the timeline, compressed if the name ends in .gz; returns how many events it has."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        n_events = _write(trace, part, path.suffix == ".gz")
+        os.replace(part, path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise TianJiError(
+            f"{path} cannot be written: {error.strerror}: name another file with --out"
+        ) from error
+    return n_events
+
+
+def _write(trace: Trace, path: Path, compressed: bool) -> int:
+    file: IO[str]
+    n_events = 0
+    with gzip.open(path, "wt") if compressed else path.open("w", encoding="utf-8") as file:
+        about = {"run": str(trace.run), "engine": trace.engine, "recorded_at": trace.recorded_at}
+        file.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[')
+        for event in events_of(trace):
+            file.write(",\n" if n_events else "\n")
+            file.write(json.dumps(event, separators=(",", ":")))
+            n_events += 1
+        file.write("\n]}\n")
+    return n_events
+
+
+def events_of(trace: Trace) -> Iterator[Event]:
+    """Names first, then all events in the order of time; a slice before the arrows in it."""
+    places = _places(trace)
+    yield from _names(trace, places)
+    timed = [
+        event for role in trace.roles for event in _slices(role.rows, trace, places[role.name])
+    ]
+    timed += _arrows(trace, places)
+    timed.sort(key=lambda event: (event["ts"], event["ph"] != "X"))
+    yield from timed
+
+
+def _places(trace: Trace) -> dict[str, Event]:
+    """The process and the thread of every role, numbered: pids of two hosts may be equal."""
+    homes = {home: i + 1 for i, home in enumerate(trace.homes)}
+    return {
+        role.name: {"pid": homes[role.home], "tid": i + 1} for i, role in enumerate(trace.roles)
+    }
+
+
+def _names(trace: Trace, places: dict[str, Event]) -> Iterator[Event]:
+    order = {home: i for i, home in enumerate(trace.homes)}
+    for home, heading in trace.homes.items():
+        place = {"ph": "M", "pid": order[home] + 1, "tid": 0}
+        label = f"{home} (pid {heading.pid} on {heading.host})"
+        yield {**place, "name": "process_name", "args": {"name": label}}
+        yield {**place, "name": "process_sort_index", "args": {"sort_index": order[home]}}
+    for role, place in places.items():
+        yield {"ph": "M", **place, "name": "thread_name", "args": {"name": role}}
+        yield {
+            "ph": "M",
+            **place,
+            "name": "thread_sort_index",
+            "args": {"sort_index": place["tid"]},
+        }
+
+
+def _slices(rows: Rows, trace: Trace, place: Event) -> Iterator[Event]:
+    for began, ended, number, version, _, kind, what, peer in rows.tolist():
+        ts, end = micro(began - trace.began), micro(ended - trace.began)
+        about = {"ts": ts, "dur": round(end - ts, DIGITS), **place}
+        yield {"ph": "X", **_named(Doing(kind), what, int(number), int(version), peer), **about}
+
+
+def _named(kind: Doing, what: int, number: int, version: int, peer: int) -> Event:
+    """What a slice is called, and what stands beside it when one clicks on it."""
+    if kind is Doing.IDLE:
+        return {"name": Wait(what).words, "cat": "idle"}
+    if kind is Doing.UPDATE:
+        return {"name": "update", "cat": "update", "args": {"version": version}}
+    if kind not in (Doing.SEND, Doing.RECEIVE):
+        return {"name": kind.word, "cat": kind.word}
+    thing, args = What(what), {"version": version}
+    if thing is What.TRAJECTORY:
+        args |= {"number": number} | ({"actor": peer} if kind is Doing.RECEIVE else {})
+    return {"name": f"{kind.word} {thing.word}", "cat": kind.word, "args": args}
+
+
+def _arrows(trace: Trace, places: dict[str, Event]) -> Iterator[Event]:
+    for number, flow in enumerate(flows_of(trace), 1):
+        last = len(flow.points) - 1
+        for i, point in enumerate(flow.points):
+            phase = "s" if i == 0 else "f" if i == last else "t"
+            ts = micro(point.at - trace.began)
+            about = {"ph": phase, "name": flow.name, "cat": "flow", "id": number, "ts": ts}
+            yield {**about, "bp": "e", **places[point.role]}
+
+
+def micro(seconds: float) -> float:
+    """Microseconds, to the nanosecond."""
+    return round(seconds * 1e6, DIGITS)

@@ -1,0 +1,39 @@
+"""`tianji trace RUN`: a timeline of what every role did, and who waited for what."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the options of `trace`."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a run with a trace")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="where to write the timeline (default: trace.json in the run's folder); a name that "
+        "ends in .gz is compressed",
+    )
+    parser.add_argument(
+        "--seconds", type=float, metavar="S", help="of these last seconds only (default: of all)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Writes the timeline; prints what it comes to, and where it lies."""
+    from tianji.errors import TianJiError
+    from tianji.tracing import reading, table, timeline
+
+    if options.seconds is not None and not options.seconds > 0:
+        raise TianJiError(f"--seconds: want more than 0, got {options.seconds:g}")
+    trace = reading.read(options.run, options.seconds)
+    for note in trace.notes:
+        print(f"note: {note}", file=sys.stderr)
+    path = options.out or options.run / "trace.json"
+    timeline.save(trace, path)
+    print(table.describe(trace))
+    print(f"\n{path}: open it at https://ui.perfetto.dev")
+    return 0
