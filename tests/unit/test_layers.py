@@ -14,6 +14,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # it is of the same package. The four packages above the bases never import each other.
 LAYERS = (
     ("errors", "lazy", "stats", "appending", "tracker", "signals", "status", "banners"),
+    ("episodefile",),
     ("schema", "imports", "events", "mpirun", "hostfile"),
     ("state", "shepherd"),
     ("tensorfile",),
@@ -42,7 +43,7 @@ LAYERS = (
     ("run",),
     ("scores",),
     ("engines", "outcome"),
-    ("worker", "launch", "export", "doctor", "transmission"),
+    ("worker", "launch", "export", "doctor", "transmission", "equivalence"),
     ("planning",),
     ("simulation",),
     ("verbs",),
