@@ -8,7 +8,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/*.md")])
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-INLINE = re.compile(r"`tianji ((?:train|resume|eval|report|trace|export|doctor|slurm)[^`]*)`")
+INLINE = re.compile(
+    r"`tianji ((?:train|plan|resume|eval|verify|report|trace|export|doctor|slurm)[^`]*)`"
+)
 VARIABLE = re.compile(r"\$\w+")  # of the shell; any number will do in its place
 STARTERS = re.compile(r"^(exec|srun(\s+--?\S+)*)\s+")  # what may stand before a command of ours
 

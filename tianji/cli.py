@@ -18,6 +18,7 @@ VERBS = {
     "plan": "measure a job, and say how to split the cores between actors and learners",
     "resume": "go on with a run where it was interrupted, or give it more to do",
     "eval": "play whole games with a trained policy and say how good it is",
+    "verify": "compare distributed training with serial training of the same seeds",
     "report": "draw one page about a run, or about several side by side",
     "trace": "draw what every role of a run did and when, and say who waited for what",
     "export": "write a trained policy as a file that other programs run",

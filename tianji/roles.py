@@ -77,7 +77,7 @@ class Actor(Role):
         decision = self.policy.act(self.obs)  # ❺ act, and ❸ keep what came of it
         step = self.env.step(decision["action"])
         self.obs = self.trajectory.add(decision, step)
-        ended, length = self.log.add(step), self.trajectory.length
+        ended, length = self.log.add(step, self.version), self.trajectory.length
         if length == self._length or self.trigger.fires(length, ended):
             self._push()  # ❸ it is already where the buffer will read it
         return True

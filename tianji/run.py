@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tianji import metrics
+from tianji.episodefile import EpisodeFile
 from tianji.evaluation import Evaluation
 from tianji.job import Job
 from tianji.panel import Scene
@@ -87,6 +88,9 @@ class Run:
         self._steady = Steady()
         self._evaluated = Evaluated(**(resumed.facts.get("evaluated", {}) if resumed else {}))
         self._sinks = Sinks.of(folder, job.config, resumed.env_steps if resumed else None)
+        before = resumed.facts.get("watch", {}).get("episodes", 0) if resumed else 0
+        self._episodes = EpisodeFile(folder, before)  # written only where they are kept
+        self._missed_episodes = False
 
     def tick(self, progress: Progress) -> None:
         """Shows and writes what is due, which is nearly always nothing."""
@@ -94,6 +98,7 @@ class Run:
         if self._plan is not None:
             done = progress.produced, progress.consumed
             self._steady.read(now, updates_since(progress), *done)
+        self._keep_episodes(progress)
         if now >= self._frame_due:
             self._frame_due = now + FRAME_SECONDS
             self._show(progress, now)
@@ -144,6 +149,9 @@ class Run:
         all is on disk, before trackers take their time to send what they have.
         """
         now = time.monotonic() if self._ticked_at is None else self._ticked_at
+        self._keep_episodes(progress)
+        with suppress(OSError):  # said before
+            self._episodes.close()
         if progress.started_at is not None:
             self._write(progress, now)
         self._show(progress, now, status)
@@ -169,6 +177,18 @@ class Run:
             "evaluation": self._evaluated.summary(),
             "warnings": self.warnings,
         }
+
+    def _keep_episodes(self, progress: Progress) -> None:
+        """Writes those that have ended since; what the disk refuses waits for the next time."""
+        if not progress.unwritten:
+            return
+        try:
+            self._episodes.add(progress.unwritten)
+        except OSError as refusal:
+            if not self._missed_episodes:
+                warn(f"episodes.csv cannot be written, and lines wait: {refusal}")
+            self._missed_episodes = True
+        progress.unwritten.clear()
 
     def _keep(self, name: str, content: dict[str, Any]) -> None:
         """Writes a file so that nobody ever sees half of it."""

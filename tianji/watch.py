@@ -12,6 +12,8 @@ import numpy as np
 
 from tianji.channel import Inbox
 from tianji.counts import Count, Histogram, Vector
+from tianji.episodefile import Line
+from tianji.episodes import Ended
 from tianji.job import Job
 from tianji.roster import Kind, group_of, is_first_learner, roles_of
 from tianji.schema import Arrays
@@ -35,6 +37,7 @@ class Progress:
     lengths: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW))
     ended_at: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     n_episodes: int = 0
+    unwritten: list[Line] = field(default_factory=list)  # with exp.keep_episodes
     base: dict[str, Vector] = field(default_factory=dict)  # of a resumed run: where counts began
     solved_at: float | None = None  # clock of the last of the 100 episodes that reached the target
     started_at: float | None = None  # clock at which all roles were ready
@@ -121,6 +124,7 @@ class Watch:
         roles = roles_of(job.config)
         self._homes = {role.name: role.home for role in roles}
         self._target = job.stop_return
+        self._keeps_episodes = job.config.exp.keep_episodes
         self._scalar_names = job.algorithm.scalars
         self._reports: dict[str, Inbox] = {
             role.name: ports.inbox(f"report {role.name}") for role in roles
@@ -187,27 +191,39 @@ class Watch:
         progress.scalars = dict(zip(self._scalar_names, values.tolist(), strict=True))
 
     def _read_episodes(self) -> None:
-        finished: list[tuple[float, float, int]] = []
-        for inbox in self._episodes:
+        finished: list[tuple[int, Ended]] = []
+        for actor, inbox in enumerate(self._episodes):
             while (message := inbox.take()) is not None:
-                a, n = message.arrays, int(message.arrays["n"])
-                columns = (a["ended_at"], a["returned"], a["length"])
-                finished += zip(*(column[:n].tolist() for column in columns), strict=True)
-        for ended_at, returned, length in sorted(finished):
-            self._add_episode(ended_at, returned, length)
+                arrays, n = message.arrays, int(message.arrays["n"])
+                columns = [arrays[name][:n].tolist() for name in Ended._fields]
+                finished += [(actor, Ended(*each)) for each in zip(*columns, strict=True)]
+        for actor, episode in sorted(finished, key=_in_time):
+            self._add_episode(actor, episode)
 
-    def _add_episode(self, ended_at: float, returned: float, length: int) -> None:
+    def _add_episode(self, actor: int, episode: Ended) -> None:
         progress = self.progress
         progress.n_episodes += 1
+        if self._keeps_episodes:
+            progress.unwritten.append(_line(progress.elapsed(episode.ended_at), actor, episode))
         if progress.solved_at is not None:  # the window stays as it was when the target was reached
             return
-        progress.returns.append(returned)
-        progress.lengths.append(length)
-        progress.ended_at.append(ended_at)
+        progress.returns.append(episode.returned)
+        progress.lengths.append(episode.length)
+        progress.ended_at.append(episode.ended_at)
         if self._target is None:
             return
         if len(progress.returns) == WINDOW and np.mean(progress.returns) >= self._target:
             progress.solved_at = max(progress.ended_at)
+
+
+def _in_time(finished: tuple[int, Ended]) -> tuple[float, float, int]:
+    _, episode = finished
+    return episode.ended_at, episode.returned, episode.length
+
+
+def _line(seconds: float, actor: int, episode: Ended) -> Line:
+    returned, length, _, steps, version = episode
+    return Line(round(seconds, 6), actor, steps, version, returned, length)
 
 
 def _sum(vectors: list[Vector]) -> Vector:

@@ -1,10 +1,11 @@
 """What every engine promises: the same job ends in the same way, with the same counts."""
 
+import numpy as np
 import pytest
 from commands import TASKS, rows, train
 from puppets import MISSING
 
-from tianji import checkpoint
+from tianji import checkpoint, episodefile
 
 pytestmark = pytest.mark.process
 
@@ -64,6 +65,33 @@ def test_synchronous_samples_are_never_stale(run):
     summary = run("ppo", "exp.train_steps=6000").summary
     assert summary["staleness"]["max"] == 0
     assert summary["produced"] - summary["consumed"] <= 2 * 32 * 8  # what was under way at the end
+
+
+@pytest.mark.parametrize(
+    ("task", "ratio", "overrides"),
+    [
+        ("dqn", 2, ("global_cfg.replay_ratio=2", "exp.train_steps=3000")),
+        ("dqn", 16, ("global_cfg.replay_ratio=16", "exp.train_steps=3000", "actor_cfg.num=3")),
+        ("dqn", 8, ("buffer_cfg.cores=1", "exp.train_steps=3000")),
+        ("ppo", 1, ("exp.train_steps=40000",)),
+        ("ppo", 1, ("hyp.mode='async'", "hyp.max_lag=2", "exp.train_steps=40000")),
+    ],
+)
+def test_the_measured_replay_ratio_is_within_three_percent_of_its_target(
+    run, task, ratio, overrides
+):
+    said = run(task, *overrides).summary["replay_ratio"]
+    assert said["target"] == ratio
+    assert said["measured"] == pytest.approx(ratio, rel=0.03)
+
+
+def test_every_finished_episode_is_kept_where_that_was_asked_for(run):
+    done = run("dqn", "exp.keep_episodes=True", "exp.train_steps=1500", "actor_cfg.num=2")
+    found = episodefile.read(done.folder)
+    assert found.steps.size == done.summary["episodes"] > 20
+    assert (np.diff(found.steps) >= 0).all()
+    assert found.steps[-1] <= done.summary["produced"] + 2 * 16 * 4  # and what was not pushed
+    assert 0 <= found.version.min() < found.version.max() <= done.summary["updates"]
 
 
 def test_several_actors_are_all_heard(run):

@@ -49,10 +49,10 @@ def buffer_of(engine):
 
 def same(job):
     """Trains serially and in the local engine; returns both (weights, updates)."""
-    algorithm, updates = serial.train(job)
+    outcome = serial.train(job)
     engine = run(job)
     ours = (engine.learner.algorithm.weights().copy(), engine.learner.version)
-    return (algorithm.weights().copy(), updates), ours
+    return (outcome.algorithm.weights().copy(), outcome.version), ours
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -62,6 +62,23 @@ def test_the_local_engine_is_serial_training_bit_for_bit(make_job, name, seed):
     (weights, updates), (ours, version) = same(job)
     assert version == updates > 5
     assert (weights == ours).all()
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_so_is_what_both_measure_of_their_samples_and_episodes(make_job, name):
+    job = make_job(name, NO_SLACK, "exp.keep_episodes=True")
+    outcome, progress = serial.train(job), run(job).watch.progress
+    said = outcome.consumption.report()
+    assert progress.staleness.bins.tolist() == said["staleness"].tolist()
+    assert progress.age.bins.tolist() == said["age"].tolist()
+    assert progress.received == outcome.received
+    assert progress.consumed == outcome.counts[Count.CONSUMED] > 0
+    assert progress.freshness == pytest.approx(outcome.freshness)
+    assert progress.new == pytest.approx(outcome.counts[Count.NEW] / progress.consumed)
+    ours = sorted((e.actor_steps, e.version, e.returned, e.length) for e in progress.unwritten)
+    theirs = sorted((e.steps, e.version, e.returned, e.length) for e in outcome.episodes)
+    within = [each for each in ours if each[0] <= outcome.received]  # an actor may be ahead
+    assert within == theirs and len(theirs) > 10
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ NOT_RUN = {  # commands that are parsed and no more
     "--video": "films for seconds; test_eval.py does",
     "make": "sets up an environment and trains, or tests: this is the test",
     "bench": "measures for minutes; test_transmission_run.py does for seconds",
+    "verify": "trains many times; test_verify.py does with a smaller task",
     "pip": "installs packages",
     ".venv/bin/pip": "installs packages",
     "python": "another file, with a test of its own",

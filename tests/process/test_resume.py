@@ -9,7 +9,8 @@ import sys
 import pytest
 from commands import ROOT, TASKS, Finished, end, eventually, rows, start, train, training
 
-from tianji import checkpoint
+import tianji
+from tianji import checkpoint, episodefile
 
 pytestmark = pytest.mark.process
 
@@ -238,3 +239,16 @@ def test_a_limit_that_was_reached_long_ago_is_refused(tmp_path):
     done = resume(folder, "--max-seconds", "0.5")
     assert (done.status, done.summary) == (2, first.summary)
     assert "is beyond exp.max_seconds=0.5 already" in done.err
+
+
+def test_the_kept_episodes_of_a_resumed_run_are_those_of_one_run(tmp_path):
+    folder = tmp_path / "run"
+    asked = dict(train_steps=1_500, keep_episodes=True)
+    first = tianji.train(TASKS / "walk_dqn.py", engine="local", run_dir=folder, exp=asked)
+    with (folder / episodefile.FILE).open("a") as file:
+        file.write("9.0,0,9999,1,0.0,1\n")  # of work that was lost: after the last checkpoint
+    second = tianji.resume(folder, exp=dict(train_steps=3_000))
+    found = episodefile.read(folder)
+    assert found.steps.size == second.summary["episodes"] > first.summary["episodes"] > 20
+    assert found.steps[-1] <= second.summary["produced"] + 2 * 16
+    assert found.steps[-1] - found.length.sum() < 2 * 12  # what was in progress at the end

@@ -14,6 +14,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # it is of the same package. The four packages above the bases never import each other.
 LAYERS = (
     ("errors", "lazy", "stats", "appending", "tracker", "signals", "status", "banners"),
+    ("episodefile",),
     ("schema", "imports", "events", "mpirun", "hostfile"),
     ("state", "shepherd"),
     ("tensorfile",),
@@ -43,7 +44,7 @@ LAYERS = (
     ("scores",),
     ("engines", "outcome"),
     ("probing",),
-    ("worker", "launch", "export", "doctor", "transmission"),
+    ("worker", "launch", "export", "doctor", "transmission", "equivalence"),
     ("simulation",),
     ("verbs",),
     ("cli",),

@@ -254,7 +254,7 @@ class Wire:
 
     def commit(self, version):
         n = int(self.arrays["n"])
-        fields = ("returned", "length", "ended_at")
+        fields = ("returned", "length", "ended_at", "steps", "version")
         self.sent += zip(*(self.arrays[name][:n].tolist() for name in fields), strict=True)
 
 
@@ -275,7 +275,7 @@ def test_a_log_goes_on_with_its_episodes_and_loses_none_that_waits():
     wires[0].full = False
     for _ in range(50):
         step = some_step(random)
-        assert one.add(step) == two.add(step)
+        assert one.add(step, 3) == two.add(step, 3)
     one.push()
     two.push()
     assert wires[0].sent == wires[1].sent and len(wires[0].sent) > 10
@@ -290,7 +290,17 @@ def test_a_log_that_begins_anew_keeps_only_what_had_ended():
     log.begin_anew()
     log.add(Step(np.zeros((E, 1)), one_each, no, yes, yes))
     log.push()
-    assert wire.sent == [(1.0, 1, 0.0)] * (2 * E)
+    steps = [E] * E + [3 * E] * E  # also those of episodes that were given up
+    assert wire.sent == [(1.0, 1, 0.0, made, 0) for made in steps]
+
+
+def test_a_log_reads_what_an_older_checkpoint_said_of_it():
+    wire = Wire()
+    log = EpisodeLog(E, wire, lambda: 0.0)
+    older = {"returned": np.ones(E), "steps": np.full(E, 4), "pending": [[2.5, 9, 1.5]]}
+    log.restore(carried(older))
+    log.push()
+    assert wire.sent == [(2.5, 9, 1.5, 0, 0)]
 
 
 def test_what_was_measured_of_the_samples_goes_on():

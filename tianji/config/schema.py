@@ -123,6 +123,9 @@ class ExpConfig:
         "whether checkpoints hold the samples; `auto`: up to 256 MB while training, and at the end "
         "whatever can be written within five seconds",
     )
+    keep_episodes: bool = key(
+        False, "write every finished episode into `episodes.csv`, as `tianji verify` needs it"
+    )
     eval_step: int | None = key(
         None, "environment steps from one evaluation to the next; None: no evaluation", at_least=1
     )

@@ -1,0 +1,157 @@
+"""A comparison in tables and in plain words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tianji import stats
+from tianji.equivalence import measures
+from tianji.equivalence.compare import (
+    RATIO_TOLERANCE,
+    Comparison,
+    Equivalence,
+    Pair,
+    Samples,
+    Verdict,
+)
+from tianji.equivalence.settings import Settings
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+COLOURS = {Verdict.EQUIVALENT: "green", Verdict.BETTER: "green", Verdict.WORSE: "bold red"}
+OPENINGS = {
+    Verdict.EQUIVALENT: "Equivalent",
+    Verdict.BETTER: "Better",
+    Verdict.WORSE: "Worse",
+    Verdict.CANNOT_TELL: "Cannot tell",
+}
+
+
+def number(value: float | None) -> str:
+    """With what matters of it."""
+    if value is None:
+        return "-"
+    size = abs(value)
+    if size >= 1000 or value == round(value):
+        return f"{value:,.0f}"
+    return f"{value:,.1f}" if size >= 10 else f"{value:.3g}"
+
+
+def signed(value: float) -> str:
+    """With its sign, for a difference."""
+    return ("+" if value > 0 else "") + number(value)
+
+
+def outcomes(found: Equivalence, settings: Settings) -> Table:
+    """What training came to, with a verdict in each line."""
+    from rich.text import Text
+
+    table = _table("", "serial", settings.engine, "difference", "95 % interval", "margin", "")
+    for each in found.comparisons:
+        difference, low, high = each.interval
+        verdict = each.verdict
+        table.add_row(
+            each.name,
+            *map(number, each.iqms),
+            signed(difference),
+            f"{signed(low)} to {signed(high)}",
+            number(each.margin),
+            Text(verdict, COLOURS.get(verdict, "yellow")),
+        )
+    return table
+
+
+def ages(found: Equivalence, pairs: list[Pair], settings: Settings) -> Table:
+    """What training learned from."""
+    table = _table("", "serial", settings.engine, "KS", "Wasserstein", "KS among serial")
+    ratios = [[run.ratio for run in arm] for arm in zip(*pairs, strict=True)]
+    fresh = [[run.freshness for run in arm] for arm in zip(*pairs, strict=True)]
+    new = [[run.new for run in arm] for arm in zip(*pairs, strict=True)]
+    shown = {f"replay ratio, target {found.ratio_target:g}": ratios, "freshness": fresh}
+    for name, values in (shown | {"new samples, share": new}).items():
+        table.add_row(name, *(number(_iqm(arm)) for arm in values))
+    for each in found.samples:
+        among = "-" if each.among_serial is None else f"{each.among_serial.ks:.3f}"
+        far = f"{number(each.distance.wasserstein)} {each.unit}"
+        cells = (*_middles(each), f"{each.distance.ks:.3f}", far, among)
+        table.add_row(f"{each.name}, median and 95 %", *cells)
+    return table
+
+
+def _middles(samples: Samples) -> list[str]:
+    return [
+        " and ".join(number(measures.percentile(rows, share)) for share in (0.5, 0.95))
+        for rows in (samples.serial, samples.distributed)
+    ]
+
+
+def _iqm(values: list[float | None]) -> float | None:
+    there = [value for value in values if value is not None]
+    return stats.iqm(there) if there else None
+
+
+def _table(*head: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for i, name in enumerate(head):
+        table.add_column(name, justify="right" if i else "left", no_wrap=True)
+    return table
+
+
+def sentence(found: Equivalence, settings: Settings) -> str:
+    """The verdict with its numbers, and what it cannot say."""
+    deciding = [each for each in found.comparisons if each.decides]
+    if not deciding:
+        return "Cannot tell: no episode has ended in both kinds of training; give more --steps."
+    parts = [_part(each, settings) for each in deciding]
+    said = f"{OPENINGS[found.verdict]}: {'; '.join(parts)} (IQM of {_seeds(found.n_pairs)})."
+    if not found.ratio_is_held:
+        said += (
+            f" The replay ratio was off its target of {found.ratio_target:g} by "
+            f"{100 * found.ratio_error:.1f} % in one run; {100 * RATIO_TOLERANCE:.0f} % is allowed."
+        )
+    return f"{said} {_limits(found, deciding)}".rstrip()
+
+
+def _part(each: Comparison, settings: Settings) -> str:
+    serial, distributed = each.iqms
+    difference, low, high = each.interval
+    what = each.name
+    if what == "return":
+        what = f"return after {settings.steps:,} steps"
+    return (
+        f"{what} {number(serial)} serial, {number(distributed)} {settings.engine}, difference "
+        f"{signed(difference)}, interval {signed(low)} to {signed(high)}, "
+        f"margin {number(each.margin)}: {each.verdict}"
+    )
+
+
+def _limits(found: Equivalence, deciding: list[Comparison]) -> str:
+    """What so few seeds leave open."""
+    if found.n_pairs == 1:
+        return "One seed has no interval: it says nothing about others."
+    open_ = [each for each in deciding if each.verdict is Verdict.CANNOT_TELL]
+    if all(each.serial == each.distributed for each in found.comparisons):
+        return "Every pair of runs was one and the same, episode for episode."
+    if not open_:
+        small = found.verdict is Verdict.EQUIVALENT
+        return "A difference smaller than the margin may still be there." if small else ""
+    wanted = [each.seeds_wanted for each in open_]
+    if None in wanted:
+        return "More seeds would make the interval narrower."
+    n = max(each for each in wanted if each is not None)
+    if n <= found.n_pairs:
+        return "A few seeds more would tell."
+    return f"With {_seeds(found.n_pairs)} the interval is wide: it would take about {n:,} to tell."
+
+
+def _seeds(n: int) -> str:
+    return "1 seed" if n == 1 else f"{n:,} seeds"
+
+
+def notes(found: Equivalence) -> list[str]:
+    """What a reader of the tables must know besides."""
+    return list(dict.fromkeys(f"{e.name}: {e.note}" for e in found.comparisons if e.note))

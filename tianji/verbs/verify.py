@@ -1,0 +1,170 @@
+"""`tianji verify CONFIG`: the same seeds, serial against distributed training, and a verdict."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tianji.verbs.training import add_engine, add_overrides
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tianji.equivalence.compare import Equivalence, Pair
+    from tianji.equivalence.settings import Settings
+
+WIDTH = 120  # columns of what is written into a file or a pipe
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the options of `verify`."""
+    parser.add_argument(
+        "config", metavar="CONFIG", help="configuration file, as in configs/cartpole_ppo.py"
+    )
+    add_engine(parser, "process")
+    add_overrides(parser, "override a key of the configuration for both kinds of training")
+    parser.add_argument(
+        "--seeds", type=int, metavar="N", help="pairs of runs (default: 10, with --quick 3)"
+    )
+    parser.add_argument(
+        "--steps",
+        type=int,
+        metavar="N",
+        help="environment steps of each run (default: exp.train_steps, 150,000 at most)",
+    )
+    parser.add_argument(
+        "--margin",
+        type=float,
+        default=0.1,
+        metavar="SHARE",
+        help="difference in return that is none, as a share of what serial training gained "
+        "(default: 0.1)",
+    )
+    parser.add_argument(
+        "--steps-margin",
+        type=float,
+        default=0.25,
+        metavar="SHARE",
+        help="the same for the steps to the target, as a share of serial's (default: 0.25)",
+    )
+    parser.add_argument("--quick", action="store_true", help="3 seeds of 30,000 steps")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="runs, JSON, CSV and plot; a comparison that was interrupted there goes on",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Trains, compares and says what came of it: 0 it does not hurt, 1 it does or may."""
+    _refuse_ranks()
+    before = dict(os.environ)  # for the runs, which share the cores out by themselves
+    from tianji.resources import THREAD_VARIABLES
+
+    for name in THREAD_VARIABLES:  # before numpy and torch are loaded: serial is one thread
+        os.environ.setdefault(name, "1")
+    from tianji.equivalence import runs
+    from tianji.equivalence.settings import made, settle
+    from tianji.signals import Interrupted, Signals
+
+    pairs: list[Pair] = []
+    with Signals() as signals:
+        signals.at_once = True
+        settings = settle(
+            options.config,
+            options.overrides,
+            options.engine or "process",
+            options.seeds,
+            options.steps,
+            options.quick,
+            options.margin,
+            options.steps_margin,
+        )
+        folder = made(options.out or _new_folder(options.config), settings)
+        status = 0
+
+        def done(so_far: list[Pair]) -> None:
+            pairs[:] = so_far
+            _write(folder, settings, pairs)
+
+        _write(folder, settings, pairs)
+        try:
+            runs.train_all(settings, folder, before, _tell, done)
+        except Interrupted as stop:
+            status = stop.exit_status
+        except runs.RunFailed as failure:
+            print(f"tianji: {failure}", file=sys.stderr)
+            status = 1
+        signals.at_once = False  # what there is, is told: `timeout` sends its signal twice
+        found = _show(folder, settings, pairs)
+        if status:
+            again = f"tianji {shlex.join(options.given)}"
+            where = "" if options.out else f" --out {shlex.quote(str(folder))}"
+            print(f"{len(pairs)} of {len(settings.seeds)} pairs are kept; to go on: {again}{where}")
+        sys.stdout.flush()
+    return status or (1 if found is None else found.exit_status)
+
+
+def _refuse_ranks() -> None:
+    from tianji import mpirun
+    from tianji.errors import TianJiError
+
+    if mpirun.inside() is not None:
+        raise TianJiError("verify starts its own runs: call it without mpirun")
+
+
+def _new_folder(config: str) -> Path:
+    return Path("runs") / f"verify-{Path(config).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _compared(settings: Settings, pairs: list[Pair]) -> Equivalence:
+    from tianji.equivalence.compare import compare
+
+    return compare(
+        pairs,
+        settings.steps,
+        settings.target,
+        settings.ratio,
+        settings.margin,
+        settings.steps_margin,
+    )
+
+
+def _write(folder: Path, settings: Settings, pairs: list[Pair]) -> list[Path]:
+    from tianji.equivalence import files
+
+    return files.write(folder, settings, pairs, _compared(settings, pairs))
+
+
+def _show(folder: Path, settings: Settings, pairs: list[Pair]) -> Equivalence | None:
+    """The tables, the sentence and the files of all pairs that there are."""
+    from tianji.equivalence import words
+
+    if not pairs:
+        return None
+    found, console = _compared(settings, pairs), _console()
+    console.print(words.outcomes(found, settings))
+    console.print(words.ages(found, pairs, settings))
+    for note in words.notes(found):
+        print(f"note: {note}")
+    print(words.sentence(found, settings))
+    for path in _write(folder, settings, pairs):
+        print(path)
+    return found
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    is_known = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(highlight=False, width=None if is_known else WIDTH)
