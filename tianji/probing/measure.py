@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import cast
 
 import numpy as np
@@ -40,6 +42,7 @@ class Acting:
     n_sent: int
     sending: float  # seconds
     loading: float  # seconds to take newer weights once
+    deciding: float  # seconds of one inference for all its environments
     trajectory_bytes: int
     memory_bytes: int
 
@@ -94,19 +97,14 @@ class ActorProbe:
 
         clock = Clockwork(WARM_SECONDS, seconds, read, enough)
         actor.weights = _Weights(self._weights, clock)
-        loading = self._loading()
+        obs, policy = np.array(actor.obs), actor.policy
+        loading = _usual(lambda: policy.load(self._weights, FAR_VERSION))
+        deciding = _usual(lambda: policy.act(obs))
         _loop([actor], self._ports)
         took, steps, sent, sending = (b - a for a, b in zip(*marks, strict=True))
         size = self._job.trajectory.n_bytes
-        return Acting(took, int(steps), int(sent), sending, loading, size, own_bytes())
-
-    def _loading(self) -> float:
-        times = []
-        for version in range(20):
-            began = time.perf_counter()
-            self._actor.policy.load(self._weights, version)
-            times.append(time.perf_counter() - began)
-        return sorted(times)[len(times) // 2]
+        costs = sending, loading, deciding
+        return Acting(took, int(steps), int(sent), *costs, size, own_bytes())
 
 
 class LearnerProbe:
@@ -200,6 +198,16 @@ def _one_trajectory(job: Job, role: RoleSpec) -> Arrays:
 
 def _loop(roles: list[Role], ports: Ports) -> None:
     Loop(roles, cast(ProcessPorts, ports)).run()
+
+
+def _usual(deed: Callable[[], object], times: int = 21) -> float:
+    """The median of how long it takes."""
+    taken = []
+    for _ in range(times):
+        began = time.perf_counter()
+        deed()
+        taken.append(time.perf_counter() - began)
+    return median(taken)
 
 
 def own_bytes() -> int:

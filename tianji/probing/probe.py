@@ -146,6 +146,7 @@ class _Probe:
             receiving,
             answers[0]["trajectory_bytes"],
             max(answer["memory_bytes"] for answer in answers),
+            act_seconds=min(step, fmean(answer["deciding"] for answer in answers)),
         )
 
     def _learner_cost(self, cores: int, answer: Answer) -> LearnerCost:
