@@ -77,7 +77,9 @@ def _balance(found: Prediction, turns: bool) -> str:
         return f"{could}; they take turns"
     if found.imbalance <= EQUAL:
         return f"{could}: {found.bound}"
-    return f"{could}: {found.bound}, {100 * found.imbalance:.0f} % apart; whole cores allow no better"
+    return (
+        f"{could}: {found.bound}, {100 * found.imbalance:.0f} % apart; whole cores allow no better"
+    )
 
 
 def _updates(found: Prediction) -> str:

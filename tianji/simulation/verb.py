@@ -24,7 +24,7 @@ ASSUMED_GBIT = 10.0  # where a link is needed and nobody has said how fast it is
 FIGURE_ACTORS = 4  # of the diagram, unless --actors says otherwise
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse._ActionsContainer) -> None:
     """Declares the options; those that the parser has already stay as they are."""
     for name, options in _OPTIONS.items():
         with suppress(argparse.ArgumentError):

@@ -38,7 +38,13 @@ CARRIERS = {
         Carrier("local", ours.local, _nothing, has_views=True),
         Carrier("shm", ours.shm, _nothing, has_views=True),
         Carrier("mpi", ranks.mpi, ranks.missing, has_views=True, across=ranks.mpi),
-        Carrier("pickled MPI", peers.pickled_mpi, ranks.missing, across=peers.pickled_mpi),
+        Carrier(
+            "pickled MPI",
+            peers.pickled_mpi,
+            ranks.missing,
+            has_views=True,  # what was unpickled is the receiver's own
+            across=peers.pickled_mpi,
+        ),
         Carrier("queue", peers.mp_queue, _nothing),
         Carrier("ZeroMQ ipc", peers.zmq_ipc, lambda: peers.missing("zmq")),
         Carrier("ZeroMQ tcp", peers.zmq_tcp, lambda: peers.missing("zmq")),

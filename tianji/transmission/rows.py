@@ -105,7 +105,14 @@ def findings(rows: list[Row]) -> list[Finding]:
         _least("shm, views, of warm memcpy (>= 64 KB)", _ratios(rows, "views"), LEAST_OF_LIMIT),
         _least("  of memcpy beside a busy process", _beside(rows), LEAST_OF_LIMIT),
         _least("shm, store, of the copy alone (>= 64 KB)", _ratios(rows, "store"), LEAST_OF_LIMIT),
-        _least("shm, times pickled MPI (>= 512 KB)", _of_pickled(rows), LEAST_OF_PICKLED),
+        *(
+            _least(
+                f"shm, {use}, times pickled MPI (>= 512 KB)",
+                _of_pickled(rows, use),
+                LEAST_OF_PICKLED,
+            )
+            for use in ("views", "store")
+        ),
         _error("equation 1, one host, error", [row for row in rows if row.part == "b"]),
         _error("equation 1, several hosts, error", [row for row in rows if row.part == "c"]),
         _least("mpi across the link, of raw TCP (>= 16 KB)", _of_link(rows), LEAST_OF_LINK),
@@ -146,12 +153,12 @@ def _of_link(rows: list[Row]) -> list[float]:
     return [row.of_limit for row in _of("d", "mpi", rows, LINK_LEAST) if row.of_limit is not None]
 
 
-def _of_pickled(rows: list[Row]) -> list[float]:
-    stored = {row.message_bytes: row for row in _of("a", "shm", rows, LARGER) if row.use == "store"}
+def _of_pickled(rows: list[Row], use: str) -> list[float]:
+    ours = {row.message_bytes: row for row in _of("a", "shm", rows, LARGER) if row.use == use}
     return [
-        stored[row.message_bytes].megabytes_per_second / row.megabytes_per_second
+        ours[row.message_bytes].megabytes_per_second / row.megabytes_per_second
         for row in _of("a", "pickled MPI", rows, LARGER)
-        if row.message_bytes in stored
+        if row.use == use and row.message_bytes in ours
     ]
 
 

@@ -50,7 +50,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="show nothing while measuring")
     from tianji.simulation import verb
 
-    verb.add_arguments(parser)
+    verb.add_arguments(parser.add_argument_group("options of --simulate"))
 
 
 def _count(text: str) -> int:
