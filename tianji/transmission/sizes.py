@@ -21,7 +21,8 @@ from tianji.transmission.plan import LINK_BITS, Plan
 from tianji.transmission.rows import Row
 from tianji.transmission.steps import Part, Skipped, Step, crossing, guess, tried
 
-DEPTH = 8  # messages in flight
+DEPTH, LEAST_DEPTH = 8, 2  # messages in flight; a trajectory's channel has two
+FLIGHT_BYTES = 8 << 20  # of large messages fewer are: caches hold them, and so do those of a run
 LINK_BYTES = 1 << 19  # in flight across a link: four milliseconds of 1 Gbit/s
 FEWER = 8  # times fewer messages for a peer
 MEMCPY, BESIDE, COPY, RAW_TCP = "memcpy", "memcpy beside", "plain copy", "raw TCP"
@@ -40,7 +41,8 @@ def part_a(plan: Plan, carriers: list[Carrier], skipped: Skipped) -> Part:
 
 
 def _one_host(plan: Plan, carriers: list[Carrier], skipped: Skipped, size: int) -> Step:
-    experiment = Experiment(size, plan.n_messages(size, plan.figure_bytes), depth=DEPTH)
+    depth = max(LEAST_DEPTH, min(DEPTH, FLIGHT_BYTES // size))
+    experiment = Experiment(size, plan.n_messages(size, plan.figure_bytes), depth=depth)
     seconds = plan.rounds * sum(guess(limit, experiment) for limit in LIMITS)
     for i in range(plan.rounds):
         for carrier, use in _uses(plan, carriers, size, i):
