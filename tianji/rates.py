@@ -31,9 +31,11 @@ class TimeShare(NamedTuple):
 
     busy: float  # in steps that did something
     idle: float  # its process had nothing to do
+    paused: float = 0.0  # it was told to rest
 
 
 NOTHING = TimeShare(0.0, 0.0)
+SPENT = [Count.BUSY_SECONDS, Count.IDLE_SECONDS, Count.PAUSED_SECONDS]  # as in `TimeShare`
 
 
 @dataclass(frozen=True)
@@ -126,11 +128,14 @@ def homes_in(job: Job, engine: str) -> dict[str, str]:
 
 def shares(before: Counts, after: Counts, homes: Mapping[str, str]) -> dict[str, TimeShare]:
     """Where the time of every role went; roles that live together share one time."""
-    spent = {n: (c - before[n])[[Count.BUSY_SECONDS, Count.IDLE_SECONDS]] for n, c in after.items()}
+    spent = {name: (counts - before[name])[SPENT] for name, counts in after.items()}
     together: dict[str, list[Vector]] = {}
     for name, times in spent.items():
         together.setdefault(homes[name], []).append(times)
-    whole = {h: sum(t[0] for t in all_) + max(t[1] for t in all_) for h, all_ in together.items()}
+    whole = {
+        home: sum(t[0] for t in all_) + max(t[1] for t in all_) + max(t[2] for t in all_)
+        for home, all_ in together.items()
+    }
     return {
         name: TimeShare(*(times / whole[homes[name]]).tolist())
         if whole[homes[name]] > 0
