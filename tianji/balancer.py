@@ -115,7 +115,7 @@ class Balancer:
             return self._judged(self._trial, reading, now)
         if now < self._not_before:
             return None
-        if self._kept is not None and self._is_lost(self._kept, reading):
+        if self._kept is not None and self._is_lost(self._kept):
             return self._taken_back(self._kept, reading, now)
         if direction < 0:
             return self._pause(reading, wanted, now) if self._n_agree >= PAUSE_READINGS else None
@@ -177,10 +177,10 @@ class Balancer:
         self._kept, self._not_before = _Trial(first, rate), now + LEAST_SECONDS
         return None
 
-    def _is_lost(self, kept: _Trial, reading: Reading) -> bool:
-        """Whether the threads beyond the first do not earn what they did."""
-        worse = _mean(self._rates) < (1 - LOSS) * kept.rate
-        return not reading.n_paused or (worse and len(self._rates) == TRIAL_READINGS)
+    def _is_lost(self, kept: _Trial) -> bool:
+        """Whether threads that were kept do not earn what they did."""
+        enough = len(self._rates) == TRIAL_READINGS
+        return enough and _mean(self._rates) < (1 - LOSS) * kept.rate
 
     def _taken_back(self, trial: _Trial, reading: Reading, now: float) -> Decision:
         self._retry_at = now + self._retry_seconds

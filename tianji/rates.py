@@ -49,6 +49,12 @@ class Rates:
     shares: dict[str, TimeShare] = field(default_factory=dict)
     n_bytes: float = 0.0  # pushed per second
 
+    @property
+    def n_awake(self) -> float:
+        """Actors, each by the share of its time that it was not paused."""
+        actors = [share for name, share in self.shares.items() if kind_of(name) is Kind.ACTOR]
+        return sum(1.0 - share.paused for share in actors)
+
 
 class Meter:
     """Turns counters into rates over the last `window` readings.
