@@ -86,9 +86,10 @@ class _Trial:
 
 
 class Balancer:
-    """Decides for one group."""
+    """Decides for one group, in which at least so many actors stay awake."""
 
-    def __init__(self) -> None:
+    def __init__(self, least_awake: int = 1) -> None:
+        self._least = max(1, least_awake)
         self._wanted = 0  # direction in which the last readings agree: -1, 0 or 1
         self._n_agree = 0
         self._not_before = 0.0  # the next pause or thread
@@ -135,7 +136,7 @@ class Balancer:
             return n
         floor = self._floor if now < self._floor_until else 1
         enough = _ceil((1 + PAUSE_MARGIN) * needed / each)
-        return min(n, max(1, floor, enough, math.ceil(n / 2)))
+        return min(n, max(self._least, floor, enough, math.ceil(n / 2)))
 
     def _wake(self, reading: Reading, wanted: int, now: float) -> Decision:
         if now - self._paused_at < self._patience:  # so that was a mistake

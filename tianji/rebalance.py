@@ -23,6 +23,7 @@ from tianji.counts import Count
 from tianji.job import Job
 from tianji.metrics import finite
 from tianji.rates import Counts, homes_in, updates_since
+from tianji.rollouts import Rollouts
 from tianji.roster import Kind as RoleKind
 from tianji.roster import group_of, kind_of, roles_of
 from tianji.watch import Progress
@@ -113,7 +114,9 @@ class _Group:
         self._awake = deque(n for n in self._names if kind_of(n) is RoleKind.ACTOR)  # oldest first
         self.paused: deque[str] = deque()
         self.threads: dict[str, int] = {}  # of learners that were told how many to use
-        self._balancer = Balancer()
+        # Rollouts of one batch should not be all of one actor.
+        least = job.sampling.batch if isinstance(job.sampling, Rollouts) else 1
+        self._balancer = Balancer(least)
         self._mark: tuple[float, Counts] | None = None  # where the reading begins
         self._begin_at = 0.0
         self._turn_at = 0.0
@@ -121,7 +124,7 @@ class _Group:
 
     def lose(self, lost: Collection[str]) -> None:
         """Does without roles that have died."""
-        for name in set(lost) & set(self._names):
+        for name in [name for name in lost if name in self._names]:
             self._names.remove(name)
             for some in (self._awake, self.paused):
                 if name in some:

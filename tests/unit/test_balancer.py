@@ -82,6 +82,12 @@ def test_how_many_should_be_awake(reading, wanted):
     assert Balancer()._wanted_awake(reading, 0.0) == wanted
 
 
+def test_at_least_so_many_stay_awake():
+    load = Load(8, 5_000.0, 1_000.0)
+    load.balancer = Balancer(3)
+    assert load.run(60).awake == 3
+
+
 def test_one_reading_changes_nothing():
     decide = Balancer().decide
     surplus, shortage = replace(STEADY, acting=9_000.0), replace(STEADY, idle=0.5)

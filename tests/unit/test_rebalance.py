@@ -140,6 +140,12 @@ def test_where_there_is_nothing_to_balance_nobody_is_told_anything(
     assert not group.told and not group.engine.n and not (tmp_path / FILE).exists()
 
 
+def test_rollouts_of_one_batch_come_from_several_actors(begin):
+    options = ("actor_cfg.num=8", "hyp.mode=async", "hyp.batch_size=4")
+    group = begin(job_of(*options, name="echo_ppo.py")).run(40)
+    assert len(group.engine.paused) == 4
+
+
 def test_when_the_last_actor_that_is_awake_is_lost_another_is_woken(begin):
     group = begin(job_of("actor_cfg.num=3")).run(30)
     [awake] = {"actor-0.0", "actor-0.1", "actor-0.2"} - set(group.engine.paused)
