@@ -31,6 +31,7 @@ WAKE_READINGS = 2
 LEAST_SECONDS = 5.0  # from any decision to the next pause or thread
 FIRST_PATIENCE = 30.0  # seconds before a pause that was taken back is tried again; then doubled
 LONGEST_PATIENCE = 3_600.0
+SLOWER = 0.7  # of what an actor made when others were paused: to wake them is no mistake
 
 WORTH = 0.05  # more samples per busy second, or a thread is taken back
 LOSS = 0.2  # less than when it was kept, and it is taken back too: somebody else uses the cores
@@ -94,6 +95,7 @@ class Balancer:
         self._n_agree = 0
         self._not_before = 0.0  # the next pause or thread
         self._paused_at = -math.inf
+        self._paced = 0.0  # steps per second of an actor then
         self._floor = 1  # actors that must stay awake ...
         self._floor_until = 0.0  # ... until then
         self._patience = FIRST_PATIENCE
@@ -139,7 +141,9 @@ class Balancer:
         return min(n, max(self._least, floor, enough, math.ceil(n / 2)))
 
     def _wake(self, reading: Reading, wanted: int, now: float) -> Decision:
-        if now - self._paused_at < self._patience:  # so that was a mistake
+        each = reading.acting / max(1, reading.n_awake)
+        if now - self._paused_at < self._patience and each > SLOWER * self._paced:
+            # The actors work as then, so that was a mistake.
             self._floor, self._floor_until = reading.n_awake + 1, now + self._patience
             self._patience = min(2 * self._patience, LONGEST_PATIENCE)
         else:
@@ -148,7 +152,7 @@ class Balancer:
         return self._changed(Decision(Kind.WAKE, reading.n_awake, wanted, _spaced(why)), now)
 
     def _pause(self, reading: Reading, wanted: int, now: float) -> Decision:
-        self._paused_at = now
+        self._paused_at, self._paced = now, reading.acting / reading.n_awake
         why = f"{_capacities(reading)}, the learner idles {reading.idle:.0%}"
         return self._changed(Decision(Kind.PAUSE, reading.n_awake, wanted, _spaced(why)), now)
 

@@ -168,8 +168,8 @@ def test_an_environment_that_becomes_slower_has_its_actors_back_and_then_not():
     load.run(5)
     assert load.awake == 7  # 1,400 steps/s: enough and a third
     load.each = 5_000.0
-    load.run(60)
-    assert load.awake == 1
+    load.run(30)
+    assert load.awake == 1  # it was no mistake to pause them
     assert load.kinds.count("wake") == 1
 
 
