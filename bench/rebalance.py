@@ -27,6 +27,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from compare import busy_share
+
 ROOT = Path(__file__).resolve().parent.parent
 BENCH = ROOT / "bench"
 MANY = ("actor_cfg.num=8", "global_cfg.replay_ratio=32")
@@ -74,11 +76,12 @@ class Measured:
     learner_idle: float
     awake: float
     decisions: int  # so far
+    foreign_load: float  # share of the machine that others used just before the run
 
 
 def run(name: str, rebalance: bool, repeat: int, seconds: float) -> list[Measured]:
     """One run, with its change in the middle."""
-    scenario = SCENARIOS[name]
+    scenario, foreign = SCENARIOS[name], round(busy_share(), 3)
     with tempfile.TemporaryDirectory() as parent:
         folder, pace = Path(parent) / "run", Path(parent) / "pace"
         overrides = [
@@ -109,7 +112,7 @@ def run(name: str, rebalance: bool, repeat: int, seconds: float) -> list[Measure
         ends = {"before": seconds, "after": whole} if scenario.changes else {"": whole}
         found = [window(folder, end) for end in ends.values()]
         return [
-            Measured(name, rebalance, repeat, phase, **values)
+            Measured(name, rebalance, repeat, phase, foreign_load=foreign, **values)
             for phase, values in zip(ends, found, strict=True)
         ]
 
@@ -225,6 +228,8 @@ def main() -> None:
     found.sort(key=lambda m: (given.scenarios.index(m.scenario), m.phase == "after", m.rebalance))
     print(f"{len(os.sched_getaffinity(0))} cores, {given.repeats} runs each: median (range)\n")
     print(table(found))
+    if loud := sum(m.foreign_load > 0.1 for m in found):
+        print(f"\nOthers used more than 10 % of the machine before {loud} of {len(found)} runs.")
     out = BENCH / "out"
     out.mkdir(exist_ok=True)
     with (out / "rebalance.csv").open("w", newline="") as file:
