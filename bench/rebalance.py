@@ -8,7 +8,9 @@
     core        as `many`, and in mid-run another process takes one core
 
 Runs with and without take turns. Shown are medians over the repeats, each over the last seconds
-before the change and before the end. Everything goes to bench/out/rebalance.csv.
+before the change and before the end. CPU time per update is what a machine that others use too
+hardly changes: of the learner's process, and of all actors together. Everything goes to
+bench/out/rebalance.csv.
 """
 
 from __future__ import annotations
@@ -75,6 +77,8 @@ class Measured:
     staleness: float  # updates, mean
     learner_idle: float
     awake: float
+    learner_cpu: float  # milliseconds per update
+    actors_cpu: float  # the same, all actors together
     decisions: int  # so far
     foreign_load: float  # share of the machine that others used just before the run
 
@@ -94,23 +98,24 @@ def run(name: str, rebalance: bool, repeat: int, seconds: float) -> list[Measure
             overrides.append(f"environment.pace={pace}")
         whole = 2 * seconds if scenario.changes else seconds
         process = started(scenario.config, folder, overrides, whole, repeat)
-        hog = None
+        hog, used = None, CpuTimes(process.pid, folder)
         try:
             if scenario.changes:
-                wait(process, lambda: elapsed(folder) >= seconds)
+                wait(process, lambda: used.look() >= seconds)
                 if scenario.paces:
                     part = pace.with_suffix(".part")
                     part.write_text(scenario.paces[1])
                     part.replace(pace)
                 if scenario.takes_core:
                     hog = busy_on(max(os.sched_getaffinity(0)))
-            wait(process, lambda: False)
+            wait(process, lambda: used.look() >= whole)
+            process.wait()
         finally:
             for other in filter(None, (hog, process)):
                 other.kill()
                 other.wait()
         ends = {"before": seconds, "after": whole} if scenario.changes else {"": whole}
-        found = [window(folder, end) for end in ends.values()]
+        found = [window(folder, end) | used.per_update(end) for end in ends.values()]
         return [
             Measured(name, rebalance, repeat, phase, foreign_load=foreign, **values)
             for phase, values in zip(ends, found, strict=True)
@@ -144,17 +149,53 @@ def wait(process: subprocess.Popen[bytes], reached: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
+class CpuTimes:
+    """What the processes of a run have used of the CPU, as time went by."""
+
+    def __init__(self, launcher: int, folder: Path) -> None:
+        self._launcher = launcher
+        self._folder = folder
+        self._seen: list[tuple[float, int, dict[str, float]]] = []
+
+    def look(self) -> float:
+        """Notes it once for every row of metrics; returns the seconds of training so far."""
+        rows = rows_of(self._folder)
+        if not rows:
+            return 0.0
+        now = float(rows[-1]["time/time_elapsed"])
+        if not self._seen or now > self._seen[-1][0]:
+            self._seen.append((now, rows[-1]["updates"], self._used()))
+        return now
+
+    def _used(self) -> dict[str, float]:
+        """Seconds by kind of role; processes that have gone are left out."""
+        found = {"learner": 0.0, "actor": 0.0}
+        task = Path(f"/proc/{self._launcher}/task/{self._launcher}/children")
+        for pid in task.read_text().split() if task.exists() else []:
+            try:
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            kind = words[words.index("tianji.worker") + 1] if "tianji.worker" in words else ""
+            if (kind := kind.partition("-")[0]) in found:
+                found[kind] += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return found
+
+    def per_update(self, end: float) -> dict[str, float]:
+        """Milliseconds over the last seconds before `end`."""
+        seen = [one for one in self._seen if end - WINDOW_SECONDS <= one[0] <= end]
+        (_, before, first), (_, after, last) = seen[0], seen[-1]
+        updates = max(1, after - before)
+        used = {kind: 1e3 * (last[kind] - first[kind]) / updates for kind in first}
+        return {"learner_cpu": used["learner"], "actors_cpu": used["actor"]}
+
+
 def rows_of(folder: Path) -> list[dict[str, Any]]:
     """The rows of metrics so far."""
     path = folder / "metrics.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
     return [json.loads(line) for line in lines if line.endswith("}")]
-
-
-def elapsed(folder: Path) -> float:
-    """Seconds of training."""
-    rows = rows_of(folder)
-    return float(rows[-1]["time/time_elapsed"]) if rows else 0.0
 
 
 def window(folder: Path, end: float) -> dict[str, Any]:
@@ -186,8 +227,9 @@ def table(found: list[Measured]) -> str:
     """Medians, on beside off."""
     lines = [
         "| scenario | rebalance | production (steps/s) | consumption (samples/s) | "
-        "staleness (updates) | learner idle | actors awake | decisions |",
-        "|---" * 8 + "|",
+        "staleness (updates) | learner idle | actors awake | CPU of the learner (ms/update) | "
+        "CPU of the actors (ms/update) | decisions |",
+        "|---" * 10 + "|",
     ]
     for name, phase, rebalance in dict.fromkeys((m.scenario, m.phase, m.rebalance) for m in found):
         some = [m for m in found if (m.scenario, m.phase, m.rebalance) == (name, phase, rebalance)]
@@ -203,6 +245,8 @@ def table(found: list[Measured]) -> str:
             cell("staleness", ",.0f"),
             cell("learner_idle", ".0%"),
             cell("awake", ".1f"),
+            cell("learner_cpu", ".2f"),
+            cell("actors_cpu", ".2f"),
             cell("decisions", ".0f"),
         ]
         title = f"{name}, {phase} the change" if phase else name
