@@ -31,6 +31,7 @@ bench: $(VENV)/ready-dev
 	$(BIN)/python bench/report.py
 	$(BIN)/python bench/upkeep.py
 	$(BIN)/python bench/trace_cost.py
+	$(BIN)/python bench/rebalance.py
 	$(BIN)/python bench/compare.py
 
 experiments: $(VENV)/ready-dev

@@ -97,7 +97,7 @@ def summary(last, status="solved", error=None, **more):
         "age": {"mean": 17_000.0, "p50": 14_000.0, "p95": 42_000.0, "max": 46_000.0},
         "freshness": {"target": 0.0026, "measured": 0.0085},
         "new": 0.2,
-        "bottleneck": "consumption-bound: the actors wait 55 % of the time for the learner",
+        "bottleneck": "training-bound: the actors wait 55 % of the time for the learner",
         "roles": {
             name: {"busy": last[f"roles/{name}/busy"], "idle": last[f"roles/{name}/idle"]}
             | {"cores": [0, 1], "version": 1}

@@ -1,17 +1,23 @@
-"""What limits a run, in one sentence, from where the time of its roles went."""
+"""What limits a run, in one sentence, and what the next actor or core would bring.
+
+The paper's three kinds (section 4.3.3): a run is sample-bound where the learner waits for actors,
+training-bound where actors wait for the learner, and communication-bound where both wait although
+each could do more: then what lies between them is the limit.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tianji.capacity import Capacity, capacity
 from tianji.counts import Count
 from tianji.job import Job
-from tianji.rates import NOTHING, TimeShare, at_start, homes_in, shares, updates_since
+from tianji.rates import Counts, TimeShare, at_start, homes_in, shares, updates_since
 from tianji.roster import Kind, kind_of
 from tianji.watch import Progress
 
-KINDS = (Kind.LEARNER, Kind.BUFFER, Kind.ACTOR)  # of roles that may wait for each other
 ENOUGH_IDLE = 0.15  # share of idle time from which a role counts as waiting for another
+BUSY_BUFFER = 0.85  # share of its time from which the buffer itself is what is waited for
 
 
 def takes_turns(job: Job, engine: str) -> bool:
@@ -19,19 +25,20 @@ def takes_turns(job: Job, engine: str) -> bool:
     return engine == "local" or job.sampling.per_version is not None
 
 
-def bottleneck(progress: Progress, job: Job, engine: str = "process") -> str:
-    """One sentence on what limits the run, from the shares of time that the roles were idle."""
+def bottleneck(
+    progress: Progress, job: Job, engine: str = "process", since: Counts | None = None
+) -> str:
+    """One sentence on what has limited the run `since` then, or since it began."""
     if not updates_since(progress):
         return _before_learning(progress, job)
-    spent = shares(at_start(progress), progress.counts, homes_in(job, engine))
-    learner, buffer, actors = (_mean(spent, kind) for kind in KINDS)
+    names = [name for name in progress.counts if name not in progress.lost]
+    before = at_start(progress) if since is None else since
+    homes = homes_in(job, engine)
     if takes_turns(job, engine):
-        per_group = (job.config.n_learners, job.task.n_actors) if engine == "local" else (1, 1)
-        learning, acting = learner.busy * per_group[0], actors.busy * per_group[1]
-        whole = learning + acting or 1.0  # each counts the moments in which it wakes the other
-        words = f"in turns: {learning / whole:.0%} learning, {acting / whole:.0%} acting"
+        spent = shares(before, progress.counts, homes)
+        words = _turns({name: spent[name] for name in names}, job, engine)
     else:
-        words = _who_waits(learner.idle, actors.idle, buffer.busy, job.ratio)
+        words = _who_waits(capacity(before, progress.counts, homes, job.ratio, names), job.ratio)
     return words.replace("%", " %")
 
 
@@ -45,28 +52,60 @@ def _before_learning(progress: Progress, job: Job) -> str:
     return f"waiting: no update {'since the resume' if progress.updates else 'yet'}"
 
 
-def _who_waits(learner_idle: float, actors_idle: float, buffer_busy: float, ratio: float) -> str:
-    if min(learner_idle, actors_idle) > ENOUGH_IDLE and buffer_busy > 1.0 - ENOUGH_IDLE:
-        return (
-            f"buffer-bound: the learner idles {learner_idle:.0%} and the actors {actors_idle:.0%}: "
-            "larger batches or trajectories would help"
-        )
-    if learner_idle > max(ENOUGH_IDLE, actors_idle):
-        return (
-            f"production-bound: the learner idles {learner_idle:.0%}: "
-            "more actors or environments would help"
-        )
-    if actors_idle > ENOUGH_IDLE:
-        return (
-            f"consumption-bound: the actors wait {actors_idle:.0%} of the time for the learner: "
-            + ("a lower replay_ratio, " if ratio > 1 else "")
-            + "more learner cores or fewer actors would help"
-        )
-    return f"balanced: the learner idles {learner_idle:.0%}, the actors {actors_idle:.0%}"
+def _turns(spent: Mapping[str, TimeShare], job: Job, engine: str) -> str:
+    learner, actors = _busy(spent, Kind.LEARNER), _busy(spent, Kind.ACTOR)
+    per_group = (job.config.n_learners, job.task.n_actors) if engine == "local" else (1, 1)
+    learning, acting = learner * per_group[0], actors * per_group[1]
+    whole = learning + acting or 1.0  # each counts the moments in which it wakes the other
+    return f"in turns: {learning / whole:.0%} learning, {acting / whole:.0%} acting"
 
 
-def _mean(spent: Mapping[str, TimeShare], kind: Kind) -> TimeShare:
-    chosen = [share for name, share in spent.items() if kind_of(name) is kind]
-    if not chosen:
-        return NOTHING
-    return TimeShare(*(sum(times) / len(chosen) for times in zip(*chosen, strict=True)))
+def _busy(spent: Mapping[str, TimeShare], kind: Kind) -> float:
+    chosen = [share.busy for name, share in spent.items() if kind_of(name) is kind]
+    return sum(chosen) / max(1, len(chosen))
+
+
+def _who_waits(found: Capacity, ratio: float) -> str:
+    learner, actors = found.learner_idle, found.actors_idle
+    both_wait = min(learner, actors) > ENOUGH_IDLE
+    if both_wait or (found.buffer_busy > BUSY_BUFFER and max(learner, actors) > ENOUGH_IDLE):
+        return (
+            f"communication-bound: the learner idles {learner:.0%} and the actors {actors:.0%}: "
+            f"larger trajectories or batches{_gain_between(found)}"
+        )
+    if learner > ENOUGH_IDLE:
+        return f"sample-bound: the learner idles {learner:.0%}: {_gain_of_an_actor(found)}"
+    if actors > ENOUGH_IDLE:
+        return (
+            f"training-bound: the actors wait {actors:.0%} of the time for the learner: "
+            + _gain_of_a_core(found)
+            + ("; a lower replay_ratio would help too" if ratio > 1 else "")
+        )
+    return f"balanced: the learner idles {learner:.0%}, the actors {actors:.0%}"
+
+
+def _gain_of_an_actor(found: Capacity) -> str:
+    """By what each of them makes, up to what the learner could use."""
+    n, made = found.n_awake, found.production
+    if found.n_paused >= 1:
+        return f"{found.n_paused:.0f} actors are paused"
+    if not (n and made and found.learning):
+        return "more actors or environments would help"
+    gain = min(found.acting * (n + 1) / n, found.learning) / made - 1
+    return f"the next actor, on a core of its own, would bring about {max(0.0, gain):+.0%}"
+
+
+def _gain_of_a_core(found: Capacity) -> str:
+    """As if its work were divided evenly, up to what the actors could make."""
+    if not (found.acting and found.learning):
+        return "more learner cores or fewer actors would help"
+    cores = found.threads
+    gain = min((cores + 1) / cores, found.acting / found.learning) - 1
+    return f"one more learner core would bring at most {max(0.0, gain):+.0%}"
+
+
+def _gain_between(found: Capacity) -> str:
+    if not (found.acting and found.learning and found.production):
+        return " would help"
+    gain = min(found.acting, found.learning) / found.production - 1
+    return f" would bring at most {max(0.0, gain):+.0%}"

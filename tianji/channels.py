@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tianji.advice import advice_schema
 from tianji.channel import ChannelSpec, Delivery
 from tianji.counts import learner_report_schema, report_schema
 from tianji.episodes import EPISODE_SCHEMA
@@ -37,6 +38,7 @@ def channels_of(job: Job) -> list[ChannelSpec]:
     everybody = tuple(role.name for role in roles)
     specs.append(ChannelSpec("orders", LAUNCHER, everybody, ORDER_SCHEMA, latest))
     specs.append(ChannelSpec("control", LAUNCHER, learners, ORDER_SCHEMA, latest))
+    specs.append(ChannelSpec("advice", LAUNCHER, everybody, advice_schema(len(roles)), latest))
     for role in roles:
         layout = report_schema()
         if role.kind is Kind.LEARNER:

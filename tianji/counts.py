@@ -36,9 +36,19 @@ class Count(enum.IntEnum):
     SAVE_ERROR = enum.auto()  # why that failed, as an errno; 0: it did not
     FUSIONS = enum.auto()  # means that were made (reducer) or taken (learner)
     DISTANCE = enum.auto()  # between groups before the last fusion, see `reducer` (reducer)
+    PAUSED_SECONDS = enum.auto()  # spent at rest, as it was told (actor)
+    THREADS = enum.auto()  # of its numerical library (learner)
+    FREE_CORES = enum.auto()  # where it may run, unused in the last second (learner)
 
 
-OF_THIS_PROCESS = (Count.READY_AT, Count.QUEUE, Count.SAVED, Count.SAVE_ERROR)
+OF_THIS_PROCESS = (
+    Count.READY_AT,
+    Count.QUEUE,
+    Count.SAVED,
+    Count.SAVE_ERROR,
+    Count.THREADS,
+    Count.FREE_CORES,
+)
 """Counters that mean nothing to a process that goes on with another's work."""
 
 

@@ -256,6 +256,7 @@ def _watched(run: Run, engine: Engine, signals: Signals) -> Report:
     """Trains with a view on it, and writes down how it ended, however it ended."""
     from tianji.examiner import Examiner
     from tianji.keeper import Keeper
+    from tianji.rebalance import Rebalancer
     from tianji.watch import Limits
 
     config, watch = run.job.config, engine.watch
@@ -268,6 +269,7 @@ def _watched(run: Run, engine: Engine, signals: Signals) -> Report:
     version = 0 if run.resumed is None else run.resumed.version
     keeper = Keeper(config, run.folder, engine, facts, run.saved, run.warn, version)
     examiner = Examiner(run.job, run.folder, engine, run.evaluated, run.warn)
+    rebalancer = Rebalancer(run.job, run.folder, engine, run.rebalanced)
 
     def tick(progress: Progress) -> None:
         run.tick(progress)
@@ -275,10 +277,12 @@ def _watched(run: Run, engine: Engine, signals: Signals) -> Report:
             run.warn(engine.troubles.pop(0))
         keeper.tick(progress)
         examiner.tick(progress)
+        rebalancer.tick(progress)
 
     status, exit_status, error = _trained(engine, Limits(run.job), tick, signals.check)
     signals.ignore()
     mpirun.mind_streams()
+    rebalancer.close()
     learned = engine.learned()
     _keep(run, learned)
     saved = keeper.close(watch.progress)

@@ -47,6 +47,7 @@ METRICS = (
     Metric("balance/consumption", "samples/s", "samples that the learner learns from"),
     Metric("balance/ratio", "", "samples consumed per sample received beyond the warm-up, so far"),
     Metric("balance/target", "", "the ratio that the balance holds (`global_cfg.replay_ratio`)"),
+    Metric("balance/awake", "actors", "that are not paused (`global_cfg.rebalance`)"),
     Metric("staleness/mean", "updates", "learner's version minus the version that acted, mean"),
     Metric("staleness/p50", "updates", "the same, median over all samples consumed so far"),
     Metric("staleness/p95", "updates", "the same, 95th percentile"),
@@ -68,6 +69,7 @@ METRICS = (
     Metric(
         "roles/<role>/idle", "share", "of its process's time that nobody there had anything to do"
     ),
+    Metric("roles/<role>/paused", "share", "of its time that it was told to rest (actor)"),
     Metric(
         "roles/<role>/rate",
         "1/s",
@@ -133,6 +135,7 @@ def row(
         "balance/consumption": rates.consumption,
         "balance/ratio": ratio_of(progress, job),
         "balance/target": job.ratio,
+        "balance/awake": rates.n_awake,
         **{f"staleness/{name}": value for name, value in stale.items()},
         "staleness/dropped": progress.dropped,
         "staleness/age_p50": progress.age.percentile(0.5),
@@ -147,7 +150,7 @@ def row(
         "checkpoint/seconds": upkeep.checkpoint_seconds,
     }
     for name, share in rates.shares.items():
-        values |= {f"roles/{name}/busy": share.busy, f"roles/{name}/idle": share.idle}
+        values |= {f"roles/{name}/{what}": value for what, value in share._asdict().items()}
         if name in rates.roles:
             values[f"roles/{name}/rate"] = rates.roles[name]
     if upkeep.evaluation is not None:

@@ -11,7 +11,7 @@ from tianji.bottleneck import bottleneck
 from tianji.counts import Count
 from tianji.job import Job
 from tianji.metrics import ratio_of
-from tianji.rates import NOTHING, Rates
+from tianji.rates import NOTHING, Counts, Rates
 from tianji.roster import Kind, is_first_learner, kind_of
 from tianji.status import Status
 from tianji.watch import Progress
@@ -33,6 +33,7 @@ COLOURS: dict[Kind | None, str] = {
 }
 UNITS: dict[Kind | None, str] = {Kind.LEARNER: "updates/s", Kind.REDUCER: "fusions/s"}
 BLOCKS = "▁▂▃▄▅▆▇█"
+MOSTLY = 0.9  # share of its time from which an actor is shown as paused
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Scene:
     history: Sequence[float] = ()  # mean returns over time
     status: Status | None = None  # how the run ended
     evaluated: tuple[float, int] | None = None  # mean return of the last evaluation, and its steps
+    since: Counts | None = None  # counters some seconds ago: what limits the run now
 
 
 def span(seconds: float) -> str:
@@ -109,7 +111,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
 def line(scene: Scene) -> str:
     """The moment as one line of plain text."""
     progress, stale = scene.progress, scene.progress.staleness.percentile(0.5)
-    sentence = ": ".join(bottleneck(progress, scene.job, scene.engine).split(": ")[:2])
+    sentence = ": ".join(_limit(scene).split(": ")[:2])
     played = "" if scene.evaluated is None else f"evaluation {scene.evaluated[0]:,.1f}   "
     return (
         f"{span(scene.elapsed):>7}  {progress.produced:>9,} steps  "
@@ -255,11 +257,12 @@ def _row(scene: Scene, names: Sequence[str], label: str) -> _Row:
     each = [name for name in names if is_first_learner(name)] or names  # one update of several
     rate = sum(scene.rates.roles.get(name, 0.0) for name in each)
     spent = [scene.rates.shares.get(name, NOTHING) for name in names]
-    busy, idle = (sum(times) / len(names) for times in zip(*spent, strict=True))
+    busy, idle, paused = (sum(times) / len(names) for times in zip(*spent, strict=True))
     unit = UNITS.get(kind, "steps/s  ")
     speed = f"{rate:,.0f}" if unit == "steps/s  " or rate >= 100 else f"{rate:,.1f}"
     queue, shares = _queue(scene, names), (_percent(busy), _percent(idle))
-    return _Row(label, f"{speed} {unit}", *shares, queue, shown, busy, COLOURS[kind])
+    pace = "paused" if paused > MOSTLY else f"{speed} {unit}"
+    return _Row(label, pace, *shares, queue, shown, busy, COLOURS[kind])
 
 
 def _queue(scene: Scene, names: Sequence[str]) -> str:
@@ -290,10 +293,16 @@ def _foot(scene: Scene) -> Table:
     dropped = f" · {progress.dropped:,} dropped" if progress.dropped else ""
     quantiles = f"median {stale['p50']:g}, p95 {stale['p95']:g}, max {stale['max']:g} updates"
     grid.add_row("staleness", f"{quantiles if progress.consumed else '-'}{dropped}")
-    word, _, reason = bottleneck(progress, job, scene.engine).partition(": ")
+    word, _, reason = _limit(scene).partition(": ")
     style = "bold green" if word in ("balanced", "in turns") else "bold yellow"
     grid.add_row("limit", Text.assemble((word, style), f": {reason}"))
     return grid
+
+
+def _limit(scene: Scene) -> str:
+    """What limits the run now; once it has ended, what limited all of it."""
+    since = None if scene.status is not None else scene.since
+    return bottleneck(scene.progress, scene.job, scene.engine, since)
 
 
 def _number(value: float | None) -> str:

@@ -31,9 +31,11 @@ class TimeShare(NamedTuple):
 
     busy: float  # in steps that did something
     idle: float  # its process had nothing to do
+    paused: float = 0.0  # it was told to rest
 
 
 NOTHING = TimeShare(0.0, 0.0)
+SPENT = [Count.BUSY_SECONDS, Count.IDLE_SECONDS, Count.PAUSED_SECONDS]  # as in `TimeShare`
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,12 @@ class Rates:
     roles: dict[str, float] = field(default_factory=dict)  # work per second, as in `WORK`
     shares: dict[str, TimeShare] = field(default_factory=dict)
     n_bytes: float = 0.0  # pushed per second
+
+    @property
+    def n_awake(self) -> float:
+        """Actors, each by the share of its time that it was not paused."""
+        actors = [share for name, share in self.shares.items() if kind_of(name) is Kind.ACTOR]
+        return sum(1.0 - share.paused for share in actors)
 
 
 class Meter:
@@ -126,11 +134,14 @@ def homes_in(job: Job, engine: str) -> dict[str, str]:
 
 def shares(before: Counts, after: Counts, homes: Mapping[str, str]) -> dict[str, TimeShare]:
     """Where the time of every role went; roles that live together share one time."""
-    spent = {n: (c - before[n])[[Count.BUSY_SECONDS, Count.IDLE_SECONDS]] for n, c in after.items()}
+    spent = {name: (counts - before[name])[SPENT] for name, counts in after.items()}
     together: dict[str, list[Vector]] = {}
     for name, times in spent.items():
         together.setdefault(homes[name], []).append(times)
-    whole = {h: sum(t[0] for t in all_) + max(t[1] for t in all_) for h, all_ in together.items()}
+    whole = {
+        home: sum(t[0] for t in all_) + max(t[1] for t in all_) + max(t[2] for t in all_)
+        for home, all_ in together.items()
+    }
     return {
         name: TimeShare(*(times / whole[homes[name]]).tolist())
         if whole[homes[name]] > 0

@@ -100,13 +100,14 @@ class ReplayStore:
     """One ring in time per actor; successors and n-step returns are put together when drawing.
 
     A ring has one position more than it keeps steps: the newest observation, which no action
-    belongs to yet. Actor a, ring position p, environment e is row (a * ring + p) * E + e of every
-    array.
+    belongs to yet. Ring a, position p, environment e is row (a * ring + p) * E + e of every array.
+    Actor a fills ring a, until another has been silent: see `_ring_of`.
     """
 
     def __init__(self, sampling: Replay, trajectory: Schema, n_sources: int, seed: int) -> None:
-        _, self._n_envs = axes_of(trajectory)
+        length, self._n_envs = axes_of(trajectory)
         self._sampling = sampling
+        self._silence = 2 * n_sources * length * self._n_envs  # steps: nobody is late for so long
         self._kept = sampling.steps_per_source(trajectory, n_sources)
         self._ring = self._kept + 1
         fields = step_fields(trajectory)
@@ -114,6 +115,9 @@ class ReplayStore:
         by_time = self._layout.stacked(n_sources, self._ring, self._n_envs)
         self._by_time: Arrays = {f.name: np.zeros(f.shape, f.dtype) for f in by_time.fields}
         self._rows = {name: a.reshape(-1, *a.shape[3:]) for name, a in self._by_time.items()}
+        self._filled_by = np.arange(n_sources)  # the ring of each actor
+        self._cut = np.zeros(n_sources, bool)  # the next steps of a ring are of another actor
+        self._newest = np.zeros(n_sources, np.int64)  # steps received when it was last written
         self._written = np.zeros(n_sources, np.int64)  # steps ever written
         self._rows_up_to = np.zeros(n_sources, np.int64)  # cumulative rows to draw from
         self._n_valid = 0
@@ -129,9 +133,10 @@ class ReplayStore:
         start = max(0, length - self._kept)  # where a ring is too small, the newest steps stay
         steps = int(np.count_nonzero(trajectory["valid"][:length]))
         self._received += steps
-        ring = {name: array[source] for name, array in self._by_time.items()}
-        written = int(self._written[source])
-        self._cut_where_broken(ring, written, trajectory["obs"][0])
+        number = self._ring_of(source)
+        ring = {name: array[number] for name, array in self._by_time.items()}
+        written = int(self._written[number])
+        self._cut_where_broken(ring, written, trajectory["obs"][0], bool(self._cut[number]))
         rows = np.arange(written, written + length - start) % self._ring
         self._n_valid -= int(np.count_nonzero(ring["valid"][rows]))
         self._n_valid += int(np.count_nonzero(trajectory["valid"][start:length]))
@@ -147,19 +152,38 @@ class ReplayStore:
         self._n_valid -= int(np.count_nonzero(ring["valid"][head]))
         ring["valid"][head] = False
         ring["obs"][head] = trajectory["obs"][length]
-        self._written[source] = written
+        self._written[number] = written
+        self._newest[number], self._cut[number] = self._received, False
         self._count_rows()
         return Amount(steps, steps)
+
+    def _ring_of(self, source: int) -> int:
+        """The ring that an actor fills: its own, or that of one which is paused or lost.
+
+        When all of its own is newer than all of another's, the two actors change rings. So what is
+        overwritten is what is oldest, and all of the store is in use, however many actors work.
+        """
+        own, other = int(self._filled_by[source]), int(self._newest.argmin())
+        silent = self._received - self._newest[other] > self._silence
+        if silent and own != other and self._written[own] >= self._kept:
+            oldest = self._by_time["born"][own, (self._written[own] + 1) % self._ring, 0]
+            if oldest > self._newest[other]:
+                self._filled_by[self._filled_by == other] = own
+                self._filled_by[source] = other
+                self._cut[[own, other]] = True
+        return int(self._filled_by[source])
 
     def _count_rows(self) -> None:
         self._rows_up_to = np.cumsum(np.minimum(self._written, self._kept) * self._n_envs)
 
-    def _cut_where_broken(self, ring: Arrays, written: int, first_obs: npt.NDArray[Any]) -> None:
+    def _cut_where_broken(
+        self, ring: Arrays, written: int, first_obs: npt.NDArray[Any], everywhere: bool
+    ) -> None:
         """Invalidates the last step where `first_obs` does not follow it: an actor began anew."""
         if not written:
             return
         head = ring["obs"][written % self._ring].reshape(self._n_envs, -1)
-        broken = (head != first_obs.reshape(self._n_envs, -1)).any(1)
+        broken = (head != first_obs.reshape(self._n_envs, -1)).any(1) | everywhere
         last = ring["valid"][(written - 1) % self._ring]
         self._n_valid -= int(np.count_nonzero(last & broken))
         last &= ~broken
@@ -252,6 +276,7 @@ class ReplayStore:
             "rows": {name: array[:, :used] for name, array in self._by_time.items()},
             "kept": self._kept,
             "written": self._written,
+            "filled_by": self._filled_by,
             "n_valid": self._n_valid,
             "received": self._received,
             "random": random_state(self._random),
@@ -265,6 +290,8 @@ class ReplayStore:
             array[:, :used] = rows[name]
         self._by_time["valid"][:, used:] = False
         self._written[...] = state["written"]
+        self._filled_by[...] = state.get("filled_by", self._filled_by)
+        self._newest[...] = self._by_time["born"].max((1, 2))
         self._n_valid, self._received = state["n_valid"], state["received"]
         restore_random(self._random, state["random"])
         self._count_rows()

@@ -58,6 +58,19 @@ def unbound_cores() -> tuple[int, ...]:
         return available_cores()
 
 
+def idle_seconds(cores: Collection[int], path: Path = Path("/proc/stat")) -> float | None:
+    """Seconds that these cores have had nothing to do, all together, since the machine began."""
+    names, ticks = {f"cpu{core}" for core in cores}, 0
+    try:
+        for line in path.read_text().splitlines():
+            name, *fields = line.split()
+            if name in names:
+                ticks += int(fields[3]) + int(fields[4])  # idle, and waiting for a disk
+    except (OSError, ValueError, IndexError):
+        return None
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def assign(
     config: Config, cores: tuple[int, ...], alternates: bool, here: Collection[str] | None = None
 ) -> dict[str, Share]:

@@ -16,6 +16,7 @@ class Role(ABC):
     def __init__(self, name: str) -> None:
         self.name = name
         self.done = False
+        self.paused = False  # told to begin nothing new, see `advice.py`
         self.counts = np.zeros(len(Count))
 
     @abstractmethod

@@ -85,7 +85,7 @@ class Actor(Role):
     def _begin(self) -> bool:
         """Opens the next trajectory, if it may be begun and the channel has room for it."""
         due = 0 if self.per_version is None else self.trajectory.sent // self.per_version
-        if self.version < due:
+        if self.paused or self.version < due:
             return False
         begun = self.trajectory.begin(self.obs, self.version)
         self.counts[Count.REFUSED] = self.trajectory.refused

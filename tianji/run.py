@@ -6,6 +6,7 @@ import json
 import math
 import os
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -19,9 +20,9 @@ from tianji.job import Job
 from tianji.panel import Scene
 from tianji.planning import planfile
 from tianji.planning.outcome import Steady, compared
-from tianji.rates import Meter, Rates, homes_in, message_bytes, updates_since
+from tianji.rates import Counts, Meter, Rates, homes_in, message_bytes, updates_since
 from tianji.resuming import Resumed
-from tianji.sinks import Sinks, warn
+from tianji.sinks import Sinks, note, warn
 from tianji.status import Status
 from tianji.summary import elapsed, summarise
 from tianji.times import Times
@@ -33,6 +34,8 @@ PROGRESS = "progress.json"  # the same of a run in progress, or of one that was 
 FRAME_SECONDS = 0.25  # from one picture of the run to the next
 ROW_SECONDS = 1.0  # from one row of metrics to the next
 RATE_FRAMES = 8  # pictures that a shown rate is taken over
+LIMIT_FRAMES = 40  # pictures that what limits the run is taken over
+MOST_DECISIONS = 200  # of `balance.jsonl` that the summary repeats, the last ones
 LONGEST_HISTORY = 400  # mean returns kept for the picture; beyond it every second one goes
 
 
@@ -79,6 +82,7 @@ class Run:
         self._frame_due = math.inf if quiet else -math.inf
         self._frame_meter = Meter(homes_in(job, engine), RATE_FRAMES)
         self._shown_rates = Rates()
+        self._past: deque[Counts] = deque(maxlen=LIMIT_FRAMES)  # of the last pictures
         self._history: list[float] = []
         self._row_seconds = row_seconds
         self._row_due = -math.inf if math.isfinite(row_seconds) else math.inf
@@ -87,6 +91,7 @@ class Run:
         self._plan = planfile.of_run(folder)
         self._steady = Steady()
         self._evaluated = Evaluated(**(resumed.facts.get("evaluated", {}) if resumed else {}))
+        self._decisions = list(resumed.facts.get("rebalancing", []) if resumed else [])
         self._sinks = Sinks.of(folder, job.config, resumed.env_steps if resumed else None)
         before = resumed.facts.get("watch", {}).get("episodes", 0) if resumed else 0
         self._episodes = EpisodeFile(folder, before)  # written only where they are kept
@@ -124,12 +129,23 @@ class Run:
 
     def state(self, progress: Progress) -> dict[str, Any]:
         """What must be known of this process when the run goes on in another."""
-        return {"run": self.times.state(progress), "evaluated": asdict(self._evaluated)}
+        return {
+            "run": self.times.state(progress),
+            "evaluated": asdict(self._evaluated),
+            "rebalancing": list(self._decisions),
+        }
 
     def warn(self, text: str) -> None:
         """Says that something went wrong which training survives, now and in the summary."""
         self.warnings.append(text)
         warn(text)
+
+    def rebalanced(self, decision: dict[str, Any]) -> None:
+        """Who works was changed: it is said now, and again in the summary."""
+        self._decisions.append(decision)
+        del self._decisions[:-MOST_DECISIONS]
+        change = f"{decision['before']} -> {decision['after']}"
+        note(f"{decision['kind']} {change} {decision['unit']}: {decision['why']}")
 
     def saved(self, seconds: float) -> None:
         """Another checkpoint is whole, `seconds` after it was asked for."""
@@ -175,6 +191,7 @@ class Run:
             **measured,
             "plan": self._plan and compared(self._plan, self._steady.rates()),
             "evaluation": self._evaluated.summary(),
+            "rebalancing": self._decisions,
             "warnings": self.warnings,
         }
 
@@ -209,6 +226,8 @@ class Run:
                 del self._history[1::2]
         if status is None:  # the last picture keeps its rates: by then the roles have stopped
             self._shown_rates = self._frame_meter.read(progress, now)
+            if progress.started_at is not None:
+                self._past.append(dict(progress.counts))
         rates, seconds = self._shown_rates, elapsed(progress, now)
         scene = Scene(
             self.job,
@@ -219,6 +238,7 @@ class Run:
             self._history,
             status,
             self._evaluated.last,
+            self._past[0] if len(self._past) == LIMIT_FRAMES else None,
         )
         try:
             if status is None:

@@ -240,5 +240,10 @@ class Sinks:
 
 def warn(text: str) -> None:
     """Says on standard error what a user should know, if there is anybody to hear it."""
+    note(f"warning: {text}")
+
+
+def note(text: str) -> None:
+    """Says on standard error what a user may like to know, if there is anybody to hear it."""
     with suppress(OSError, ValueError, AttributeError):
-        print(f"tianji: warning: {text}", file=sys.stderr, flush=True)
+        print(f"tianji: {text}", file=sys.stderr, flush=True)

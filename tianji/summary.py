@@ -228,6 +228,9 @@ def _measured(summary: dict[str, Any]) -> list[str]:
         best, last = played["best"], played["last"]
         words = f"{played['n']:,} in training: best mean return {best:,.1f}, last {last:,.1f}"
         lines.append(_line("evaluation", words))
+    if decided := summary.get("rebalancing"):
+        last = f"{decided[-1]['unit']} at last: {decided[-1]['after']}"
+        lines.append(_line("balance", f"{len(decided):,} changes (balance.jsonl), {last}"))
     if summary["dropped"]:
         lines.append(_line("dropped", f"{summary['dropped']:,} samples for their age"))
     return [*lines, _line("limit", summary["bottleneck"])]

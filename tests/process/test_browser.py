@@ -80,7 +80,7 @@ def test_a_report_shows_everything_and_asks_nobody(browser, tmp_path):
     browser.open(report.build([folder]).as_uri())
     assert shown(browser, CARDS) == CARDS
     assert "Solved in 40.0 s: mean return" in words(browser)
-    assert "Consumption-bound: the actors wait 55 %" in words(browser)
+    assert "Training-bound: the actors wait 55 %" in words(browser)
     assert browser.run("document.querySelectorAll('#return svg .dot').length") == len(EVALUATIONS)
     assert browser.run("document.querySelectorAll('#return .line').length") == 1
     assert browser.run("document.querySelectorAll('#staleness .bar').length") > 10

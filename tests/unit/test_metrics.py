@@ -18,7 +18,7 @@ from tianji.evaluation import Evaluation
 from tianji.job import Job, prepare
 from tianji.metrics import METRICS, row
 from tianji.rates import Meter, Rates, at_start, homes_in, message_bytes, shares
-from tianji.roster import kind_of, roles_of
+from tianji.roster import Kind, kind_of, roles_of
 from tianji.run import Run
 from tianji.topology import make_env
 from tianji.watch import Limits, Progress
@@ -178,7 +178,7 @@ def test_a_resumed_run_is_not_credited_with_what_it_did_before() -> None:
     progress.base = {name: base for name in progress.counts if name.startswith("actor")}
     rates = Meter(homes_in(job, "process")).read(progress, 110.0)
     assert rates.production == 50.0
-    assert rates.shares["actor-0.0"] == pytest.approx((0.2, 0.8))
+    assert rates.shares["actor-0.0"] == pytest.approx((0.2, 0.8, 0.0))
 
 
 def test_a_role_that_makes_no_samples_has_shares_of_time_and_no_rate() -> None:
@@ -209,16 +209,16 @@ def test_roles_of_one_process_share_its_time() -> None:
     job = job_of(ASYNCHRONOUS)  # the buffer rides with the learner
     progress = progress_of(job, learner=times(6, 3), buffer=times(1, 3), actor=times(2, 8))
     spent = shares(at_start(progress), progress.counts, homes_in(job, "process"))
-    assert spent["learner-0.0"] == pytest.approx((0.6, 0.3))
-    assert spent["buffer-0.0"] == pytest.approx((0.1, 0.3))
-    assert spent["actor-0.0"] == pytest.approx((0.2, 0.8))
+    assert spent["learner-0.0"] == pytest.approx((0.6, 0.3, 0.0))
+    assert spent["buffer-0.0"] == pytest.approx((0.1, 0.3, 0.0))
+    assert spent["actor-0.0"] == pytest.approx((0.2, 0.8, 0.0))
 
 
 def test_waiting_for_the_last_role_to_be_ready_is_not_idle_time() -> None:
     job = job_of(ASYNCHRONOUS)
     progress = progress_of(job, actor=times(4, 10) | {Count.READY_AT: 91.0})
     spent = shares(at_start(progress), progress.counts, homes_in(job, "process"))
-    assert spent["actor-0.0"] == pytest.approx((0.8, 0.2))
+    assert spent["actor-0.0"] == pytest.approx((0.8, 0.2, 0.0))
 
 
 def test_the_ratio_counts_neither_warm_up_nor_what_was_dropped() -> None:
@@ -236,16 +236,102 @@ def test_the_target_of_freshness_is_the_batch_in_the_buffer() -> None:
     assert job_of(SYNCHRONOUS).sampling.freshness == 1.0
 
 
-def test_an_idle_learner_means_production_bound() -> None:
+def working(
+    learner: tuple[float, float],
+    actor: tuple[float, float],
+    *overrides: str,
+    buffer: tuple[float, float] | None = None,
+    produced: float = 0.0,
+    consumed: float = 0.0,
+    paused: int = 0,
+) -> tuple[Job, Progress]:
+    """A run of 100 s; `produced` by each actor, the last `paused` of which rested all the time."""
+    job = job_of(ASYNCHRONOUS, *overrides)
+    progress = progress_of(
+        job,
+        learner=times(*learner, version=3, consumed=consumed, threads=1),
+        buffer=times(*(buffer or (0.0, learner[1]))),
+        actor=times(*actor, produced=produced),
+    )
+    actors = [name for name in progress.counts if kind_of(name) is Kind.ACTOR]
+    for name in actors[len(actors) - paused :]:
+        progress.counts[name][[Count.BUSY_SECONDS, Count.IDLE_SECONDS, Count.PRODUCED]] = 0.0
+        progress.counts[name][Count.PAUSED_SECONDS] = 100.0
+    return job, progress
+
+
+def test_an_idle_learner_means_sample_bound() -> None:
     said = sentence((59, 41), (99, 1), ASYNCHRONOUS)
+    assert said == "sample-bound: the learner idles 41 %: more actors or environments would help"
+
+
+def test_waiting_actors_mean_training_bound() -> None:
+    said = sentence((99, 1), (37, 63), ASYNCHRONOUS)
+    assert said.startswith("training-bound: the actors wait 63 % of the time for the learner")
+
+
+def test_both_waiting_means_communication_bound() -> None:
+    job, progress = working((60, 40), (70, 30), produced=7_000, consumed=7_000 * 32)
+    assert job.ratio == 32
+    said = bottleneck(progress, job)
     assert said == (
-        "production-bound: the learner idles 41 %: more actors or environments would help"
+        "communication-bound: the learner idles 40 % and the actors 30 %: "
+        "larger trajectories or batches would bring at most +43 %"
     )
 
 
-def test_waiting_actors_mean_consumption_bound() -> None:
-    said = sentence((99, 1), (37, 63), ASYNCHRONOUS)
-    assert said.startswith("consumption-bound: the actors wait 63 % of the time for the learner")
+def test_a_buffer_that_is_busy_all_the_time_means_communication_bound() -> None:
+    own = ("buffer_cfg.cores=1", "learner_cfg.cores=1")
+    job, progress = working((40, 60), (95, 5), *own, buffer=(95, 5))
+    assert bottleneck(progress, job).startswith("communication-bound: the learner idles 60 %")
+
+
+def test_the_next_actor_brings_what_each_makes_up_to_what_the_learner_can_use() -> None:
+    for idle, gain in ((40, "+33 %"), (20, "+25 %")):  # three actors; a third more, or a quarter
+        busy = 100 - idle
+        made = {"produced": 3_000, "consumed": 3 * 3_000 * 32}
+        job, progress = working((busy, idle), (100, 0), "actor_cfg.num=3", **made)
+        assert bottleneck(progress, job) == (
+            f"sample-bound: the learner idles {idle} %: "
+            f"the next actor, on a core of its own, would bring about {gain}"
+        )
+
+
+def test_one_more_core_brings_its_share_up_to_what_the_actors_can_make() -> None:
+    for idle, gain in ((60, "+100 %"), (40, "+67 %")):
+        made = {"produced": 1_000, "consumed": 32_000}
+        job, progress = working((100, 0), (100 - idle, idle), **made)
+        assert bottleneck(progress, job) == (
+            f"training-bound: the actors wait {idle} % of the time for the learner: one more "
+            f"learner core would bring at most {gain}; a lower replay_ratio would help too"
+        )
+        progress.counts["learner-0.0"][Count.THREADS] = 4
+        assert "at most +25 %" in bottleneck(progress, job)
+
+
+def test_actors_that_were_told_to_rest_do_not_wait() -> None:
+    eight = ("actor_cfg.num=8",)
+    job, progress = working((98, 2), (96, 4), *eight, paused=6)
+    assert bottleneck(progress, job) == "balanced: the learner idles 2 %, the actors 4 %"
+    job, progress = working((60, 40), (99, 1), *eight, paused=6)
+    assert bottleneck(progress, job).endswith("6 actors are paused")
+
+
+def test_actors_that_were_lost_do_not_count() -> None:
+    job, progress = working((98, 2), (96, 4), "actor_cfg.num=3")
+    progress.counts["actor-0.2"][[Count.BUSY_SECONDS, Count.IDLE_SECONDS]] = (1.0, 99.0)
+    progress.lost = ["actor-0.2"]
+    assert bottleneck(progress, job) == "balanced: the learner idles 2 %, the actors 4 %"
+
+
+def test_what_limits_the_run_now_is_what_has_happened_since() -> None:
+    job, before = working((99, 1), (40, 60))
+    progress = progress_of(
+        job, learner=times(104, 6, version=4), buffer=times(0, 6), actor=times(50, 60)
+    )
+    assert bottleneck(progress, job).startswith("training-bound")
+    now = bottleneck(progress, job, since=before.counts)
+    assert now.startswith("sample-bound: the learner idles 50 %")
 
 
 def test_nobody_waiting_means_balanced() -> None:

@@ -68,23 +68,37 @@ class World:
 class Oracle:
     """Keeps every step in plain lists and says which samples may be drawn."""
 
-    def __init__(self, n_sources, n_envs, n_step, kept):
-        self.n_step, self.kept, self.received = n_step, kept, 0
-        self.steps = [[[] for _ in range(n_envs)] for _ in range(n_sources)]
+    def __init__(self, n_sources, n_envs, n_step, kept, silence):
+        self.n_step, self.kept, self.silence, self.received = n_step, kept, silence, 0
+        self.steps = [[[] for _ in range(n_envs)] for _ in range(n_sources)]  # by ring
+        self.rings = list(range(n_sources))  # by source
+        self.broken = set()  # rings that change hands, and whose next steps follow nothing
         self.drawn = set()
 
-    def add(self, source, rows, version):
+    def add(self, source, rows, version, began_anew=False):
         self.received += sum(record.valid for row in rows for record in row)
+        self.change_rings(source)
+        ring = self.rings[source]
+        if began_anew or ring in self.broken:  # the successors of the last steps never came
+            for steps in self.steps[ring]:
+                if steps:
+                    steps[-1].valid = False
+        self.broken -= {ring}
         for row in rows:
             for e, record in enumerate(row):
                 record.version, record.born = version, self.received
-                self.steps[source][e].append(record)
+                self.steps[ring][e].append(record)
 
-    def cut(self, source):
-        """The successors of the last steps were lost with the actor."""
-        for steps in self.steps[source]:
-            if steps:
-                steps[-1].valid = False
+    def change_rings(self, source):
+        """With a source that was silent, once all of the own ring is newer than all of its."""
+        newest = [ring[0][-1].born if ring[0] else 0 for ring in self.steps]
+        own, other = self.rings[source], newest.index(min(newest))
+        kept = self.steps[own][0][-self.kept :]
+        if self.received - newest[other] <= self.silence or len(kept) < self.kept or own == other:
+            return
+        if kept[0].born > newest[other]:
+            self.rings[self.rings.index(other)], self.rings[source] = own, other
+            self.broken |= {own, other}
 
     def samples(self):
         """Every sample by its observation."""
@@ -166,16 +180,15 @@ def test_every_drawn_sample_is_one_that_happened(
     sampling = Replay(16, capacity, 0, GAMMA, n_step)
     store, batch = sampling.build(schema, n_sources, 0, seed), sampling.batch_schema(schema).empty()
     kept = sampling.steps_per_source(schema, n_sources)
-    oracle = Oracle(n_sources, n_envs, n_step, kept)
+    oracle = Oracle(n_sources, n_envs, n_step, kept, 2 * n_sources * length * n_envs)
     worlds = [World(10**6 * i, n_envs, same_step, random) for i in range(n_sources)]
-    for version in range(15):
+    for version in range(25):
         source = int(random.integers(n_sources))
-        if random.random() < restarts:
+        if began_anew := random.random() < restarts:
             worlds[source].restart()
-            oracle.cut(source)
         trajectory, rows = play(worlds[source], schema, int(random.integers(1, length + 1)))
         added = store.add(source, trajectory, version)
-        oracle.add(source, rows, version)
+        oracle.add(source, rows, version, began_anew)
         assert added.steps == added.units == sum(r.valid for row in rows for r in row)
         assert store.ready() == bool(oracle.samples())
         if store.ready():
@@ -187,7 +200,8 @@ def filled_store(n_sources=2, n_envs=2, capacity=80, n_step=1, trajectories=9):
     random = np.random.default_rng(5)
     schema, sampling = layout(7, n_envs), Replay(50, capacity, 0, GAMMA, n_step)
     store, batch = sampling.build(schema, n_sources, 0, 3), sampling.batch_schema(schema).empty()
-    oracle = Oracle(n_sources, n_envs, n_step, sampling.steps_per_source(schema, n_sources))
+    kept = sampling.steps_per_source(schema, n_sources)
+    oracle = Oracle(n_sources, n_envs, n_step, kept, 2 * n_sources * 7 * n_envs)
     worlds = [World(10**6 * i, n_envs, False, random) for i in range(n_sources)]
     for version in range(trajectories):
         source = version % 3 % n_sources  # the first actor brings twice as much
@@ -336,3 +350,45 @@ def test_a_store_does_not_keep_the_arrays_it_was_given():
     for array in trajectory.values():
         array[...] = 0
     assert set(draw_by_obs(store, sampling, schema)) == {1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("n_awake", [1, 3, 7])
+def test_the_store_stays_as_fresh_when_some_actors_are_silent(n_awake):
+    random, schema, capacity = np.random.default_rng(1), layout(4, 1), 800
+    sampling = Replay(2_000, capacity, 0, GAMMA)
+    store, batch = sampling.build(schema, 8, 0, 3), sampling.batch_schema(schema).empty()
+    worlds = [World(10**6 * i, 1, False, random) for i in range(8)]
+
+    def bring(sources, n):
+        for i in range(n):
+            source = sources[i % len(sources)]
+            store.add(source, play(worlds[source], schema, 4)[0], i)
+        store.draw(batch)
+
+    bring(range(8), 400)  # twice what it keeps
+    bring(range(n_awake), 4_000)
+    assert batch["age"].max() <= 1.5 * capacity
+    assert batch["age"].mean() <= 0.65 * capacity
+    assert store.size() > 0.75 * capacity  # rows that only reset are no samples
+    before = store.size()
+    bring(range(8), 400)  # all are back
+    assert batch["age"].max() <= 1.2 * capacity
+    assert store.size() == pytest.approx(before, rel=0.1)
+
+
+def test_rings_that_changed_hands_are_remembered():
+    random, schema = np.random.default_rng(1), layout(4, 1)
+    sampling = Replay(50, 80, 0, GAMMA)
+    worlds = [World(10**6 * i, 1, False, random) for i in range(4)]
+    store, other = (sampling.build(schema, 4, 0, 3) for _ in range(2))
+    for i in range(200):
+        source = i % 4 if i < 40 else 0
+        store.add(source, play(worlds[source], schema, 4)[0], i)
+    other.restore(store.state())
+    trajectory, _ = play(worlds[0], schema, 4)
+    batches = []
+    for one in (store, other):
+        one.add(0, trajectory, 200)
+        batches.append(sampling.batch_schema(schema).empty())
+        one.draw(batches[-1])
+    assert all((batches[0][name] == batches[1][name]).all() for name in batches[0])

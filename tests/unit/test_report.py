@@ -45,7 +45,7 @@ def test_a_finished_run_is_reported_from_its_summary(tmp_path):
     assert run["task"] == "CartPole-v1 · DQN"
     assert run["numbers"]["final_time_seconds"] == 60.0
     assert run["numbers"]["env_steps"] == 60_000
-    assert run["bottleneck"].startswith("consumption-bound")
+    assert run["bottleneck"].startswith("training-bound")
     assert [role["name"] for role in run["roles"]] == [
         *("learner-0.0", "buffer-0.0", "actor-0.0", "actor-0.1")
     ]

@@ -117,7 +117,7 @@ def test_the_panel_shows_what_is_going_on() -> None:
         "2/2",
         "ratio 32.0, target 32.0",
         "median 1, p95 7, max 7 updates",
-        "production-bound: the learner idles 60 %",
+        "sample-bound: the learner idles 60 %",
     ):
         assert part in text, f"{part!r} in\n{text}"
 
@@ -161,7 +161,7 @@ def test_the_last_panel_says_how_it_ended() -> None:
 def test_a_plain_line_holds_the_same_in_short() -> None:
     assert line(on_its_way(job_of())) == (
         "  2.0 s        900 steps      450/s   return 15.0 / 475   updates 300   staleness 1   "
-        "production-bound: the learner idles 60 %"
+        "sample-bound: the learner idles 60 %"
     )
 
 

@@ -53,6 +53,12 @@ class GlobalConfig:
         "it counts as lost",
         at_least=2,
     )
+    rebalance: bool = key(
+        True,
+        "while the run goes on, pause actors that the learner has no use for, wake them when it "
+        "has, and try more threads for the learner where cores are free; not for synchronous "
+        "training, where every actor owes its share",
+    )
     use_group_parallel: bool = key(
         True,
         "average the parameters of all groups now and then; False: each group learns by itself",

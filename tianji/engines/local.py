@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -137,6 +137,9 @@ class LocalEngine:
             assert moved, "no role has anything to do, and none is done"
         self._save_last(dict)  # the stream has ended: nothing is in flight
         return None
+
+    def advise(self, paused: Collection[str], threads: Mapping[str, int]) -> None:
+        """Nothing: all roles share one process and one core."""
 
     def order(self, number: int, largest_store: int) -> None:
         """Asks every role to write its part of checkpoint `number`."""

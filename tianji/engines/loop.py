@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tianji.advice import Listener
 from tianji.channel import Carrier, ChannelSpec, Inbox, Outbox, Transport
 from tianji.checkpoint import Checkpoint
 from tianji.counts import Count
@@ -22,6 +23,7 @@ from tianji.transports.shm import ShmTransport
 
 PULSE_SECONDS = 0.05  # between two reports
 NAP_SECONDS = 0.02  # longest sleep of a role that was not woken: insurance, not the mechanism
+REST_SECONDS = 0.05  # from one look of a paused role to the next; nobody rings for it meanwhile
 
 
 class ProcessPorts:
@@ -83,12 +85,14 @@ class Loop:
         saver: Saver | None = None,
         clock: Clock = time.monotonic,
         steps: Sequence[Callable[[], bool]] | None = None,  # of the roles, unless it is their own
+        listener: Listener | None = None,
     ) -> None:
         self._roles = roles
         own = [role.step for role in roles]
         self._turns = list(zip(roles, own if steps is None else steps, strict=True))
         self._ports = ports
         self._saver = saver
+        self._listener = listener
         self._clock = clock
         self._reports = [ports.outbox(f"report {role.name}") for role in roles]
         self._next_pulse = 0.0
@@ -102,6 +106,9 @@ class Loop:
         try:
             while not all(role.done for role in self._roles):
                 if self._turn():
+                    continue
+                if all(role.paused for role in self._roles):
+                    self._rest()
                     continue
                 transport.arm()
                 if self._turn():  # what came before the bell was armed
@@ -131,6 +138,14 @@ class Loop:
                     self._pulse()
         return moved
 
+    def _rest(self) -> None:
+        """Sleeps without having been announced: weights that come wake nobody, and cost nobody."""
+        began = time.monotonic()
+        time.sleep(REST_SECONDS)
+        for role in self._roles:
+            role.counts[Count.PAUSED_SECONDS] += time.monotonic() - began
+        self._pulse()
+
     def _idle(self, seconds: float) -> None:
         for role in self._roles:
             role.counts[Count.IDLE_SECONDS] += seconds
@@ -145,3 +160,5 @@ class Loop:
             self._saver.look()
             if not all(role.settled for role in self._roles):
                 self._next_pulse = 0.0  # it could not look: again after the next step
+            elif self._listener is not None:
+                self._listener.look()

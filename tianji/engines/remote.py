@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 import numpy as np
 
+from tianji.advice import advise
 from tianji.channel import Carrier, Inbox, Outbox
 from tianji.engines.crew import LOOK_SECONDS
 from tianji.engines.loop import ProcessPorts, shared_channels
-from tianji.roster import LAUNCHER, Kind, evaluator_of, group_of, role_name, weights_of
+from tianji.roster import LAUNCHER, Kind, evaluator_of, group_of, role_name, roles_of, weights_of
 from tianji.saving import order, order_last
 from tianji.status import Status
 from tianji.topology import Job
@@ -55,6 +56,7 @@ class RemoteEngine:
         ports = ProcessPorts(LAUNCHER, job, transport)
         self._control = ports.outbox("control")
         self._orders = ports.outbox("orders")
+        self._advice = ports.outbox("advice")
         self._weights = [ports.inbox(weights_of(group)) for group in range(job.config.n_groups)]
         self.watch = Watch(job, ports)
         self.troubles: list[str] = []  # what training survived, for whoever looks on
@@ -96,6 +98,10 @@ class RemoteEngine:
     def order(self, number: int, largest_store: int) -> None:
         """Asks every role to write its part of checkpoint `number`."""
         order(self._orders, number, largest_store)
+
+    def advise(self, paused: Collection[str], threads: Mapping[str, int]) -> None:
+        """Tells actors who of them rests, and learners how many threads to use."""
+        advise(self._advice, roles_of(self._job.config), paused, threads)
 
     def evaluate(self, number: int) -> None:
         """Asks the evaluator for an evaluation; it is called when it is asked first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,15 +43,18 @@ def train(
 ) -> None:
     """Makes the roles of one process, resumed if the run is, and runs them until they are done."""
     from tianji import topology
+    from tianji.advice import Listener
     from tianji.engines.loop import Loop
     from tianji.saving import Saver
 
-    use_threads(home, description["threads"][home])
+    threads = description["threads"].get(home, 1)  # an evaluator has none of its own
+    use_threads(home, threads)
     evaluator = evaluator_of(job.config)
     if evaluator is not None and home == evaluator.home:
         Loop([topology.build(evaluator, job, ports)], ports).run()
         return
-    mine = [role for role in roles_of(job.config) if role.home == home]
+    everybody = roles_of(job.config)
+    mine = [role for role in everybody if role.home == home]
     tracer = None
     if job.config.exp.trace_seconds is not None:
         from tianji.tracing.tracer import tracer_of
@@ -65,7 +69,9 @@ def train(
     control = ports.inbox("control") if learns else None
     saver = Saver(roles, ports.inbox("orders"), Path(description["checkpoints"]), clock, control)
     steps = None if tracer is None else [tracer.stepping(role) for role in roles]
-    Loop(roles, ports, saver, clock, steps).run()
+    set_threads = partial(use_threads, home)
+    listener = Listener(roles, ports.inbox("advice"), everybody, set_threads, threads)
+    Loop(roles, ports, saver, clock, steps, listener).run()
     if tracer is not None:
         tracer.close()
 

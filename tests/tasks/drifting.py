@@ -1,0 +1,61 @@
+"""A task whose costs are sleeps and may change while it runs: simulated, and the same anywhere."""
+
+import time
+from pathlib import Path
+
+from echo import Echo
+
+from tianji.algorithms.dqn import DQN
+from tianji.transports.shm import ShmTransport
+
+
+class Drifting(Echo):
+    """A step takes as many seconds as stand in a file, which may be written anew at any time."""
+
+    def init(self, n=4, pace="pace"):
+        super().init(n)
+        self.pace, self.looked_at, self.seconds = Path(pace), 0.0, 0.0
+
+    def step(self, action):
+        if time.monotonic() > self.looked_at + 0.1:
+            self.looked_at, self.seconds = time.monotonic(), float(self.pace.read_text())
+        time.sleep(self.seconds)
+        return super().step(action)
+
+
+class SlowDQN(DQN):
+    """An update takes 8 ms at least."""
+
+    def updates(self, batch):
+        time.sleep(0.008)
+        return super().updates(batch)
+
+
+class SlowLink(ShmTransport):
+    """Twenty trajectories a second and actor, however fast both ends are."""
+
+    def inbox(self, name):
+        inbox = super().inbox(name)
+        return Slow(inbox) if name.startswith("trajectories") else inbox
+
+
+class Slow:
+    """An inbox whose next message takes its time."""
+
+    def __init__(self, inbox):
+        self._inbox, self._due = inbox, 0.0
+        self.close = inbox.close
+
+    @property
+    def waiting(self):
+        return self._inbox.waiting
+
+    @property
+    def closed(self):
+        return self._inbox.closed
+
+    def take(self):
+        if time.monotonic() < self._due or (message := self._inbox.take()) is None:
+            return None
+        self._due = time.monotonic() + 0.05
+        return message

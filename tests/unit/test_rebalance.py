@@ -1,0 +1,313 @@
+"""From counters to advice, and from advice to roles that rest."""
+
+import json
+
+import numpy as np
+import pytest
+from commands import TASKS
+
+from tianji import config, topology
+from tianji.advice import Listener, advice_schema, advise
+from tianji.channel import ChannelSpec, Delivery
+from tianji.channels import channels_of
+from tianji.counts import Count
+from tianji.engines import loop
+from tianji.engines.loop import Loop
+from tianji.job import prepare
+from tianji.rebalance import FILE, Rebalancer
+from tianji.resources import idle_seconds
+from tianji.roster import roles_of
+from tianji.run import Run
+from tianji.transports.local import LocalTransport
+from tianji.watch import Progress
+
+
+def job_of(*overrides, name="echo_dqn.py"):
+    made = config.load(TASKS / name, overrides)
+    env = topology.make_env(made)
+    env.close()
+    return prepare(made, env.spec)
+
+
+class Engine:
+    """Remembers what it was asked to pass on."""
+
+    def __init__(self, name="process"):
+        self.name, self.paused, self.threads, self.n = name, [], {}, 0
+
+    def advise(self, paused, threads):
+        self.paused, self.threads, self.n = list(paused), dict(threads), self.n + 1
+
+
+class Group:
+    """Roles that count as if actors made `each` steps/s and learners could use `learner`."""
+
+    def __init__(self, job, folder, engine=None, each=500.0, learner=200.0):
+        self.job, self.each, self.learner = job, each, learner
+        self.engine, self.told = engine or Engine(), []
+        self.rebalancer = Rebalancer(job, folder, self.engine, self.told.append)
+        self.progress = Progress({role.name: np.zeros(len(Count)) for role in roles_of(job.config)})
+        self.progress.started_at = self.now = 100.0
+
+    def run(self, seconds, step=0.1):
+        for _ in range(round(seconds / step)):
+            self.now += step
+            self.count(step)
+            self.rebalancer.tick(self.progress, self.now)
+        return self
+
+    def count(self, seconds):
+        lost, counts = self.progress.lost, self.progress.counts
+        actors = [n for n in counts if n.startswith("actor") and n not in lost]
+        awake = [name for name in actors if name not in self.engine.paused]
+        used = min(self.learner, self.each * len(awake))
+        for name in actors:
+            if name not in awake:
+                counts[name][Count.PAUSED_SECONDS] += seconds
+                continue
+            made = used / len(awake)
+            counts[name][Count.PRODUCED] += made * seconds
+            counts[name][Count.PUSHED] += 2
+            counts[name][Count.BUSY_SECONDS] += seconds * made / self.each
+            counts[name][Count.IDLE_SECONDS] += seconds * (1 - made / self.each)
+        for name in (n for n in counts if n.startswith("learner")):
+            busy = used / self.learner
+            counts[name][Count.CONSUMED] += used * self.job.ratio * seconds
+            counts[name][Count.VERSION] += 2
+            counts[name][Count.BUSY_SECONDS] += seconds * busy
+            counts[name][Count.IDLE_SECONDS] += seconds * (1 - busy)
+        for name in (n for n in counts if n.startswith("buffer")):
+            counts[name][Count.IDLE_SECONDS] += seconds * (1 - used / self.learner)
+
+    @property
+    def kinds(self):
+        return [str(decision["kind"]) for decision in self.told]
+
+
+@pytest.fixture
+def begin(tmp_path):
+    """Makes groups whose records are closed at the end."""
+    made = []
+
+    def make(job, *others, **more):
+        made.append(Group(job, tmp_path, *others, **more))
+        return made[-1]
+
+    yield make
+    for group in made:
+        group.rebalancer.close()
+
+
+def test_actors_that_nobody_needs_rest_and_are_woken_when_they_are_needed(begin, tmp_path):
+    group = begin(job_of("actor_cfg.num=8")).run(40)
+    assert len(group.engine.paused) == 7 and set(group.kinds) == {"pause"}
+    group.each = 50.0
+    group.run(8)
+    assert len(group.engine.paused) <= 2 and group.kinds[-1] == "wake"
+    group.rebalancer.close()
+    rows = [json.loads(line) for line in (tmp_path / FILE).read_text().splitlines()]
+    assert [row["kind"] for row in rows] == group.kinds
+    assert rows[0]["reading"]["acting"] == pytest.approx(8 * 500.0, rel=0.01)
+    assert rows[0]["reading"]["learning"] == pytest.approx(200.0, rel=0.01)
+    assert "8 actors can make 4,000 steps/s, the learner can use 200" in rows[0]["why"]
+
+
+def test_those_who_rest_take_turns_with_those_who_do_not(begin):
+    group = begin(job_of("actor_cfg.num=4")).run(30)
+    resting, seen = set(group.engine.paused), set()
+    for _ in range(8):
+        group.run(5)
+        assert len(group.engine.paused) == 3
+        seen |= set(group.engine.paused)
+    assert seen > resting and len(seen) == 4
+    made = [group.progress.counts[f"actor-0.{i}"][Count.PRODUCED] for i in range(4)]
+    assert min(made) > 0.5 * max(made)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name", "engine"),
+    [
+        (("global_cfg.rebalance=False",), "echo_dqn.py", "process"),
+        ((), "echo_dqn.py", "local"),
+        ((), "echo_ppo.py", "process"),  # synchronous: every actor owes its share
+    ],
+)
+def test_where_there_is_nothing_to_balance_nobody_is_told_anything(
+    begin, tmp_path, overrides, name, engine
+):
+    job = job_of("actor_cfg.num=4", *overrides, name=name)
+    group = begin(job, Engine(engine)).run(40)
+    assert not group.told and not group.engine.n and not (tmp_path / FILE).exists()
+
+
+def test_rollouts_of_one_batch_come_from_several_actors(begin):
+    options = ("actor_cfg.num=8", "hyp.mode=async", "hyp.batch_size=4")
+    group = begin(job_of(*options, name="echo_ppo.py")).run(40)
+    assert len(group.engine.paused) == 4
+
+
+def test_when_the_last_actor_that_is_awake_is_lost_another_is_woken(begin):
+    group = begin(job_of("actor_cfg.num=3")).run(30)
+    [awake] = {"actor-0.0", "actor-0.1", "actor-0.2"} - set(group.engine.paused)
+    group.progress.lost.append(awake)
+    group.engine.paused.append(awake)  # it does nothing any more
+    group.run(15)
+    assert group.kinds[-1] == "wake" and len(group.engine.paused) < 2
+    group.progress.lost += ["actor-0.0", "actor-0.1", "actor-0.2"]
+    group.run(15)  # nobody is left, and nothing breaks
+
+
+def test_groups_are_balanced_each_by_itself(begin):
+    job = job_of("actor_cfg.num=2", "global_cfg.group_num=2")
+    group = begin(job)
+    count = group.count
+
+    def only_the_second_has_too_many(seconds):
+        count(seconds)
+        for name in ("learner-0.0", "buffer-0.0"):
+            group.progress.counts[name][Count.IDLE_SECONDS] += seconds
+
+    group.count = only_the_second_has_too_many
+    group.run(20)
+    assert len(group.engine.paused) == 1 and group.engine.paused[0].startswith("actor-1.")
+    assert {decision["group"] for decision in group.told} == {1}
+
+
+def test_the_summary_repeats_what_was_decided_and_so_does_a_resumed_run(begin, tmp_path, capsys):
+    run = Run(job_of("actor_cfg.num=2"), "process", tmp_path, quiet=True)
+    group = begin(job_of("actor_cfg.num=2"))
+    group.told = None
+    group.rebalancer._tell = run.rebalanced
+    group.run(15)
+    told = run._summary("running", group.progress, 120.0)["rebalancing"]
+    assert [(row["kind"], row["before"], row["after"]) for row in told] == [("pause", 2, 1)]
+    assert "tianji: pause 2 -> 1 actors awake: 2 actors can make" in capsys.readouterr().err
+    assert run.state(group.progress)["rebalancing"] == told
+
+
+class Clock:
+    def __init__(self):
+        self.now = 10.0
+
+    def __call__(self):
+        return self.now
+
+
+def listening(job, home, **more):
+    """The roles of one process, and the launcher's end of what they listen to."""
+    transport = LocalTransport(channels_of(job))
+    everybody = roles_of(job.config)
+    roles = [topology.build(r, job, transport) for r in everybody if r.home == home]
+    listener = Listener(roles, transport.inbox("advice"), everybody, **more)
+    return roles, listener, transport
+
+
+def test_a_paused_actor_finishes_what_it_has_begun_and_begins_nothing_new():
+    job = job_of("actor_cfg.num=2")
+    [actor], listener, transport = listening(job, "actor-0.1")
+    learner, _, _ = listening(job, "learner-0.0")
+    weights = transport.outbox("weights 0")
+    weights.push({"weights": learner[0].algorithm.weights()}, 0)
+    assert actor.step()
+    advise(transport.outbox("advice"), roles_of(job.config), ["actor-0.1"], {})
+    listener.look()
+    assert [actor.step() for _ in range(job.length)] == [True] * (job.length - 1) + [False]
+    assert actor.counts[Count.PUSHED] == 1 and not actor.step()
+    weights.push({"weights": learner[0].algorithm.weights()}, 7)
+    assert not actor.step() and actor.version == 7  # it stays up to date
+    advise(transport.outbox("advice"), roles_of(job.config), [], {})
+    listener.look()
+    assert actor.step()
+    advise(transport.outbox("advice"), roles_of(job.config), ["actor-0.0"], {})
+    listener.look()
+    assert not actor.paused
+    actor.paused = True
+    weights.close()
+    actor.step()
+    assert actor.done  # a run ends for those who rest too
+
+
+def test_threads_are_set_when_they_change():
+    job, asked = job_of(), []
+    roles, listener, transport = listening(job, "learner-0.0", set_threads=asked.append, threads=1)
+    counts, outbox = roles[0].counts, transport.outbox("advice")
+    assert counts[Count.THREADS] == 1
+    for n in (1, 0, 2, 2):
+        advise(outbox, roles_of(job.config), [], {"learner-0.0": n} if n else {})
+        listener.look()
+    assert asked == [2] and counts[Count.THREADS] == 2
+
+
+def test_free_cores_are_those_that_nobody_used(monkeypatch):
+    clock, idled = Clock(), iter([100.0, 101.5])
+    monkeypatch.setattr("tianji.advice.idle_seconds", lambda cores: next(idled))
+    roles, listener, _ = listening(job_of(), "learner-0.0", clock=clock)
+    listener.look()
+    clock.now += 0.5
+    listener.look()  # too soon
+    clock.now += 0.5
+    listener.look()
+    assert roles[0].counts[Count.FREE_CORES] == 1.5
+
+
+def test_idle_time_is_of_the_cores_asked_for(tmp_path):
+    (tmp_path / "stat").write_text(
+        "cpu 9 9 9 900 9\ncpu0 1 2 3 400 50 6\ncpu1 1 2 3 300 20 6\ncpu11 1 2 3 999 0 6\nintr 5\n"
+    )
+    assert idle_seconds((0, 1), tmp_path / "stat") == pytest.approx(7.7, rel=0.01)
+    assert idle_seconds((0,), tmp_path / "none") is None
+    assert idle_seconds((0,)) > 0
+
+
+class Ports(LocalTransport):
+    """One process whose transport says whether it was told of a sleep."""
+
+    armed = 0
+
+    def __init__(self, specs):
+        super().__init__(specs)
+        self.shared = self
+
+    def arm(self):
+        self.armed += 1
+
+    def disarm(self):
+        pass
+
+    def wait(self, seconds):
+        pass
+
+
+def test_the_process_of_a_paused_actor_sleeps_without_saying_so(monkeypatch):
+    job = job_of()
+    ports = Ports(channels_of(job))
+    everybody = roles_of(job.config)
+    [actor] = [topology.build(r, job, ports) for r in everybody if r.name == "actor-0.0"]
+    weights, slept = ports.outbox("weights 0"), []
+    advice = ports.outbox("advice")
+    advise(advice, everybody, ["actor-0.0"], {})
+
+    def sleep(seconds):
+        slept.append(seconds)
+        if len(slept) == 3:
+            weights.close()
+
+    monkeypatch.setattr(loop.time, "sleep", sleep)
+    listener = Listener([actor], ports.inbox("advice"), everybody)
+    saver = type("Saver", (), {"look": lambda self: None, "finish": lambda self: None})()
+    Loop([actor], ports, saver, listener=listener).run()
+    assert slept == [loop.REST_SECONDS] * 3
+    assert ports.armed == 1  # before the first look at the advice
+    assert actor.done and actor.counts[Count.PUSHED] == 0
+
+
+def test_advice_has_a_place_for_every_role():
+    job = job_of("actor_cfg.num=3")
+    spec = next(spec for spec in channels_of(job) if spec.name == "advice")
+    assert spec == ChannelSpec(
+        "advice",
+        "launcher",
+        ("learner-0.0", "buffer-0.0", "actor-0.0", "actor-0.1", "actor-0.2"),
+        advice_schema(5),
+        Delivery.LATEST,
+    )

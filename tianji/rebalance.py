@@ -1,0 +1,205 @@
+"""The launcher's side of the balance at run time: reads the counters, sends advice, keeps a record.
+
+It is on no path that data takes: roles probe for its advice, and without it they go on as they are.
+What is decided, and when, is `balancer.py`'s.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol
+
+from tianji.appending import Appending, open_lines
+from tianji.balancer import Balancer, Decision, Kind, Reading
+from tianji.bottleneck import takes_turns
+from tianji.capacity import capacity
+from tianji.counts import Count
+from tianji.job import Job
+from tianji.metrics import finite
+from tianji.rates import Counts, homes_in, updates_since
+from tianji.rollouts import Rollouts
+from tianji.roster import Kind as RoleKind
+from tianji.roster import group_of, kind_of, roles_of
+from tianji.watch import Progress
+
+FILE = "balance.jsonl"  # in the folder of a run: a line for every decision
+READING_SECONDS = 1.0  # that a reading is taken over at least ...
+LONGEST_SECONDS = 10.0  # ... and at most, where little is pushed and learned meanwhile
+LEAST_WORK = 4  # trajectories of the awake actors, and updates, that a reading should have
+SETTLING_SECONDS = 0.5  # after a change, before the next reading begins
+TURN_SECONDS = 5.0  # after which one actor that rests changes places with one that does not
+
+
+class Engine(Protocol):
+    """Whoever passes advice on to the roles."""
+
+    name: str
+
+    def advise(self, paused: Collection[str], threads: Mapping[str, int]) -> None:
+        """Says all that holds from now on."""
+
+
+class Rebalancer:
+    """Keeps the actors awake that the learner has use for, in every group by itself.
+
+    `tell` hears of every decision. Nothing is done where the configuration says so, where acting
+    and learning take turns, and in the local engine.
+    """
+
+    def __init__(
+        self, job: Job, folder: Path, engine: Engine, tell: Callable[[dict[str, Any]], None]
+    ) -> None:
+        wanted = job.config.parallel.global_cfg.rebalance
+        self._active = wanted and not takes_turns(job, engine.name)
+        self._job = job
+        self._homes = homes_in(job, engine.name)
+        self._engine = engine
+        self._tell = tell
+        self._groups = [_Group(job, number) for number in range(job.config.n_groups)]
+        self._file = Appending(lambda: open_lines(folder / FILE))
+
+    def tick(self, progress: Progress, now: float | None = None) -> None:
+        """Reads, decides and advises where it is time to, which it nearly never is."""
+        if not self._active or not updates_since(progress):
+            return
+        now = time.monotonic() if now is None else now
+        changed = False
+        for group in self._groups:
+            group.lose(progress.lost)
+            changed |= group.take_turns(now)
+            if (seen := group.read(progress.counts, self._homes, self._job.ratio, now)) is None:
+                continue
+            if (decision := group.decide(seen, now)) is not None:
+                self._record(group, seen, decision, progress.elapsed(now))
+                changed = True
+        if changed:
+            self._advise()
+
+    def close(self) -> None:
+        """Nothing more will be decided."""
+        with suppress(OSError):  # the summary has it
+            self._file.close()
+
+    def _advise(self) -> None:
+        paused = [name for group in self._groups for name in group.paused]
+        threads = {name: n for group in self._groups for name, n in group.threads.items()}
+        self._engine.advise(paused, threads)
+
+    def _record(self, group: _Group, seen: Reading, decision: Decision, elapsed: float) -> None:
+        numbers = {name: finite(value) for name, value in asdict(seen).items()}
+        row: dict[str, Any] = {
+            "elapsed_s": round(elapsed, 2),
+            "group": group.number,
+            **asdict(decision),
+            "unit": decision.unit,
+            "reading": numbers,
+        }
+        self._tell({name: value for name, value in row.items() if name != "reading"})
+        with suppress(OSError):  # it waits, and goes first with the next; the summary has it too
+            self._file.add(json.dumps(row).encode() + b"\n")
+
+
+class _Group:
+    """Who rests in one group, and the readings that its balancer decides by."""
+
+    def __init__(self, job: Job, number: int) -> None:
+        self.number = number
+        self._names = [r.name for r in roles_of(job.config) if _is_of(r.name, number)]
+        self._awake = deque(n for n in self._names if kind_of(n) is RoleKind.ACTOR)  # oldest first
+        self.paused: deque[str] = deque()
+        self.threads: dict[str, int] = {}  # of learners that were told how many to use
+        # Rollouts of one batch should not be all of one actor.
+        least = job.sampling.batch if isinstance(job.sampling, Rollouts) else 1
+        self._balancer = Balancer(least)
+        self._mark: tuple[float, Counts] | None = None  # where the reading begins
+        self._begin_at = 0.0
+        self._turn_at = 0.0
+        self._on_cpu = job.config.parallel.learner_cfg.device == "cpu"
+
+    def lose(self, lost: Collection[str]) -> None:
+        """Does without roles that have died."""
+        for name in [name for name in lost if name in self._names]:
+            self._names.remove(name)
+            for some in (self._awake, self.paused):
+                if name in some:
+                    some.remove(name)
+            self._mark = None
+
+    def read(
+        self, counts: Counts, homes: Mapping[str, str], ratio: float, now: float
+    ) -> Reading | None:
+        """What the group did since the last reading, once that is enough to go by."""
+        if self._mark is None:
+            if now >= self._begin_at:
+                self._mark = now, {name: counts[name].copy() for name in self._names}
+            return None
+        began, before = self._mark
+        if now - began < READING_SECONDS:
+            return None
+        since = {name: counts[name] for name in self._names}
+        if now - began < LONGEST_SECONDS and not self._has_worked(before, since):
+            return None
+        self._mark = now, {name: vector.copy() for name, vector in since.items()}
+        found = capacity(before, since, homes, ratio, self._names)
+        learners = [n for n in self._names if kind_of(n) is RoleKind.LEARNER]
+        free = min((float(since[n][Count.FREE_CORES]) for n in learners), default=0.0)
+        return Reading(
+            len(self._awake),
+            len(self.paused),
+            found.acting,
+            found.learning,
+            found.learner_idle,
+            max(1, found.threads // max(1, len(learners))),
+            free / max(1, len(learners)) if self._on_cpu else 0.0,
+            found.update_seconds,
+        )
+
+    def _has_worked(self, before: Counts, since: Counts) -> bool:
+        def done(count: Count, names: Collection[str]) -> float:
+            return float(sum(since[name][count] - before[name][count] for name in names))
+
+        learners = [name for name in self._names if kind_of(name) is RoleKind.LEARNER]
+        pushed = done(Count.PUSHED, self._awake)
+        return pushed >= max(LEAST_WORK, len(self._awake)) and (
+            done(Count.VERSION, learners) >= LEAST_WORK
+        )
+
+    def decide(self, seen: Reading, now: float) -> Decision | None:
+        """Changes who rests, or the threads, if that is what the balancer says."""
+        decision = self._balancer.decide(seen, now)
+        if decision is None:
+            return None
+        if decision.kind is Kind.THREADS:
+            learners = [name for name in self._names if kind_of(name) is RoleKind.LEARNER]
+            self.threads = dict.fromkeys(learners, decision.after)
+        while len(self._awake) > decision.after and decision.kind is Kind.PAUSE:
+            self.paused.append(self._awake.popleft())
+        while len(self._awake) < decision.after and decision.kind is Kind.WAKE:
+            self._awake.append(self.paused.popleft())
+        self._mark, self._begin_at = None, now + SETTLING_SECONDS
+        self._turn_at = now + TURN_SECONDS
+        return decision
+
+    def take_turns(self, now: float) -> bool:
+        """Whoever has rested longest changes places with whoever has worked longest.
+
+        So all environments are played in, and what differs from actor to actor, such as how much
+        it explores, stays mixed.
+        """
+        if not self.paused or not self._awake or now < self._turn_at:
+            return False
+        self._turn_at = now + TURN_SECONDS
+        self._awake.append(self.paused.popleft())
+        self.paused.append(self._awake.popleft())
+        self._mark, self._begin_at = None, now + SETTLING_SECONDS
+        return True
+
+
+def _is_of(name: str, group: int) -> bool:
+    return kind_of(name) is not RoleKind.REDUCER and group_of(name) == group
