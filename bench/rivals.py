@@ -19,7 +19,7 @@ from tianji.balance import Balance
 from tianji.channel import ChannelSpec
 from tianji.replay import Replay
 from tianji.roles import Buffer
-from tianji.schema import Field
+from tianji.schema import Field, Schema
 from tianji.store import trajectory_schema
 from tianji.transports.local import LocalTransport
 from tianji.transports.shm import ShmTransport
@@ -39,6 +39,17 @@ class Costs:
     ratio: float = 4.0
     min_size: int = 1_000
     shape: float = 4.0
+
+    @property
+    def layout(self) -> Schema:
+        """Of a trajectory."""
+        obs, action = Field("obs", "float32", (4,)), Field("action", "int64")
+        return trajectory_schema(obs, action, (), self.steps, 1)
+
+    @property
+    def replay(self) -> Replay:
+        """The same store for both."""
+        return Replay(self.batch, 50_000, self.min_size)
 
     def lengths(self, mean: float, seed: int) -> Callable[[], float]:
         """Draws one length after the other."""
@@ -65,20 +76,31 @@ def work(seconds: float, log: list[Event]) -> None:
 
 
 def run_limiter(costs: Costs, error_buffer: float, seed: int, seconds: float) -> Log:
-    """Threads that wait for each other at a limiter."""
+    """Threads that wait for each other at a limiter, and share a store under a lock.
+
+    The actor that inserts copies its trajectory into the store, the learner that samples draws.
+    """
     log, limiter = Log(), SamplesPerInsert(costs.ratio, costs.min_size, error_buffer)
     log.came, log.went = limiter.came, limiter.went
+    store, lock = costs.replay.build(costs.layout, costs.n_actors, 0, seed), threading.Lock()
 
     def act(actor: int) -> None:
         length = costs.lengths(costs.trajectory_seconds, 1_000 * seed + actor)
+        trajectory = costs.layout.empty()
         while True:
             work(length(), log.acted)
+            trajectory["length"][...], trajectory["valid"][...] = costs.steps, True
+            with lock:
+                store.add(actor, trajectory, 0)
             if not limiter.insert(costs.steps):
                 return
 
     def learn() -> None:
         length = costs.lengths(costs.update_seconds, 1_000 * seed + 999)
+        batch = costs.replay.batch_schema(costs.layout).empty()
         while limiter.sample(costs.batch):
+            with lock:
+                store.draw(batch)
             work(length(), log.learned)
 
     threads = [threading.Thread(target=act, args=(i,)) for i in range(costs.n_actors)]
@@ -93,8 +115,7 @@ def run_ours(costs: Costs, slack: int, seed: int, seconds: float) -> Log:
     may take `slack` steps ahead (`buffer_cfg.slack`).
     """
     log, stop = Log(), threading.Event()
-    obs, action = Field("obs", "float32", (4,)), Field("action", "int64")
-    layout = trajectory_schema(obs, action, (), costs.steps, 1)
+    layout, replay = costs.layout, costs.replay
     names = [f"actor-{i}" for i in range(costs.n_actors)]
     specs = [ChannelSpec(name, name, ("buffer",), layout) for name in names]
     homes = {name: name for name in names} | {"buffer": "learner"}
@@ -120,7 +141,6 @@ def run_ours(costs: Costs, slack: int, seed: int, seconds: float) -> Log:
     def learn() -> None:
         length = costs.lengths(costs.update_seconds, 1_000 * seed + 999)
         transport = ShmTransport.attach(about, "learner")
-        replay = Replay(costs.batch, 50_000, costs.min_size)
         private = LocalTransport(
             [ChannelSpec("batches", "buffer", ("learner",), replay.batch_schema(layout))]
         )
