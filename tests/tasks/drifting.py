@@ -44,7 +44,7 @@ class Slow:
 
     def __init__(self, inbox):
         self._inbox, self._due = inbox, 0.0
-        self.close = inbox.close
+        self.close, self.free = inbox.close, inbox.free
 
     @property
     def waiting(self):
