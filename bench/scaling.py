@@ -21,6 +21,8 @@ from typing import Any
 
 from experiment import (
     JOBS,
+    REAL,
+    SIMULATED,
     Row,
     Sheet,
     attempt,
@@ -39,7 +41,8 @@ from measures import Knee, distance, knee, slope
 
 STEP_SECONDS, ENVS = 0.01, 16  # simulated: 1,600 steps per second and actor
 SAMPLE_SECONDS = 1 / 6_400  # simulated: of one learner core
-BATCH, LR = 64, 5e-4  # with one learner core
+BATCH = {REAL: 64, SIMULATED: 256}  # with one learner core; few updates need little of a real one
+LR = 5e-4
 PACED, UNPACED = "paced", "unpaced"
 RULES = {"none": lambda k: 1.0, "linear": lambda k: float(k), "sqrt": math.sqrt}
 RATES = ("production", "receiving", "consumption")
@@ -57,7 +60,7 @@ def settings(
     keys: dict[str, Any] = {
         "global_cfg.group_num": groups,
         "actor_cfg.num": actors,
-        "hyp.batch_size": BATCH * cores,
+        "hyp.batch_size": BATCH[kind_of(given.real)] * cores,
         "hyp.lr": LR * RULES[given.lr_rule](cores),
     }
     if way == UNPACED:
@@ -73,6 +76,7 @@ def settings(
         "environment.kwargs": f"dict(step_seconds={STEP_SECONDS})",
         "actor_cfg.envs": ENVS,
         "hyp.sample_seconds": SAMPLE_SECONDS / cores,
+        "model.hidden": [64, 64],
     }
 
 
@@ -166,7 +170,7 @@ def table(rows: list[Row]) -> str:
     """The three parts, each with what it shows."""
     found = [f"Figure 6, DQN on CartPole, {machine(rows[0]['kind'])}"]
     if a := where(rows, part="a"):
-        found.append(section(a, "actors", "(a) one learner core, batch 64"))
+        found.append(section(a, "actors", f"(a) one learner core, batch {a[0]['batch']}"))
         for way in (PACED, UNPACED):
             if runs := where(a, way=way):
                 found.append(f"{way}: {sentence(runs)}")
