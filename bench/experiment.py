@@ -100,6 +100,7 @@ def train(config: Path, settings: Settings, seed: int, seconds: float) -> Row:
         run_dir = Path(folder) / "run"
         words = [sys.executable, "-m", "tianji.cli", "train", str(config), "--seed", str(seed)]
         words += ["--run-dir", str(run_dir), "--set", f"exp.max_seconds={seconds}"]
+        words += ["--set", "global_cfg.rebalance=False"]  # the split is what is measured
         for key, value in settings.items():
             words += ["--set", f"{key}={value}"]
         execute(words, seconds + START_SECONDS)

@@ -79,6 +79,7 @@ def train(config: Path, plan: Plan, overrides: list[str], seed: int, seconds: fl
         words = [sys.executable, "-m", "tianji.cli", "train", str(config), "--quiet"]
         words += ["--seed", str(seed), "--plan", str(file), "--run-dir", str(run_dir)]
         fixed = ["exp.stop_return=1e9", "exp.train_steps=10**9", "exp.save_seconds=None"]
+        fixed += ["global_cfg.rebalance=False"]  # the split is what is measured
         for setting in [*overrides, *fixed, f"exp.max_seconds={seconds}"]:
             words += ["--set", setting]
         execute(words, seconds + START_SECONDS)

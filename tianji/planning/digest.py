@@ -8,7 +8,7 @@ import json
 from tianji.config import Config
 
 SPLIT_KEYS = {
-    "global_cfg": ("group_num",),
+    "global_cfg": ("group_num", "rebalance"),
     "learner_cfg": ("cores",),
     "actor_cfg": ("num", "envs", "cores"),
     "buffer_cfg": ("cores", "slack"),
