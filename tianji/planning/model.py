@@ -16,6 +16,7 @@ from tianji.planning.split import Bound, Prediction, Split
 T = TypeVar("T")
 
 EQUAL = 0.10  # two rates that differ by less than this share count as equal
+ROUNDS = 8  # until two answers that depend on each other agree
 RING_DEPTH = 2  # trajectories of an actor that may wait for the buffer
 
 
@@ -25,32 +26,58 @@ def predict(profile: Profile, split: Split) -> Prediction:
     learner = learner_cost(profile, split.learner_cores, split.batch)
     units = work.steps * split.envs  # of one trajectory
     making = work.steps * actor.step_seconds + actor.send_seconds  # T_sp + T_sd
-    receiving = actor.receive_seconds / units  # seconds per unit
-    updating = work.ratio * learner.update_seconds / (split.batch * split.learners)
-    drawing = work.ratio * learner.draw_seconds / split.batch
-    if split.buffer_alone:
-        taking, learning = receiving + drawing, max(updating, receiving + drawing)
-    else:
-        taking, learning = receiving, updating + drawing + receiving
-    could_take = 1.0 / learning
-    free = split.actors * units / making
+    could_produce, busy = _acting(profile, split, split.actors * units / making), 1.0
+    for _ in range(ROUNDS):  # actors that wait leave the learner more of the machine
+        receiving, learning = _taking(profile, split, actor, learner, busy)
+        production = min(could_produce, 1.0 / learning)
+        busy = production / could_produce
     if work.alternates or split.one_core:
-        could_produce, production = free, 1.0 / (1.0 / free + learning)
-    else:  # weights come after every update, and taking them costs the actor a moment
-        loads = work.ratio / (split.batch * work.send_interval) * profile.load_seconds
-        could_produce = free / (1.0 + free * loads)
-        production = min(could_produce, could_take)
+        production = 1.0 / (1.0 / could_produce + learning)
+    could_take = 1.0 / learning
     return Prediction(
         production=split.groups * production,
         consumption=split.groups * production * work.ratio,
         could_produce=split.groups * could_produce,
         could_take=split.groups * could_take,
-        bound=_bound(could_produce, could_take, taking > learning / 2, work.alternates),
+        bound=_bound(could_produce, could_take, receiving > learning / 2, work.alternates),
         staleness=_staleness(profile, split, could_produce < could_take),
         freshness=min(1.0, split.batch / split.pool),
         memory_bytes=_memory(split, actor, learner),
         knee=making / actor.receive_seconds if actor.receive_seconds else float("inf"),
     )
+
+
+def _acting(profile: Profile, split: Split, free: float) -> float:
+    """Steps per second of the actors, who take the weights of every update as they come."""
+    work = profile.work
+    if work.alternates or split.one_core:
+        return free
+    loads = work.ratio / (split.batch * work.send_interval) * profile.load_seconds
+    return free / (1.0 + free * loads)
+
+
+def _taking(
+    profile: Profile, split: Split, actor: ActorCost, learner: LearnerCost, busy: float
+) -> tuple[float, float]:
+    """Seconds for each step that comes, of receiving and in all, beside actors so `busy`."""
+    work = profile.work
+    slower = _contention(profile, split, busy)
+    receiving = slower * actor.receive_seconds / (work.steps * split.envs)
+    updating = slower * work.ratio * learner.update_seconds / (split.batch * split.learners)
+    drawing = slower * work.ratio * learner.draw_seconds / split.batch
+    if split.buffer_alone:
+        return receiving + drawing, max(updating, receiving + drawing)
+    return receiving, updating + drawing + receiving
+
+
+def _contention(profile: Profile, split: Split, busy: float) -> float:
+    """The share of its measured cost that a learner has: it was measured among busy cores."""
+    if profile.work.alternates:
+        return 1.0
+    own = split.learners * split.learner_cores + split.buffer_alone
+    others = split.groups * (own + split.actors * busy) - split.learner_cores
+    load = min(1.0, others / max(1, profile.machine.cores - split.learner_cores))
+    return (1.0 + load * (profile.contention - 1.0)) / profile.contention
 
 
 def _bound(could_produce: float, could_take: float, receives: bool, alternates: bool) -> Bound:

@@ -59,7 +59,8 @@ class _Probe:
         self._actors = [stack.enter_context(Hand("actor", 1)) for _ in range(most)]
         self._learners = [hand for hand in learners if hand.threads <= most]
         self._choices = env_choices(job, len(cores))
-        n_stages = len(self._choices) + len(self._learners)
+        self._contention = 1.0
+        n_stages = len(self._choices) + len(self._learners) + (not self._takes_turns)
         each = (seconds - LOADING_SECONDS) / n_stages - MAKING_SECONDS
         self._seconds = min(LONGEST_SECONDS, max(SHORTEST_SECONDS, each))
 
@@ -74,6 +75,7 @@ class _Probe:
             actors=tuple(sorted(actors, key=lambda cost: cost.envs)),
             learners=tuple(sorted(learners, key=lambda cost: cost.cores)),
             load_seconds=self._loading,
+            contention=self._contention,
         )
 
     def _at_once(self) -> tuple[list[ActorCost], list[LearnerCost]]:
@@ -88,11 +90,22 @@ class _Probe:
             actors.append(self._actor_cost(envs, acted, _receiving(learned)))
             alike.append(self._learner_cost(first.threads, learned))
         learners = [_middle(alike)]
+        self._contention = self._beside_others(first, learners[0])
         for hand in more:
             if not self._is_late():
                 _, learned = self._stage(hand, self._choices[0])
                 learners.append(self._learner_cost(hand.threads, learned))
         return actors, learners
+
+    def _beside_others(self, hand: Hand, beside: LearnerCost) -> float:
+        """Times as long as alone that a learner took beside busy cores."""
+        if len(self._cores) == 1 or self._is_late():
+            return 1.0
+        self._say("a learner alone")
+        config = variant(self._job, self._choices[0])
+        answers = together([(hand, config, self._cores[: hand.threads])], self._seconds)
+        alone = self._learner_cost(hand.threads, answers[0])
+        return max(1.0, beside.update_seconds / alone.update_seconds)
 
     def _stage(self, learner: Hand, envs: int) -> tuple[list[Answer], Answer]:
         n = learner.threads
