@@ -1,10 +1,11 @@
 """Runs every split of the cores, and says where the planned one lies among them.
 
-The job is measured and planned as `tianji plan` does it. Then each split trains for some seconds, and
-its rates, without start and warm-up, stand beside what was predicted for it. Before every further
-round the job is measured again, because the speed of a shared machine drifts; medians are compared. Asked: the planned split lies within the range of the fastest one,
-and predictions within 10 %. With --most only so many splits are run, evenly spread from the fastest
-to the slowest by prediction; the planned one is always among them.
+The job is measured and planned as `tianji plan` does it. Then each split trains for some seconds,
+and its rates, without start and warm-up, stand beside what was predicted for it. Before every
+further round the job is measured again, because the speed of a shared machine drifts; medians are
+compared. Asked: the planned split lies within the range of the fastest one, and predictions within
+10 %. With --most only so many splits are run, evenly spread from the fastest to the slowest by
+prediction; the planned one is always among them.
 """
 
 from __future__ import annotations
