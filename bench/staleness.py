@@ -48,7 +48,7 @@ def table(rows: list[Row]) -> str:
 
 
 def panels(rows: list[Row]) -> list[Panel]:
-    """Final time, and what was measured of the samples' age."""
+    """Final time, steps until then, and what was measured of the samples' age."""
     names = list(dict.fromkeys(row["setting"] for row in rows))
 
     def series(column: str, name: str) -> Series:
@@ -56,9 +56,11 @@ def panels(rows: list[Row]) -> list[Panel]:
 
     time = Panel("Figure 12a: final time (real)", "pool", "seconds to 300", is_bars=True)
     time.series = [series("final_seconds", "median, min-max")]
+    steps = Panel("Environment steps (real)", "pool", "steps to 300", is_bars=True)
+    steps.series = [series("env_steps", "median, min-max")]
     age = Panel("Measured staleness (real)", "pool", "updates", is_bars=True)
     age.series = [series("staleness_mean", "mean"), series("staleness_p95", "95th percentile")]
-    return [time, age]
+    return [time, steps, age]
 
 
 def main() -> int:
