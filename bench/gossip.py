@@ -1,0 +1,351 @@
+"""Ring gossip between groups beside their average: environment steps and updates to the target.
+
+Groups are trained in one process by turns, so that this is about learning and not about time. They
+begin with the same parameters, and every `interval` updates each of them sends its own:
+
+  averaging   as fusion does: the reducer answers all of them with the mean of all
+  gossip      as in GALA: each gets the mean of its own and those of the group before it in a ring
+  none        they are sent, and nothing comes back
+
+The learners are those of the package in all three. They add `answer - what they sent` after their
+next update, as ever; only the role that answers differs. With two groups the ring is the average.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from experiment import (
+    REAL,
+    ROOT,
+    Row,
+    Sheet,
+    attempt,
+    busy_share,
+    cells,
+    machine,
+    markdown,
+    parser,
+    seeds_of,
+    spread,
+    where,
+)
+from figures import Panel, Series
+from measures import shown
+
+from tianji.algorithms.base import Weights
+from tianji.channel import ChannelSpec, Delivery, Inbox, Outbox
+from tianji.config import load
+from tianji.counts import Count
+from tianji.fusion import parameters_schema
+from tianji.job import Job, prepare
+from tianji.role import Role
+from tianji.roster import MEAN, Kind, RoleSpec, parameters_of, role_name, roles_of
+from tianji.stats import paired
+from tianji.topology import build, channels_of, make_env
+from tianji.transports.local import LocalTransport
+from tianji.watch import Progress, Watch
+
+AVERAGING, GOSSIP, NONE = WAYS = ("averaging", "gossip", "none")
+INTERVALS = {"ppo": [3, 10], "dqn": [10, 50]}  # PPO makes few updates, and large ones
+ROUNDS_PER_LOOK = 32  # turns of every role from one look at the episodes to the next
+COLUMNS = (
+    "kind", "preset", "groups", "interval", "way", "seed", "env_steps", "group_steps", "updates",
+    "group_updates", "exchanges", "distance", "limit", "seconds", "n_bytes", "foreign_load",
+)  # fmt: skip
+DIGITS = {"env_steps": 0, "group_steps": 0, "updates": 0, "group_updates": 0, "distance": 1}
+
+
+# ---------------------------------------------------------------------------- what gossip would be
+
+
+def ring(rows: Weights) -> Weights:
+    """The mean of each row and the one before it; before the first is the last."""
+    mixed: Weights = (rows + np.roll(rows, 1, axis=0)) / np.float32(2)
+    return mixed
+
+
+class Ring(Role):
+    """Stands in the reducer's place, and has an answer for each group instead of one for all.
+
+    Groups would tell each other without it. Here it makes both ways wait equally long.
+    """
+
+    def __init__(
+        self, name: str, parameters: Sequence[Inbox], answers: Sequence[Outbox], n_parameters: int
+    ) -> None:
+        super().__init__(name)
+        self._parameters, self._answers = parameters, answers
+        self._gathered = np.zeros((len(parameters), n_parameters), np.float32)
+        self._came = np.zeros(len(parameters), bool)
+
+    def step(self) -> bool:
+        """Takes what has come, and answers once it has something of every group."""
+        moved = False
+        for i in np.flatnonzero(~self._came).tolist():
+            if (message := self._parameters[i].take()) is not None:
+                self._gathered[i] = message.arrays["parameters"]
+                self._came[i] = moved = True
+        if self._came.all():
+            self._answer()
+        return moved
+
+    def _answer(self) -> None:
+        rows = self._gathered
+        for mixed, outbox in zip(ring(rows), self._answers, strict=True):
+            outbox.push({"parameters": mixed}, int(self.counts[Count.FUSIONS]) + 1)
+        apart = np.linalg.norm((rows - rows.mean(axis=0)).astype(np.float64), axis=1)
+        self.counts[Count.DISTANCE] = np.sqrt(np.mean(apart**2))
+        self.counts[Count.FUSIONS] += 1
+        self._came[:] = False
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The channels of a run with gossip: what a learner takes for the mean is its own answer."""
+
+    transport: LocalTransport
+    group: int
+
+    def outbox(self, name: str) -> Outbox:
+        """As they are."""
+        return self.transport.outbox(name)
+
+    def inbox(self, name: str) -> Inbox:
+        """As they are, but for the mean."""
+        return self.transport.inbox(answer_of(self.group) if name == MEAN else name)
+
+
+def answer_of(group: int) -> str:
+    """The channel to one group."""
+    return f"answer {group}"
+
+
+# ------------------------------------------------------------------------------------------- a run
+
+
+def job_of(preset: str, n_groups: int, interval: int, way: str, seed: int) -> Job:
+    """A preset with several groups; without exchange they begin alike too, but are never due."""
+    settings = {
+        "global_cfg.group_num": n_groups,
+        "learner_cfg.send_root_interval": 10**9 if way == NONE else interval,
+        "exp.seed": seed,
+        "exp.train_steps": 10**9,
+    }
+    words = tuple(f"{key}={value}" for key, value in settings.items())
+    config = load(ROOT / "configs" / f"cartpole_{preset}.py", words)
+    env = make_env(config)
+    env.close()
+    return prepare(config, env.spec)
+
+
+def crew(job: Job, way: str) -> tuple[LocalTransport, list[Role]]:
+    """All roles of a job and what they talk over; the reducer's place is taken if it gossips."""
+    specs = channels_of(job)
+    if way == GOSSIP:
+        layout, reducer = parameters_schema(job.n_parameters), role_name(Kind.REDUCER)
+        for group in range(job.config.n_groups):
+            target = (role_name(Kind.LEARNER, 0, group),)
+            name = answer_of(group)
+            specs.append(ChannelSpec(name, reducer, target, layout, Delivery.LATEST))
+    transport = LocalTransport(specs)
+
+    def made(spec: RoleSpec) -> Role:
+        if way != GOSSIP:
+            return build(spec, job, transport)
+        if spec.kind is not Kind.REDUCER:
+            return build(spec, job, Answers(transport, spec.group))
+        groups = range(job.config.n_groups)
+        inboxes = [transport.inbox(parameters_of(group)) for group in groups]
+        outboxes = [transport.outbox(answer_of(group)) for group in groups]
+        return Ring(spec.name, inboxes, outboxes, job.n_parameters)
+
+    return transport, [made(spec) for spec in roles_of(job.config)]
+
+
+def train(job: Job, way: str, limit: int, seconds: float) -> Progress:
+    """Gives every role its turns until the target is reached, or so many steps are made."""
+    transport, roles = crew(job, way)
+    watch, ends_at = Watch(job, transport), time.monotonic() + seconds
+    reports = [transport.outbox(f"report {role.name}") for role in roles]
+    progress = watch.progress
+    try:
+        while progress.solved_at is None and progress.produced < limit:
+            for _ in range(ROUNDS_PER_LOOK):
+                for role in roles:
+                    role.step()
+            for role, outbox in zip(roles, reports, strict=True):
+                outbox.push(role.report(), 0)
+            progress = watch.poll()
+            if time.monotonic() > ends_at:
+                break
+    finally:
+        for role in roles:
+            role.close()
+    return progress
+
+
+def run(
+    preset: str, n_groups: int, interval: int, way: str, seed: int, limit: int, seconds: float
+) -> Row:
+    """One run; a target that was not reached took for ever."""
+    foreign, began = round(busy_share(), 3), time.monotonic()
+    job = job_of(preset, n_groups, interval, way, seed)
+    progress = train(job, way, limit * n_groups, seconds)
+    solved = progress.solved_at is not None
+    steps, updates = (progress.produced, progress.updates) if solved else (math.inf, math.inf)
+    return {
+        "env_steps": steps,
+        "group_steps": steps / n_groups,
+        "updates": updates,
+        "group_updates": updates / n_groups,
+        "exchanges": progress.fusions,
+        "distance": math.nan if progress.distance is None else progress.distance,
+        "limit": limit * n_groups,
+        "seconds": round(time.monotonic() - began, 2),
+        "n_bytes": 4 * job.n_parameters,
+        "foreign_load": foreign,
+    }
+
+
+# ------------------------------------------------------------------------------- what is made of it
+
+
+def times_the_steps(rows: Sequence[Row], one: str, other: str) -> tuple[float, float, float] | None:
+    """How many times the steps of `one` the `other` needs, with an interval (ratio, low, high).
+
+    Runs that differ in nothing else are compared. One that never arrived counts as if it had
+    arrived at its limit.
+    """
+
+    def found(way: str) -> dict[tuple[object, ...], float]:
+        keys = ("preset", "groups", "interval", "seed")
+        return {
+            tuple(row[key] for key in keys): math.log(min(row["env_steps"], row["limit"]))
+            for row in where(rows, way=way)
+        }
+
+    first, second = found(one), found(other)
+    both = [key for key in first if key in second]
+    if not both:
+        return None
+    ratio, low, high = paired([first[key] for key in both], [second[key] for key in both])
+    return math.exp(ratio), math.exp(low), math.exp(high) if high < 700 else math.inf
+
+
+def settings_of(rows: Sequence[Row]) -> list[tuple[str, int, int]]:
+    """Preset, groups and interval, in the order in which they came."""
+    return list(dict.fromkeys((r["preset"], r["groups"], r["interval"]) for r in rows))
+
+
+def table(rows: list[Row]) -> str:
+    """A line for each way of each setting; gossip against averaging; what each would send."""
+    header = ["preset", "groups", "interval", "way", "runs", "env steps, all groups",
+              "of each group", "updates, all groups", "of each group", "distance"]  # fmt: skip
+    lines = []
+    for preset, groups, interval in settings_of(rows):
+        here = where(rows, preset=preset, groups=groups, interval=interval)
+        for way in dict.fromkeys(row["way"] for row in here):
+            runs = where(here, way=way)
+            start = [preset, str(groups), str(interval or "-"), way, str(len(runs))]
+            lines.append([*start, *cells(runs, DIGITS)])
+    title = f"Gossip and averaging, CartPole to a mean return of 475, {machine(REAL)}"
+    return "\n\n".join([f"{title}\n\n{markdown(header, lines)}", compared(rows), costs(rows)])
+
+
+def compared(rows: list[Row]) -> str:
+    """Pairs of the same seed: steps of gossip in those of averaging, for each setting and all."""
+    header = ["preset", "groups", "interval", "pairs", "gossip / averaging", "95 % interval"]
+    lines = []
+    exchanging = [row for row in rows if row["way"] != NONE]
+    parts = [(setting, where(exchanging, **_named(setting))) for setting in settings_of(exchanging)]
+    for preset in dict.fromkeys(row["preset"] for row in exchanging):
+        here = [r for r in where(exchanging, preset=preset) if r["groups"] > 2]  # 2: the same
+        parts.append(((preset, "4 and more", "all"), here))
+    for setting, here in parts:
+        if (found := times_the_steps(here, AVERAGING, GOSSIP)) is not None:
+            ratio, low, high = found
+            n = str(len(where(here, way=GOSSIP)))
+            between = f"{shown(low, 2)}-{shown(high, 2)}"
+            lines.append([*map(str, setting), n, shown(ratio, 2), between])
+    return f"Environment steps, runs of the same seed\n\n{markdown(header, lines)}"
+
+
+def _named(setting: tuple[str, int, int]) -> dict[str, object]:
+    return dict(zip(("preset", "groups", "interval"), setting, strict=True))
+
+
+def costs(rows: list[Row]) -> str:
+    """What one exchange sends; none of it is waited for."""
+    found = []
+    for preset in dict.fromkeys(row["preset"] for row in rows):
+        n = where(rows, preset=preset)[0]["n_bytes"]
+        found.append(
+            f"{preset}: a message is {n:,} bytes. An exchange is 2 for each group by averaging "
+            f"({2 * n:,} bytes, one to the reducer and the mean back), 1 by gossip ({n:,})."
+        )
+    return "\n".join(found)
+
+
+def panels(rows: list[Row]) -> list[Panel]:
+    """Steps of all groups, a drawing for each preset."""
+    found = []
+    for preset in dict.fromkeys(row["preset"] for row in rows):
+        here = where(rows, preset=preset)
+        title = f"{preset}: steps to 475 ({REAL})"
+        panel = Panel(title, "groups / interval", "environment steps of all groups", is_bars=True)
+        for way in dict.fromkeys(row["way"] for row in here):
+            points = {
+                f"{row['groups']} / {row['interval'] or '-'}": where(
+                    here, way=way, groups=row["groups"], interval=row["interval"]
+                )
+                for row in where(here, way=way)
+            }
+            pairs = [(place, spread(runs, "env_steps")) for place, runs in points.items()]
+            panel.series.append(Series(way, [*pairs]))
+        found.append(panel)
+    return found
+
+
+def plan(presets: Sequence[str], groups: Sequence[int], given: Sequence[int] | None) -> list[Row]:
+    """All runs of one seed; with two groups gossip is averaging, and is not run again."""
+    found: list[Row] = []
+    for n_groups in groups:
+        for preset in presets:
+            for interval in given or INTERVALS[preset]:
+                ways = [AVERAGING] if n_groups == 2 else [AVERAGING, GOSSIP]
+                found += [
+                    {"preset": preset, "groups": n_groups, "interval": interval, "way": way}
+                    for way in ways
+                ]
+            found.append({"preset": preset, "groups": n_groups, "interval": 0, "way": NONE})
+    return found
+
+
+def main() -> int:
+    import torch  # here, so that tests of what is above need not load it
+
+    options = parser("gossip", __doc__, seconds=300)
+    options.add_argument("--presets", nargs="+", choices=sorted(INTERVALS), default=["ppo", "dqn"])
+    options.add_argument("--groups", type=int, nargs="+", help="default: 2 4 8")
+    options.add_argument("--intervals", type=int, nargs="+", help="default: ppo 3 10, dqn 10 50")
+    options.add_argument("--limit", type=int, default=400_000, help="steps of each group (400,000)")
+    given = options.parse_args()
+    groups = given.groups or ([4] if given.quick else [2, 4, 8])
+    torch.set_num_threads(1)
+    sheet = Sheet(given.out, "gossip", COLUMNS, given.total)
+    with sheet:
+        for seed in seeds_of(given):
+            for each in plan(given.presets, groups, given.intervals):
+                row = {"kind": REAL, "seed": seed, **each}
+                attempt(sheet, row, run, *each.values(), seed, given.limit, given.seconds)
+    return sheet.finish(table, panels)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
