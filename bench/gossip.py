@@ -1,14 +1,15 @@
 """Ring gossip between groups beside their average: environment steps and updates to the target.
 
 Groups are trained in one process by turns, so that this is about learning and not about time. They
-begin with the same parameters, and every `interval` updates each of them sends its own:
+begin with the same parameters, and every `interval` updates they exchange them:
 
   averaging   as fusion does: the reducer answers all of them with the mean of all
   gossip      as in GALA: each gets the mean of its own and those of the group before it in a ring
-  none        they are sent, and nothing comes back
+  none        never
 
 The learners are those of the package in all three. They add `answer - what they sent` after their
 next update, as ever; only the role that answers differs. With two groups the ring is the average.
+The same seed gives the same steps, whatever else the machine does.
 """
 
 from __future__ import annotations
@@ -17,16 +18,13 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-import numpy as np
 from experiment import (
     REAL,
     ROOT,
     Row,
     Sheet,
     attempt,
-    busy_share,
     cells,
     machine,
     markdown,
@@ -37,96 +35,22 @@ from experiment import (
 )
 from figures import Panel, Series
 from measures import shown
+from ring_roles import AVERAGING, GOSSIP, NONE, crew
 
-from tianji.algorithms.base import Weights
-from tianji.channel import ChannelSpec, Delivery, Inbox, Outbox
 from tianji.config import load
-from tianji.counts import Count
-from tianji.fusion import parameters_schema
 from tianji.job import Job, prepare
-from tianji.role import Role
-from tianji.roster import MEAN, Kind, RoleSpec, parameters_of, role_name, roles_of
 from tianji.stats import paired
-from tianji.topology import build, channels_of, make_env
-from tianji.transports.local import LocalTransport
+from tianji.topology import make_env
 from tianji.watch import Progress, Watch
 
-AVERAGING, GOSSIP, NONE = WAYS = ("averaging", "gossip", "none")
 INTERVALS = {"ppo": [3, 10], "dqn": [10, 50]}  # PPO makes few updates, and large ones
 ROUNDS_PER_LOOK = 32  # turns of every role from one look at the episodes to the next
 COLUMNS = (
     "kind", "preset", "groups", "interval", "way", "seed", "env_steps", "group_steps", "updates",
-    "group_updates", "exchanges", "distance", "limit", "seconds", "n_bytes", "foreign_load",
+    "group_updates", "exchanges", "distance", "produced", "limit", "seconds",
+    "n_bytes",
 )  # fmt: skip
-DIGITS = {"env_steps": 0, "group_steps": 0, "updates": 0, "group_updates": 0, "distance": 1}
-
-
-# ---------------------------------------------------------------------------- what gossip would be
-
-
-def ring(rows: Weights) -> Weights:
-    """The mean of each row and the one before it; before the first is the last."""
-    mixed: Weights = (rows + np.roll(rows, 1, axis=0)) / np.float32(2)
-    return mixed
-
-
-class Ring(Role):
-    """Stands in the reducer's place, and has an answer for each group instead of one for all.
-
-    Groups would tell each other without it. Here it makes both ways wait equally long.
-    """
-
-    def __init__(
-        self, name: str, parameters: Sequence[Inbox], answers: Sequence[Outbox], n_parameters: int
-    ) -> None:
-        super().__init__(name)
-        self._parameters, self._answers = parameters, answers
-        self._gathered = np.zeros((len(parameters), n_parameters), np.float32)
-        self._came = np.zeros(len(parameters), bool)
-
-    def step(self) -> bool:
-        """Takes what has come, and answers once it has something of every group."""
-        moved = False
-        for i in np.flatnonzero(~self._came).tolist():
-            if (message := self._parameters[i].take()) is not None:
-                self._gathered[i] = message.arrays["parameters"]
-                self._came[i] = moved = True
-        if self._came.all():
-            self._answer()
-        return moved
-
-    def _answer(self) -> None:
-        rows = self._gathered
-        for mixed, outbox in zip(ring(rows), self._answers, strict=True):
-            outbox.push({"parameters": mixed}, int(self.counts[Count.FUSIONS]) + 1)
-        apart = np.linalg.norm((rows - rows.mean(axis=0)).astype(np.float64), axis=1)
-        self.counts[Count.DISTANCE] = np.sqrt(np.mean(apart**2))
-        self.counts[Count.FUSIONS] += 1
-        self._came[:] = False
-
-
-@dataclass(frozen=True)
-class Answers:
-    """The channels of a run with gossip: what a learner takes for the mean is its own answer."""
-
-    transport: LocalTransport
-    group: int
-
-    def outbox(self, name: str) -> Outbox:
-        """As they are."""
-        return self.transport.outbox(name)
-
-    def inbox(self, name: str) -> Inbox:
-        """As they are, but for the mean."""
-        return self.transport.inbox(answer_of(self.group) if name == MEAN else name)
-
-
-def answer_of(group: int) -> str:
-    """The channel to one group."""
-    return f"answer {group}"
-
-
-# ------------------------------------------------------------------------------------------- a run
+DIGITS = {"env_steps": 0, "group_steps": 0, "updates": 0, "group_updates": 0}
 
 
 def job_of(preset: str, n_groups: int, interval: int, way: str, seed: int) -> Job:
@@ -142,30 +66,6 @@ def job_of(preset: str, n_groups: int, interval: int, way: str, seed: int) -> Jo
     env = make_env(config)
     env.close()
     return prepare(config, env.spec)
-
-
-def crew(job: Job, way: str) -> tuple[LocalTransport, list[Role]]:
-    """All roles of a job and what they talk over; the reducer's place is taken if it gossips."""
-    specs = channels_of(job)
-    if way == GOSSIP:
-        layout, reducer = parameters_schema(job.n_parameters), role_name(Kind.REDUCER)
-        for group in range(job.config.n_groups):
-            target = (role_name(Kind.LEARNER, 0, group),)
-            name = answer_of(group)
-            specs.append(ChannelSpec(name, reducer, target, layout, Delivery.LATEST))
-    transport = LocalTransport(specs)
-
-    def made(spec: RoleSpec) -> Role:
-        if way != GOSSIP:
-            return build(spec, job, transport)
-        if spec.kind is not Kind.REDUCER:
-            return build(spec, job, Answers(transport, spec.group))
-        groups = range(job.config.n_groups)
-        inboxes = [transport.inbox(parameters_of(group)) for group in groups]
-        outboxes = [transport.outbox(answer_of(group)) for group in groups]
-        return Ring(spec.name, inboxes, outboxes, job.n_parameters)
-
-    return transport, [made(spec) for spec in roles_of(job.config)]
 
 
 def train(job: Job, way: str, limit: int, seconds: float) -> Progress:
@@ -194,7 +94,7 @@ def run(
     preset: str, n_groups: int, interval: int, way: str, seed: int, limit: int, seconds: float
 ) -> Row:
     """One run; a target that was not reached took for ever."""
-    foreign, began = round(busy_share(), 3), time.monotonic()
+    began = time.monotonic()
     job = job_of(preset, n_groups, interval, way, seed)
     progress = train(job, way, limit * n_groups, seconds)
     solved = progress.solved_at is not None
@@ -206,10 +106,10 @@ def run(
         "group_updates": updates / n_groups,
         "exchanges": progress.fusions,
         "distance": math.nan if progress.distance is None else progress.distance,
+        "produced": progress.produced,
         "limit": limit * n_groups,
         "seconds": round(time.monotonic() - began, 2),
         "n_bytes": 4 * job.n_parameters,
-        "foreign_load": foreign,
     }
 
 
@@ -219,8 +119,8 @@ def run(
 def times_the_steps(rows: Sequence[Row], one: str, other: str) -> tuple[float, float, float] | None:
     """How many times the steps of `one` the `other` needs, with an interval (ratio, low, high).
 
-    Runs that differ in nothing else are compared. One that never arrived counts as if it had
-    arrived at its limit.
+    Runs that differ in nothing else are pairs; this is the interquartile mean of their ratios, by
+    their logarithms. A run that never arrived counts as if it had arrived at its limit.
     """
 
     def found(way: str) -> dict[tuple[object, ...], float]:
@@ -234,7 +134,8 @@ def times_the_steps(rows: Sequence[Row], one: str, other: str) -> tuple[float, f
     both = [key for key in first if key in second]
     if not both:
         return None
-    ratio, low, high = paired([first[key] for key in both], [second[key] for key in both])
+    ratios = [second[key] - first[key] for key in both]
+    ratio, low, high = paired([0.0] * len(both), ratios)
     return math.exp(ratio), math.exp(low), math.exp(high) if high < 700 else math.inf
 
 
@@ -253,7 +154,8 @@ def table(rows: list[Row]) -> str:
         for way in dict.fromkeys(row["way"] for row in here):
             runs = where(here, way=way)
             start = [preset, str(groups), str(interval or "-"), way, str(len(runs))]
-            lines.append([*start, *cells(runs, DIGITS)])
+            apart = "-" if way == NONE else spread(runs, "distance").text(1)
+            lines.append([*start, *cells(runs, DIGITS), apart])
     title = f"Gossip and averaging, CartPole to a mean return of 475, {machine(REAL)}"
     return "\n\n".join([f"{title}\n\n{markdown(header, lines)}", compared(rows), costs(rows)])
 
