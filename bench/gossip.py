@@ -165,7 +165,9 @@ def compared(rows: list[Row]) -> str:
     header = ["preset", "groups", "interval", "pairs", "gossip / averaging", "95 % interval"]
     lines = []
     exchanging = [row for row in rows if row["way"] != NONE]
-    parts = [(setting, where(exchanging, **_named(setting))) for setting in settings_of(exchanging)]
+    parts: list[tuple[tuple[object, ...], list[Row]]] = [
+        (setting, where(exchanging, **_named(setting))) for setting in settings_of(exchanging)
+    ]
     for preset in dict.fromkeys(row["preset"] for row in exchanging):
         here = [r for r in where(exchanging, preset=preset) if r["groups"] > 2]  # 2: the same
         parts.append(((preset, "4 and more", "all"), here))

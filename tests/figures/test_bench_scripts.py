@@ -39,7 +39,7 @@ def test_an_experiment_prints_its_table_and_writes_its_files(name, tmp_path, chi
     assert done.returncode == 0, done.stderr
     table = (tmp_path / f"{name}.md").read_text()
     assert table in done.stdout + "\n" and "|---" in table
-    rows = list(csv.DictReader((tmp_path / f"{name}.csv").open()))
+    rows = list(csv.DictReader((tmp_path / f"{name}.csv").read_text().splitlines()))
     assert len(rows) >= 2 and "did not finish" not in done.stdout
     kind = "real" if name in REAL else "simulated"
     assert {row["kind"] for row in rows} == {kind}
