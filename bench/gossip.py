@@ -43,6 +43,7 @@ from tianji.stats import paired
 from tianji.topology import make_env
 from tianji.watch import Progress, Watch
 
+WAYS = (AVERAGING, GOSSIP, NONE)
 INTERVALS = {"ppo": [3, 10], "dqn": [10, 50]}  # PPO makes few updates, and large ones
 ROUNDS_PER_LOOK = 32  # turns of every role from one look at the episodes to the next
 COLUMNS = (
@@ -238,6 +239,7 @@ def main() -> int:
     options.add_argument("--presets", nargs="+", choices=sorted(INTERVALS), default=["ppo", "dqn"])
     options.add_argument("--groups", type=int, nargs="+", help="default: 2 4 8")
     options.add_argument("--intervals", type=int, nargs="+", help="default: ppo 3 10, dqn 10 50")
+    options.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="default: all")
     options.add_argument("--limit", type=int, default=400_000, help="steps of each group (400,000)")
     given = options.parse_args()
     groups = given.groups or ([4] if given.quick else [2, 4, 8])
@@ -246,6 +248,8 @@ def main() -> int:
     with sheet:
         for seed in seeds_of(given):
             for each in plan(given.presets, groups, given.intervals):
+                if each["way"] not in given.ways:
+                    continue
                 row = {"kind": REAL, "seed": seed, **each}
                 attempt(sheet, row, run, *each.values(), seed, given.limit, given.seconds)
     return sheet.finish(table, panels)
