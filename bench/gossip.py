@@ -117,11 +117,10 @@ def run(
 # ------------------------------------------------------------------------------- what is made of it
 
 
-def times_the_steps(rows: Sequence[Row], one: str, other: str) -> tuple[float, float, float] | None:
-    """How many times the steps of `one` the `other` needs, with an interval (ratio, low, high).
+def log_ratios(rows: Sequence[Row], one: str, other: str) -> list[float]:
+    """Of the steps of `other` to those of `one`, for runs that differ in nothing else.
 
-    Runs that differ in nothing else are pairs; this is the interquartile mean of their ratios, by
-    their logarithms. A run that never arrived counts as if it had arrived at its limit.
+    A run that never arrived counts as if it had arrived at its limit.
     """
 
     def found(way: str) -> dict[tuple[object, ...], float]:
@@ -132,12 +131,13 @@ def times_the_steps(rows: Sequence[Row], one: str, other: str) -> tuple[float, f
         }
 
     first, second = found(one), found(other)
-    both = [key for key in first if key in second]
-    if not both:
-        return None
-    ratios = [second[key] - first[key] for key in both]
-    ratio, low, high = paired([0.0] * len(both), ratios)
-    return math.exp(ratio), math.exp(low), math.exp(high) if high < 700 else math.inf
+    return [second[key] - first[key] for key in first if key in second]
+
+
+def typical(logarithms: Sequence[float]) -> tuple[float, float, float]:
+    """The interquartile mean of ratios, by their logarithms, with an interval (it, low, high)."""
+    ratio, low, high = paired([0.0] * len(logarithms), logarithms)
+    return math.exp(ratio), math.exp(low), math.inf if high == math.inf else math.exp(high)
 
 
 def settings_of(rows: Sequence[Row]) -> list[tuple[str, int, int]]:
@@ -173,11 +173,10 @@ def compared(rows: list[Row]) -> str:
         here = [r for r in where(exchanging, preset=preset) if r["groups"] > 2]  # 2: the same
         parts.append(((preset, "4 and more", "all"), here))
     for setting, here in parts:
-        if (found := times_the_steps(here, AVERAGING, GOSSIP)) is not None:
-            ratio, low, high = found
-            n = str(len(where(here, way=GOSSIP)))
+        if ratios := log_ratios(here, AVERAGING, GOSSIP):
+            ratio, low, high = typical(ratios)
             between = f"{shown(low, 2)}-{shown(high, 2)}"
-            lines.append([*map(str, setting), n, shown(ratio, 2), between])
+            lines.append([*map(str, setting), str(len(ratios)), shown(ratio, 2), between])
     return f"Environment steps, runs of the same seed\n\n{markdown(header, lines)}"
 
 

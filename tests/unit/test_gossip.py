@@ -6,7 +6,7 @@ import benches
 import numpy as np
 import pytest
 from commands import TASKS
-from gossip import INTERVALS, compared, costs, plan, times_the_steps
+from gossip import INTERVALS, compared, costs, log_ratios, plan, typical
 from ring_roles import AVERAGING, GOSSIP, NONE, crew, ring
 
 from tianji import config as configs
@@ -74,13 +74,19 @@ def test_three_groups_that_gossip_stay_further_apart_and_both_exchange_equally_o
 def test_ratios_are_taken_of_runs_with_the_same_seed():
     rows = [row(AVERAGING, seed, 100 * seed) for seed in (1, 2, 3)]
     rows += [row(GOSSIP, seed, 200 * seed) for seed in (3, 1, 2)]
-    assert times_the_steps(rows, AVERAGING, GOSSIP) == pytest.approx((2.0, 2.0, 2.0))
-    assert times_the_steps(rows, AVERAGING, NONE) is None
+    assert np.exp(log_ratios(rows, AVERAGING, GOSSIP)) == pytest.approx([2.0, 2.0, 2.0])
+    assert typical(log_ratios(rows, AVERAGING, GOSSIP)) == pytest.approx((2.0, 2.0, 2.0))
+    assert log_ratios(rows, AVERAGING, NONE) == []
+
+
+def test_a_run_without_its_pair_is_left_out():
+    rows = [row(AVERAGING, 1, 100), row(AVERAGING, 2, 100), row(GOSSIP, 2, 300)]
+    assert np.exp(log_ratios(rows, AVERAGING, GOSSIP)) == pytest.approx([3.0])
 
 
 def test_a_run_that_never_arrived_counts_as_one_at_its_limit():
     rows = [row(AVERAGING, 1, 500), row(GOSSIP, 1, math.inf)]
-    assert times_the_steps(rows, AVERAGING, GOSSIP) == (pytest.approx(2.0), 0.0, math.inf)
+    assert typical(log_ratios(rows, AVERAGING, GOSSIP)) == (pytest.approx(2.0), 0.0, math.inf)
 
 
 def test_the_table_compares_each_setting_and_all_that_differ():
