@@ -60,11 +60,16 @@ def test_earlier_costs_are_used_again_without_measuring(planned, tmp_path):
 
 def test_a_larger_batch_keeps_freshness_and_raises_the_learning_rate(planned, tmp_path):
     config, path, _ = planned
-    done = tianji("plan", config, "--profile", path, "--batch-scale", "4", "--lr-rule", "sqrt",
-                  "--out", tmp_path / "batch.json")  # fmt: skip
+    larger = ("--batch-scale", "4", "--lr-rule", "sqrt", "--seconds", "5")
+    done = tianji("plan", config, *larger, "--out", tmp_path / "batch.json")
     assert done.returncode == 0, done.stderr
-    settings = json.loads((tmp_path / "batch.json").read_text())["settings"]
-    assert settings == {"hyp.batch_size": 512, "hyp.buffer_size": 200_000, "hyp.lr": 0.004}
+    plan = json.loads((tmp_path / "batch.json").read_text())
+    settings = {"hyp.batch_size": 512, "hyp.buffer_size": 200_000, "hyp.lr": 0.004}
+    assert (plan["settings"], plan["split"]["batch"]) == (settings, 512)
+    trained = tianji("train", config, "--plan", tmp_path / "batch.json", "--dry-run")
+    assert trained.returncode == 0, trained.stderr
+    done = tianji("plan", config, *larger, "--profile", path)
+    assert done.returncode == 2 and "these costs are of another configuration" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -277,17 +277,17 @@ def test_the_digest_is_of_what_costs_and_not_of_the_split(config):
 def test_a_plan_for_another_configuration_is_refused(plan):
     other = load(CONFIGS / "cartpole_ppo.py", [])
     with pytest.raises(TianJiError, match="made for another configuration"):
-        planfile.fits(plan, other, MACHINE, "it")
+        planfile.check(plan, other, MACHINE, "it")
 
 
 def test_a_plan_for_a_larger_machine_is_refused(plan, config):
     with pytest.raises(TianJiError, match="wants 4 cores and this machine offers 2"):
-        planfile.fits(plan, config, dataclasses.replace(MACHINE, cores=2), "it")
+        planfile.check(plan, config, dataclasses.replace(MACHINE, cores=2), "it")
 
 
 def test_a_plan_of_another_machine_is_followed_with_a_warning(plan, config):
-    assert planfile.fits(plan, config, MACHINE, "it") == []
-    [words] = planfile.fits(plan, config, dataclasses.replace(MACHINE, cpu="other"), "it")
+    assert planfile.check(plan, config, MACHINE, "it") == []
+    [words] = planfile.check(plan, config, dataclasses.replace(MACHINE, cpu="other"), "it")
     assert "made on another machine" in words and "other" in words
 
 
@@ -295,7 +295,7 @@ def test_groups_that_are_never_averaged_are_pointed_out(plan):
     alone = load(DQN, ["global_cfg.use_group_parallel=False"])
     costs = dataclasses.replace(plan.profile, work=work(digest=digest_of(alone)))
     many = dataclasses.replace(plan, profile=costs, split=split(groups=2))
-    [words] = planfile.fits(many, alone, MACHINE, "it")
+    [words] = planfile.check(many, alone, MACHINE, "it")
     assert "each learns by itself" in words
 
 

@@ -107,7 +107,7 @@ def read(path: Path) -> Plan:
         ) from error
 
 
-def fits(plan: Plan, config: Config, machine: Machine, source: str) -> list[str]:
+def check(plan: Plan, config: Config, machine: Machine, source: str) -> list[str]:
     """Refuses a plan made for something else; returns what may make it a worse one here."""
     work, split = plan.profile.work, plan.split
     if digest_of(config) != work.digest:

@@ -14,17 +14,16 @@ WIDTH = 12  # of the words at the beginning of a line
 
 def described(profile: Profile, choices: list[Choice], configured: Choice | None) -> str:
     """The chosen split, what is expected of it, and the next-best ones with what limits each."""
-    best = choices[0]
     lines = [
-        *(f"  {name:<{WIDTH}}{words}" for name, words in _about(profile, best)),
+        *(f"  {name:<{WIDTH}}{words}" for name, words in _about(profile, choices)),
         "",
         *_rows(choices, configured),
     ]
     return "\n".join(lines)
 
 
-def _about(profile: Profile, choice: Choice) -> Iterable[tuple[str, str]]:
-    work, split, found = profile.work, choice.split, choice.prediction
+def _about(profile: Profile, choices: list[Choice]) -> Iterable[tuple[str, str]]:
+    work, split, found = profile.work, choices[0].split, choices[0].prediction
     yield "plan", _roles(split)
     yield "buffer", "on a core of its own" if split.buffer_alone else "rides with the learner"
     pool = "all of it new" if split.pool == split.batch else f"from a pool of {split.pool:,}"
@@ -38,7 +37,7 @@ def _about(profile: Profile, choice: Choice) -> Iterable[tuple[str, str]]:
         f"{found.production:,.0f} steps/s made, {found.consumption:,.0f} samples/s learned from "
         f"(replay ratio {work.ratio:g})",
     )
-    yield "balance", _balance(found, work.alternates or split.one_core)
+    yield "balance", _balance(found, choices, work.alternates or split.one_core)
     stale = "none: acting and learning take turns" if work.alternates else _updates(found)
     yield "staleness", stale
     yield "memory", f"{found.memory_bytes / 2**20:,.0f} MiB"
@@ -68,7 +67,7 @@ def _roles(split: Split) -> str:
     )
 
 
-def _balance(found: Prediction, turns: bool) -> str:
+def _balance(found: Prediction, choices: list[Choice], turns: bool) -> str:
     could = (
         f"the actors could make {found.could_produce:,.0f} steps/s, the learners could take "
         f"{found.could_take:,.0f}"
@@ -77,9 +76,11 @@ def _balance(found: Prediction, turns: bool) -> str:
         return f"{could}; they take turns"
     if found.imbalance <= EQUAL:
         return f"{could}: {found.bound}"
-    return (
-        f"{could}: {found.bound}, {100 * found.imbalance:.0f} % apart; whole cores allow no better"
-    )
+    apart = f"{could}: {found.bound}, {100 * found.imbalance:.0f} % apart"
+    nearer = min(choices, key=lambda choice: choice.prediction.imbalance)
+    if nearer.prediction.imbalance >= found.imbalance:
+        return f"{apart}; none of these splits is nearer to equal"
+    return f"{apart}; {_name(nearer.split)} would be nearer to equal, and slower"
 
 
 def _updates(found: Prediction) -> str:
@@ -117,10 +118,19 @@ def _rows(choices: list[Choice], configured: Choice | None) -> list[str]:
 
 def _row(mark: str, choice: Choice) -> tuple[str, ...]:
     split, found = choice.split, choice.prediction
-    name = split.name + ("+B" if split.buffer_alone else "")
     numbers = (split.groups, split.learner_cores, split.actors, split.envs)
     rates = (found.production, found.consumption, found.could_produce, found.could_take)
-    return (mark, name, *map(str, numbers), *(f"{rate:,.0f}" for rate in rates), str(found.bound))
+    return (
+        mark,
+        _name(split),
+        *map(str, numbers),
+        *(f"{rate:,.0f}" for rate in rates),
+        str(found.bound),
+    )
+
+
+def _name(split: Split) -> str:
+    return split.name + "+B" * split.buffer_alone
 
 
 def _n(count: int, word: str) -> str:

@@ -45,7 +45,7 @@ class Hand:
                 stream.close()
 
     def prepare(self, config: Config, cores: Sequence[int], seconds: float, pause: float) -> None:
-        """Has the child make what is to be measured; `is_ready` says when it has."""
+        """Has the child make what is to be measured; `await_ready` waits until it has."""
         task = {
             "config": config.to_json(),
             "cores": list(cores),
@@ -55,8 +55,8 @@ class Hand:
         }
         self._tell(json.dumps(task))
 
-    def is_ready(self) -> None:
-        """Returns when it is, and raises if it cannot be."""
+    def await_ready(self) -> None:
+        """Returns when all is made, and raises if it cannot be."""
         self._hear()
 
     def go(self) -> None:
@@ -100,7 +100,7 @@ def together(
     for hand, config, cores in hands:
         hand.prepare(config, cores, seconds, pause)
     for hand, _, _ in hands:
-        hand.is_ready()
+        hand.await_ready()
     for hand, _, _ in hands:
         hand.go()
     return [hand.answer() for hand, _, _ in hands]

@@ -15,6 +15,7 @@ from tianji.config.keywords import as_overrides
 from tianji.errors import TianJiError
 from tianji.job import load_algorithm
 from tianji.planning import planfile
+from tianji.planning.digest import digest_of
 from tianji.planning.model import predict
 from tianji.planning.planfile import Plan, made
 from tianji.planning.profile import Profile
@@ -85,6 +86,12 @@ def make(
     config = load(file, [*overrides, *as_overrides(given, "plan")])
     cores = len(resources.available_cores())
     wish = wish or Wish(cores)
+    if profile is not None and profile.work.digest != digest_of(config):
+        raise TianJiError(
+            f"--profile: these costs are of another configuration ({profile.work.name}, or other "
+            f"values of its keys, as --batch-scale and --gpu set them): leave --profile out, and "
+            f"{config.name} is measured"
+        )
     found = profile or probe(config, wish.cores, say, seconds)
     choices = solve(found, wish)
     own = {name: value for name, value in given.items() if name != "actor_cfg.envs"}
@@ -140,6 +147,6 @@ def for_run(
     inside = mpirun.inside() is not None  # where each rank may be bound to a core of its own
     cores = len(resources.unbound_cores() if inside else resources.available_cores())
     machine = this_machine(cores, None if gpu == "cpu" else gpu)
-    for warning in planfile.fits(chosen, config, machine, source):
+    for warning in planfile.check(chosen, config, machine, source):
         print(f"note: {warning}", file=sys.stderr)
     return chosen
