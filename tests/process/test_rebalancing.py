@@ -104,7 +104,7 @@ def test_a_run_with_paused_actors_is_resumed_with_all_of_them(tmp_path):
 
 
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
-def test_ranks_of_two_machines_rest_and_when_the_last_one_awake_dies_another_wakes(tmp_path):
+def test_ranks_of_two_machines_rest_and_whoever_dies_training_goes_on(tmp_path):
     folder, options = tmp_path / "run", (*pace(tmp_path, FAST), "--max-seconds", "60")
     process = jobs.start(CONFIG, folder, *options, machines={"a": 3, "b": 3})
     try:
