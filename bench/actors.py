@@ -105,8 +105,8 @@ def table(rows: list[Row]) -> str:
         line = [str(n), *(spread(r, "final_seconds").text(1) if r else "-" for r in runs)]
         for other in others:
             ratio = speed_up(rows, other, n)
-            line.append("-" if ratio is None else ratio.text(2))
-            if ratio is not None and not math.isnan(ratio.middle):
+            line.append("-" if ratio is None else ratio.text(2).replace("never", "no bound"))
+            if ratio is not None and math.isfinite(ratio.middle):
                 best[other] = max(best.get(other, (Spread(0, 0, 0), 0)), (ratio, n), key=_middle)
         lines.append(line)
     header = ["actors", *(f"{s} s" for s in systems), *(f"{s} / ours (95 %)" for s in others)]

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.process, pytest.mark.timeout(300)]
 SMALL = {
     "actors": ["--systems", "ours", "--actors", "1", "2", "--step-seconds", "0.0001"],
     "scaling": ["--actors", "1", "2", "--group-actors", "1"],
-    "ablation": ["--best", "L1A2", "--bad", "L1A1x1"],
+    "ablation": ["--best", "L1A8", "--bad", "L1A6x1", "--seconds", "10"],  # a pool has to fill
     "staleness": ["--lags", "1", "2"],
     "table1": ["--learners", "1", "--actors", "1", "2"],
     "ratelimit": [],

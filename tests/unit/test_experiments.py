@@ -333,6 +333,18 @@ def test_table_1_has_the_papers_columns_and_its_settings_once():
     assert lines[5].startswith("|  | never | 11,661.47 |")
 
 
+def test_a_speed_up_over_what_never_arrived_has_no_bound_and_is_not_the_best():
+    from actors import table
+
+    rows = [
+        {"kind": "real", "system": s, "actors": n, "seed": 1, "final_seconds": t}
+        for s, n, t in (("ours", 1, 5.0), ("sb3", 1, 20.0), ("ours", 2, 4.0), ("sb3", 2, math.inf))
+    ]
+    text = table(rows)
+    assert "| 2 | 4.0 | never | no bound |" in text
+    assert "best against sb3: 4.00 times as fast with 1 actors" in text
+
+
 def test_a_markdown_table_has_a_rule_under_its_header():
     assert markdown(["a", "b"], [["1", "2"]]) == "| a | b |\n|---|---|\n| 1 | 2 |"
 
