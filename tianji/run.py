@@ -15,11 +15,13 @@ from typing import Any
 
 from tianji import metrics
 from tianji.episodefile import EpisodeFile
+from tianji.errors import TianJiError
 from tianji.evaluation import Evaluation
 from tianji.job import Job
 from tianji.panel import Scene
 from tianji.planning import planfile
 from tianji.planning.outcome import Steady, compared
+from tianji.planning.planfile import Plan
 from tianji.rates import Counts, Meter, Rates, homes_in, message_bytes, updates_since
 from tianji.resuming import Resumed
 from tianji.sinks import Sinks, note, warn
@@ -88,7 +90,7 @@ class Run:
         self._row_due = -math.inf if math.isfinite(row_seconds) else math.inf
         self._row_meter = Meter(homes_in(job, engine), 1, row_seconds / 2, message_bytes(job))
         self._upkeep = metrics.Upkeep(self.times.resumes)
-        self._plan = planfile.of_run(folder)
+        self._plan = self._read_plan()
         self._steady = Steady()
         self._evaluated = Evaluated(**(resumed.facts.get("evaluated", {}) if resumed else {}))
         self._decisions = list(resumed.facts.get("rebalancing", []) if resumed else [])
@@ -96,6 +98,14 @@ class Run:
         before = resumed.facts.get("watch", {}).get("episodes", 0) if resumed else 0
         self._episodes = EpisodeFile(folder, before)  # written only where they are kept
         self._missed_episodes = False
+
+    def _read_plan(self) -> Plan | None:
+        """What the run is compared with; that it cannot be read is no reason not to train."""
+        try:
+            return planfile.of_run(self.folder)
+        except TianJiError as error:
+            self.warn(f"{error}; without it nothing is compared")
+            return None
 
     def tick(self, progress: Progress) -> None:
         """Shows and writes what is due, which is nearly always nothing."""

@@ -53,6 +53,17 @@ class TrajectoryWriter:
         next_obs: npt.NDArray[Any] = rows["obs"][t + 1]
         return next_obs
 
+    def repeat(self) -> None:
+        """Writes the last step once more, for who needs a full trajectory and not what is in it."""
+        rows, t = self._rows, self.length
+        assert rows is not None and t
+        for name, array in rows.items():
+            if name == "obs":
+                array[t + 1] = array[t]
+            elif name != "length":
+                array[t] = array[t - 1]
+        self.length = t + 1
+
     def push(self) -> int:
         """Sends the open trajectory; returns how many of its steps are valid."""
         rows = self._rows

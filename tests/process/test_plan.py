@@ -75,7 +75,8 @@ def test_a_larger_batch_keeps_freshness_and_raises_the_learning_rate(planned, tm
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--engine", "local"), "engine local has only one"),
+        (("--engine", "local"), "has only one"),
+        (("--set", "global_cfg.use_comm_parallel=False"), "has only one"),
         (("--set", "actor_cfg.envs=3"), "other options say otherwise"),
         (("--set", "hyp.batch_size=64"), "made for another configuration"),
     ],
@@ -91,6 +92,8 @@ def test_no_plan_where_there_should_be_one(root, tmp_path):
     config = root / "configs" / "cartpole_dqn.py"
     done = tianji("train", config, "--plan", tmp_path / "none.json")
     assert done.returncode == 2 and "make one with tianji plan" in done.stderr
+    done = tianji("plan", config, "--out", tmp_path / "no folder" / "plan.json")
+    assert done.returncode == 2 and "make it first" in done.stderr
     done = tianji("plan", config, "--actors", "99", "--cores", "2", "--seconds", "5")
     assert done.returncode == 2 and "--actors 99" in done.stderr
 
@@ -111,6 +114,47 @@ def test_roles_are_measured_as_they_train(name, tasks):
     learning = LearnerProbe(config).run(0.05)
     assert learning.updates >= 2 and learning.n_received > 0
     assert learning.updating + learning.adding + learning.drawing <= learning.seconds
+
+
+def test_trajectories_that_a_trigger_cuts_short_are_counted_as_they_are(tmp_path, tasks):
+    (tmp_path / "hasty.py").write_text(
+        "class Hasty:\n"
+        "    def __init__(self, length):\n"
+        "        pass\n"
+        "    def fires(self, length, ended):\n"
+        "        return length == 2\n"
+    )
+    for name in ("walk.py", "walk_dqn.py"):
+        (tmp_path / name).write_text((tasks / name).read_text())
+    config = load(tmp_path / "walk_dqn.py", ["actor_cfg.trigger='hasty:Hasty'"])
+    acting = ActorProbe(config).run(0.05)
+    assert acting.length == 2
+    assert acting.n_steps <= 2 * (acting.n_sent + 1)
+
+
+def test_a_slow_environment_is_not_played_to_the_end_of_a_trajectory(tasks, monkeypatch):
+    monkeypatch.setattr("tianji.probing.measure.PLAYING_SECONDS", 0.0)
+    learning = LearnerProbe(load(tasks / "walk_ppo.py", [])).run(0.05)
+    assert learning.updates >= 2
+
+
+def test_on_one_core_roles_are_measured_one_after_the_other(tasks, monkeypatch):
+    from tianji.probing import probe as module
+
+    monkeypatch.setattr(module, "LONGEST_SECONDS", 0.05)
+    together, at_once = module.together, []
+    monkeypatch.setattr(
+        module,
+        "together",
+        lambda hands, *more: at_once.append(len(hands)) or together(hands, *more),
+    )
+    probe(load(tasks / "walk_dqn.py", []), 1, seconds=60.0)
+    assert set(at_once) == {1}
+
+
+def test_what_would_end_a_run_does_not_end_a_measurement(tasks):
+    ends = ["exp.train_steps=60", "learner_cfg.exit_val=dict(learn_step=1)"]
+    assert LearnerProbe(load(tasks / "walk_dqn.py", ends)).run(0.1).updates >= 2
 
 
 def test_pauses_of_the_others_are_not_counted(tasks):

@@ -263,6 +263,18 @@ def test_what_is_no_plan_is_refused_with_the_way_to_one(text, words, tmp_path):
         planfile.read(tmp_path / "none.json")
 
 
+def test_keys_that_were_edited_are_not_silently_left_out(plan, tmp_path):
+    edited = plan.to_json()
+    edited["set"]["actor_cfg.num"] = 7
+    (tmp_path / "plan.json").write_text(json.dumps(edited))
+    with pytest.raises(TianJiError, match="does not follow from the plan's split"):
+        planfile.read(tmp_path / "plan.json")
+    edited["settings"] = [1]
+    (tmp_path / "plan.json").write_text(json.dumps(edited))
+    with pytest.raises(TianJiError, match="damaged"):
+        planfile.read(tmp_path / "plan.json")
+
+
 def test_the_digest_is_of_what_costs_and_not_of_the_split(config):
     def digest(*overrides):
         return digest_of(load(DQN, overrides))

@@ -92,19 +92,30 @@ def read(path: Path) -> Plan:
             f"{path}: this is no plan of this version: make one: tianji plan CONFIG --out {path}"
         )
     try:
-        predicted = dict(plain["predicted"])
-        predicted.pop("imbalance")
-        predicted["bound"] = Bound(predicted["bound"])
-        return Plan(
-            Profile.from_json(plain["profile"]),
-            Split(**plain["split"]),
-            Prediction(**predicted),
-            plain["settings"],
-        )
-    except (KeyError, TypeError, ValueError) as error:
+        plan = _from_json(plain)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise TianJiError(
             f"{path}: this plan is damaged ({error}): make a new one with tianji plan CONFIG"
         ) from error
+    if plan.overrides != plain.get("set"):
+        raise TianJiError(
+            f"{path}: what stands under `set` does not follow from the plan's split: make a plan "
+            "with it fixed (tianji plan --actors, --envs, --groups, --learner-cores), or use --set "
+            "without --plan"
+        )
+    return plan
+
+
+def _from_json(plain: dict[str, Any]) -> Plan:
+    predicted = dict(plain["predicted"])
+    predicted.pop("imbalance")
+    predicted["bound"] = Bound(predicted["bound"])
+    return Plan(
+        Profile.from_json(plain["profile"]),
+        Split(**plain["split"]),
+        Prediction(**predicted),
+        dict(plain["settings"]),
+    )
 
 
 def check(plan: Plan, config: Config, machine: Machine, source: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 
 from tianji.planning.model import EQUAL, actor_cost
@@ -9,15 +10,18 @@ from tianji.planning.profile import Profile
 from tianji.planning.solver import Choice
 from tianji.planning.split import Prediction, Split
 
+WIDE = 115  # columns from which the table is whole
 WIDTH = 12  # of the words at the beginning of a line
 
 
-def described(profile: Profile, choices: list[Choice], configured: Choice | None) -> str:
+def described(
+    profile: Profile, choices: list[Choice], configured: Choice | None, width: int = 160
+) -> str:
     """The chosen split, what is expected of it, and the next-best ones with what limits each."""
     lines = [
-        *(f"  {name:<{WIDTH}}{words}" for name, words in _about(profile, choices)),
+        *(_line(name, words, width) for name, words in _about(profile, choices)),
         "",
-        *_rows(choices, configured),
+        *_rows(choices, configured, width),
     ]
     return "\n".join(lines)
 
@@ -87,7 +91,18 @@ def _updates(found: Prediction) -> str:
     return f"about {found.staleness:,.0f} updates once the pool is full"
 
 
-def _rows(choices: list[Choice], configured: Choice | None) -> list[str]:
+def _line(name: str, words: str, width: int) -> str:
+    return textwrap.fill(
+        words,
+        width,
+        initial_indent=f"  {name:<{WIDTH}}",
+        subsequent_indent=" " * (WIDTH + 2),
+        break_long_words=False,
+    )
+
+
+def _rows(choices: list[Choice], configured: Choice | None, width: int) -> list[str]:
+    """Where there is little room, what both sides could do is left out."""
     head = (
         "",
         "split",
@@ -105,8 +120,10 @@ def _rows(choices: list[Choice], configured: Choice | None) -> list[str]:
     rows += [_row("", choice) for choice in choices[1:]]
     if configured is not None:
         rows.append(_row("config", configured))
+    if width < WIDE:
+        rows = [(*row[:8], row[-1]) for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    last = len(head) - 1
+    last = len(rows[0]) - 1
     return [
         "  ".join(
             cell.ljust(width) if i in (0, 1, last) else cell.rjust(width)
@@ -138,6 +155,8 @@ def _n(count: int, word: str) -> str:
 
 
 def _time(seconds: float) -> str:
+    if seconds >= 1.0:
+        return f"{seconds:.3g} s"
     if seconds >= 1e-3:
         return f"{seconds * 1e3:.3g} ms"
     return f"{seconds * 1e6:.3g} us"

@@ -21,6 +21,7 @@ from tianji.signals import ending_with
 def main() -> int:
     """Measures until there is nothing more to measure."""
     kind, answers = sys.argv[1], _own_output()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of Ctrl-C: whoever started it says what follows
     ending_with(int(os.environ["TIANJI_LAUNCHER"]), signal.SIGKILL)()
     preload(kind)
     for line in sys.stdin:

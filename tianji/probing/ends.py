@@ -22,10 +22,12 @@ class Drain:
 
     def __init__(self, outbox: Outbox, inbox: Inbox) -> None:
         self.n_sent = 0
+        self.n_steps = 0  # of the trajectories among them
         self.seconds = 0.0
         self.refused = 0
         self._outbox = outbox
         self._inbox = inbox
+        self._slot: Arrays = {}
 
     @property
     def in_flight(self) -> int:
@@ -42,6 +44,7 @@ class Drain:
         began = time.perf_counter()
         slot = self._outbox.slot()
         self.seconds += time.perf_counter() - began
+        self._slot = slot or {}
         return slot
 
     def commit(self, version: int) -> None:
@@ -50,6 +53,9 @@ class Drain:
         self._outbox.commit(version)
         self.seconds += time.perf_counter() - began
         self.n_sent += 1
+        length = self._slot.get("length")
+        if length is not None and length.ndim == 0:
+            self.n_steps += int(length)
         self._inbox.take()
 
     def push(self, arrays: Arrays, version: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,8 @@ from tianji.errors import TianJiError
 from tianji.resources import Share, available_cores
 
 Answer = dict[str, Any]
+
+MOST_SECONDS = 60.0  # of silence
 
 
 class Hand:
@@ -77,6 +80,11 @@ class Hand:
 
     def _hear(self) -> Answer:
         assert self._process.stdout is not None
+        if not select.select([self._process.stdout], [], [], MOST_SECONDS)[0]:
+            raise TianJiError(
+                f"plan: the {self.kind} that is measured said nothing for {MOST_SECONDS:.0f} s: "
+                "does an environment of it hang? `tianji train` with --engine local shows where"
+            )
         line = self._process.stdout.readline()
         if not line:
             raise self._gone()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import cast
@@ -15,9 +15,9 @@ from tianji.algorithms.base import Weights
 from tianji.channel import Message
 from tianji.channels import n_bytes_of
 from tianji.config import Config
+from tianji.config.parallel import ExitConfig
 from tianji.counts import Count
 from tianji.engines.loop import Loop, ProcessPorts
-from tianji.errors import TianJiError
 from tianji.job import Job, prepare
 from tianji.probing.ends import Clockwork, Drain, Ports, Spring, TimedStore
 from tianji.role import Role
@@ -28,9 +28,10 @@ from tianji.topology import build, make_env
 
 WARM_SECONDS = 0.15  # before an actor is measured
 WARM_LEARNER_SECONDS = 0.3  # torch's first updates take long
-LEAST_STEPS, LEAST_UPDATES = 4, 2  # however long they take
+LEAST_STEPS, LEAST_UPDATES = 2, 2  # however long they take
 FAR_VERSION = 2**31  # a synchronous actor waits for no version before it
-MOST_STEPS = 1_000_000  # for one trajectory: an own trigger may push late, but some day
+ENDLESS = 2**62  # environment steps
+PLAYING_SECONDS = 0.3  # for the trajectory that a buffer gets again and again
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Acting:
     seconds: float
     n_steps: int  # of all its environments at once
     n_sent: int
+    length: float  # steps of a trajectory, on average
     sending: float  # seconds
     loading: float  # seconds to take newer weights once
     deciding: float  # seconds of one inference for all its environments
@@ -61,7 +63,14 @@ class Learning:
 
 
 def job_of(config: Config) -> Job:
-    """The job of a configuration, tried no further than its environment's spec."""
+    """The job of a configuration; what would end a run does not end a measurement."""
+    parallel = config.parallel
+    learner_cfg = replace(parallel.learner_cfg, exit_val=ExitConfig())
+    config = replace(
+        config,
+        exp=replace(config.exp, train_steps=ENDLESS),
+        parallel=replace(parallel, learner_cfg=learner_cfg),
+    )
     env = make_env(config)
     spec = env.spec
     env.close()
@@ -81,13 +90,13 @@ class ActorProbe:
 
     def run(self, seconds: float) -> Acting:
         """Acts for `seconds`, once."""
-        actor, length = self._actor, self._job.length
+        actor = self._actor
         drain = cast(Drain, self._ports.outbox(f"trajectories {actor.name}"))
         marks: list[tuple[float, float, float, float]] = []
 
         def steps_taken() -> int:
             writing = actor.trajectory.length if actor.trajectory.is_open else 0
-            return actor.trajectory.sent * length + writing
+            return drain.n_steps + writing
 
         def read() -> None:
             marks.append((time.perf_counter(), steps_taken(), drain.n_sent, drain.seconds))
@@ -102,9 +111,17 @@ class ActorProbe:
         deciding = _usual(lambda: policy.act(obs))
         _loop([actor], self._ports)
         took, steps, sent, sending = (b - a for a, b in zip(*marks, strict=True))
-        size = self._job.trajectory.n_bytes
-        costs = sending, loading, deciding
-        return Acting(took, int(steps), int(sent), *costs, size, own_bytes())
+        return Acting(
+            seconds=took,
+            n_steps=int(steps),
+            n_sent=int(sent),
+            length=drain.n_steps / drain.n_sent if drain.n_sent else self._job.length,
+            sending=sending,
+            loading=loading,
+            deciding=deciding,
+            trajectory_bytes=self._job.trajectory.n_bytes,
+            memory_bytes=own_bytes(),
+        )
 
 
 class LearnerProbe:
@@ -182,18 +199,24 @@ class _Weights:
 
 
 def _one_trajectory(job: Job, role: RoleSpec) -> Arrays:
-    """What an actor sends, made by one."""
+    """What an actor sends, made by one; of a slow one the first steps, again and again."""
     ports, name = Ports(job), f"trajectories {role.name}"
     ports.join(name)
     weights = np.zeros(job.algorithm.n_weights(job.task), np.float32)
     ports.inboxes[weights_of(0)] = _Weights(weights)
-    actor, inbox = build(role, job, ports), ports.inbox(name)
-    for _ in range(MOST_STEPS):
+    actor, inbox = cast(Actor, build(role, job, ports)), ports.inbox(name)
+    ends = time.perf_counter() + PLAYING_SECONDS
+    actor.step()
+    while (message := inbox.take()) is None and time.perf_counter() < ends:
         actor.step()
-        if (message := inbox.take()) is not None:
-            actor.close()
-            return {field: array.copy() for field, array in message.arrays.items()}
-    raise TianJiError(f"{role.name} sent nothing within {MOST_STEPS:,} steps: see its trigger")
+    if message is None:
+        while actor.trajectory.length < job.length:
+            actor.trajectory.repeat()
+        actor.trajectory.push()
+        message = inbox.take()
+    assert message is not None
+    actor.close()
+    return {field: array.copy() for field, array in message.arrays.items()}
 
 
 def _loop(roles: list[Role], ports: Ports) -> None:

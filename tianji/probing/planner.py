@@ -69,33 +69,38 @@ def scaled(config: Config, factor: int, rule: Rule) -> dict[str, Any]:
     return changed
 
 
-def make(
+def measure(
     file: str | Path,
     overrides: list[str],
-    wish: Wish | None = None,
+    cores: int,
     settings: Mapping[str, Any] | None = None,
     say: Say = lambda _: None,
-    profile: Profile | None = None,
     seconds: float = MOST_SECONDS,
-) -> Planned:
-    """Measures what `file` describes and plans it; `settings` are keys that go into the plan.
+    profile: Profile | None = None,
+) -> tuple[Config, Profile]:
+    """What `file` describes, and what it costs; `settings` are keys that go into the plan.
 
-    With a `profile` nothing is measured.
+    With a `profile` nothing is measured, and it must be of the same configuration.
     """
-    given = dict(settings or {})
-    config = load(file, [*overrides, *as_overrides(given, "plan")])
-    cores = len(resources.available_cores())
-    wish = wish or Wish(cores)
-    if profile is not None and profile.work.digest != digest_of(config):
+    config = load(file, [*overrides, *as_overrides(settings or {}, "plan")])
+    if profile is None:
+        return config, probe(config, cores, say, seconds)
+    if profile.work.digest != digest_of(config):
         raise TianJiError(
             f"--profile: these costs are of another configuration ({profile.work.name}, or other "
-            f"values of its keys, as --batch-scale and --gpu set them): leave --profile out, and "
+            "values of its keys, as --batch-scale and --gpu set them): leave --profile out, and "
             f"{config.name} is measured"
         )
-    found = profile or probe(config, wish.cores, say, seconds)
-    choices = solve(found, wish)
-    own = {name: value for name, value in given.items() if name != "actor_cfg.envs"}
-    return Planned(made(found, choices[0], own), choices, _configured(config, found, wish))
+    return config, profile
+
+
+def make(
+    config: Config, profile: Profile, wish: Wish, settings: Mapping[str, Any] | None = None
+) -> Planned:
+    """Plans a job by its profile."""
+    choices = solve(profile, wish)
+    own = {key: value for key, value in (settings or {}).items() if key != "actor_cfg.envs"}
+    return Planned(made(profile, choices[0], own), choices, _configured(config, profile, wish))
 
 
 def _configured(config: Config, profile: Profile, wish: Wish) -> Choice | None:
@@ -123,10 +128,11 @@ def for_run(
 
     A run that goes on keeps the plan it began with.
     """
-    if engine == "local":
+    here = load(file, given).parallel.global_cfg.use_comm_parallel is False
+    if engine == "local" or (engine is None and here and mpirun.inside() is None):
         raise TianJiError(
-            "--plan: a plan splits the cores among processes, and engine local has only one: leave "
-            "one of the two out"
+            "--plan: a plan splits the cores among processes, and engine local (or "
+            "global_cfg.use_comm_parallel=False) has only one: leave one of the two out"
         )
     kept = None if folder is None else planfile.of_run(folder)
     if str(plan) != AUTO:
@@ -135,7 +141,8 @@ def for_run(
         chosen, source = kept, f"{folder}/{planfile.NAME}"
     else:
         print("note: measuring this job to plan it, for some 10 to 20 s", file=sys.stderr)
-        chosen, source = make(file, given).plan, "--plan auto"
+        wish = Wish(len(resources.available_cores()), memory_bytes=resources.free_bytes())
+        chosen, source = make(*measure(file, given, wish.cores), wish).plan, "--plan auto"
     own = as_overrides(chosen.overrides)
     config = load(file, [*given, *own])
     if load(file, [*own, *given]) != config:

@@ -20,6 +20,7 @@ from tianji.planning.digest import digest_of
 from tianji.planning.profile import ActorCost, LearnerCost, Profile, Work
 from tianji.probing.hand import Answer, Hand, together
 from tianji.probing.machine import this_machine
+from tianji.probing.measure import LEAST_STEPS
 from tianji.rollouts import Rollouts
 from tianji.trial import try_out
 
@@ -60,6 +61,8 @@ class _Probe:
         self._learners = [hand for hand in learners if hand.threads <= most]
         self._choices = env_choices(job, len(cores))
         self._contention = 1.0
+        self._loading = 0.0  # seconds to take newer weights
+        self._length = float(job.length)  # steps per trajectory; a trigger may push earlier
         n_stages = len(self._choices) + len(self._learners) + (not self._takes_turns)
         each = (seconds - LOADING_SECONDS) / n_stages - MAKING_SECONDS
         self._seconds = min(LONGEST_SECONDS, max(SHORTEST_SECONDS, each))
@@ -68,10 +71,11 @@ class _Probe:
         """All that a plan needs."""
         measure = self._in_turns if self._takes_turns else self._at_once
         actors, learners = measure()
+        work = replace(work_of(self._job), steps=max(1, round(self._length)))
         gpu = self._job.config.parallel.learner_cfg.device
         return Profile(
             machine=this_machine(len(self._cores), None if gpu == "cpu" else gpu),
-            work=work_of(self._job),
+            work=work,
             actors=tuple(sorted(actors, key=lambda cost: cost.envs)),
             learners=tuple(sorted(learners, key=lambda cost: cost.cores)),
             load_seconds=self._loading,
@@ -84,8 +88,8 @@ class _Probe:
         first, *more = self._learners
         alike: list[LearnerCost] = []  # as often as there are stages: an update is an update
         for envs in self._choices:
-            if actors and self._is_late():
-                break
+            if actors and self._is_late(actors[-1], envs):
+                continue
             acted, learned = self._stage(first, envs)
             actors.append(self._actor_cost(envs, acted, _receiving(learned)))
             alike.append(self._learner_cost(first.threads, learned))
@@ -112,8 +116,11 @@ class _Probe:
         self._say(f"{envs} environments per actor, {n} learner core{'s' * (n > 1)}")
         config = variant(self._job, envs)
         cores = self._cores[n:] or self._cores
-        hands = [(hand, config, [core]) for hand, core in zip(self._actors, cores, strict=False)]
-        learned, *acted = together([(learner, config, self._cores[:n]), *hands], self._seconds)
+        actors = [(hand, config, [core]) for hand, core in zip(self._actors, cores, strict=False)]
+        learners = [(learner, config, self._cores[:n])]
+        if len(self._cores) == 1:  # one after the other, as they will run
+            return together(actors, self._seconds), together(learners, self._seconds)[0]
+        learned, *acted = together([*learners, *actors], self._seconds)
         return acted, learned
 
     def _in_turns(self) -> tuple[list[ActorCost], list[LearnerCost]]:
@@ -121,8 +128,8 @@ class _Probe:
         job, actors = self._job, list[ActorCost]()
         own, whole = job.task.env.n_envs, job.task.env.n_envs * job.task.n_actors
         for envs in self._choices:
-            if actors and self._is_late():
-                break
+            if actors and self._is_late(actors[-1], envs):
+                continue
             n = min(whole // envs, len(self._actors))
             self._say(f"{n} actor{'s' * (n > 1)} of {envs} environments")
             config, places = variant(job, envs), zip(self._actors[:n], self._cores, strict=False)
@@ -145,13 +152,17 @@ class _Probe:
             ],
         )
 
-    def _is_late(self) -> bool:
-        return time.monotonic() + self._seconds + MAKING_SECONDS > self._ends
+    def _is_late(self, before: ActorCost | None = None, envs: int = 0) -> bool:
+        """Whether there is no time for another stage, with `envs` environments per actor."""
+        stepping = 0.0 if before is None else before.step_seconds * max(1.0, envs / before.envs)
+        needed = self._seconds + MAKING_SECONDS + LEAST_STEPS * stepping
+        return time.monotonic() + needed > self._ends
 
     def _actor_cost(self, envs: int, answers: list[Answer], receiving: float) -> ActorCost:
         self._loading = fmean(answer["loading"] for answer in answers)
         sending = fmean(a["sending"] / max(1, a["n_sent"]) for a in answers)
-        step = fmean(a["seconds"] / a["n_steps"] for a in answers) - sending / self._job.length
+        self._length = fmean(answer["length"] for answer in answers)
+        step = fmean(a["seconds"] / a["n_steps"] for a in answers) - sending / self._length
         return ActorCost(
             envs,
             step,

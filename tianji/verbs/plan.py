@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import math
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -13,6 +15,9 @@ from tianji.verbs.training import add_overrides
 if TYPE_CHECKING:
     from tianji.planning.profile import Profile
     from tianji.planning.solver import Wish
+
+
+NARROW, WIDE = 80, 160  # columns of a table, and of one that nobody looks at
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +41,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "the root of it (default: linear)",
     )
     parser.add_argument(
-        "--seconds", type=float, default=20.0, metavar="S", help="most to measure (default: 20)"
+        "--seconds",
+        type=_seconds,
+        default=20.0,
+        metavar="S",
+        help="about how long to measure at most (default: 20)",
     )
     parser.add_argument("--gpu", action="store_true", help="measure the learner on the GPU")
     add_overrides(parser, "override a key of the configuration, as in hyp.lr=0.001")
@@ -54,10 +63,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"want a number of at least 1, got {text}")
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"want a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 1.0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"want a number of at least 1, got {text!r}")
+    return seconds
 
 
 def run(options: argparse.Namespace) -> int:
@@ -66,33 +84,53 @@ def run(options: argparse.Namespace) -> int:
     from tianji.planning import planfile, table
     from tianji.probing import planner
 
+    out = _out(options)
     overrides = [*options.overrides, *(["learner_cfg.device='cuda'"] if options.gpu else [])]
     config = load(options.config, overrides)
     settings = planner.scaled(config, options.batch_scale or 1, options.lr_rule)
     if options.gpu:
         settings["learner_cfg.device"] = "cuda"
-    profile = _profile(options.profile)
+    profile, wish = _profile(options.profile), _wish(options)
     began = time.monotonic()
     say = _Said(options.quiet or profile is not None)
     try:
-        planned = planner.make(
-            options.config, overrides, _wish(options), settings, say, profile, options.seconds
-        )
+        job = options.config, overrides, wish.cores, settings, say, options.seconds, profile
+        planned_for, found = planner.measure(*job)
     finally:
         say.over()
-    plan = planned.plan
-    machine = plan.profile.machine
     measured = f"measured in {time.monotonic() - began:.0f} s" if profile is None else "as measured"
-    print(f"{config.name} on {machine.cores} cores ({machine.cpu}), {measured}\n")
+    where = f"{_n(found.machine.cores, 'core')} ({found.machine.cpu})"
     if options.simulate or options.styles or options.figure:
         from tianji.simulation import verb
 
-        return verb.run(plan.profile, options)
-    print(table.described(plan.profile, planned.choices, planned.configured))
-    out = options.out or Path(f"{config.name}.plan.json")
-    planfile.write(plan, out)
+        print(f"{config.name}, {measured} on {where}\n")
+        return verb.run(found, options)
+    planned = planner.make(planned_for, found, wish, settings)
+    print(f"{config.name} for {_said(wish)}, {measured} on {where}\n")
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE
+    print(table.described(found, planned.choices, planned.configured, max(width, NARROW)))
+    planfile.write(planned.plan, out)
     print(f"\nto train with it: tianji train {options.config} --plan {out}")
     return 0
+
+
+def _out(options: argparse.Namespace) -> Path:
+    """Where the plan goes; that it cannot is said before anything is measured."""
+    from tianji.errors import TianJiError
+
+    out: Path = options.out or Path(f"{Path(options.config).stem}.plan.json")
+    if not out.parent.is_dir():
+        raise TianJiError(f"--out {out}: there is no folder {out.parent}: make it first")
+    return out
+
+
+def _n(count: int, word: str) -> str:
+    return f"{count:,} {word}{'s' * (count > 1)}"
+
+
+def _said(wish: Wish) -> str:
+    cores = _n(wish.cores, "core")
+    return cores if wish.hosts == 1 else f"{wish.hosts} hosts of {cores} each"
 
 
 def _wish(options: argparse.Namespace) -> Wish:

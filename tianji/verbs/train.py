@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tianji.verbs.training import (
     add_engine,
@@ -69,7 +72,8 @@ def run(options: argparse.Namespace) -> int:
     if options.plan is not None and (options.dry_run or starts_ranks):
         overrides += _planned(options, overrides)
     if starts_ranks:
-        return start_ranks(load(options.config, overrides), options)
+        with _plan_for_ranks(options):
+            return start_ranks(load(options.config, overrides), options)
     if options.dry_run:
         print(launch.placement(load(options.config, overrides), options.engine))
         return 0
@@ -88,15 +92,23 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _planned(options: argparse.Namespace, overrides: list[str]) -> list[str]:
-    """The keys that the plan sets; ranks that are started with it find it in a file."""
-    from tianji.config import load
+    """The keys that the plan sets; a plan that was made now takes the place of the word."""
     from tianji.config.keywords import as_overrides
-    from tianji.planning import planfile
     from tianji.probing import planner
 
     plan = planner.for_run(options.plan, options.config, overrides, options.run_dir, options.engine)
-    if options.plan == planner.AUTO and not options.dry_run:
-        path = Path(f"{load(options.config, overrides).name}.plan.json")
-        planfile.write(plan, path)
-        options.given = [str(path) if word == planner.AUTO else word for word in options.given]
+    options.plan = plan if options.plan == planner.AUTO else options.plan
     return as_overrides(plan.overrides)
+
+
+@contextmanager
+def _plan_for_ranks(options: argparse.Namespace) -> Iterator[None]:
+    """A plan that was made here, in a file for as long as the ranks run."""
+    from tianji.planning import planfile
+
+    with TemporaryDirectory(prefix="tianji-plan-") as folder:
+        if isinstance(options.plan, planfile.Plan):
+            path = Path(folder) / planfile.NAME
+            planfile.write(options.plan, path)
+            options.given = [*options.given, "--plan", str(path)]  # of two the last one counts
+        yield
