@@ -173,6 +173,8 @@ def _on_one_clock(rows: Rows, offset: float) -> Rows:
 
 def joined(rows: Rows) -> Rows:
     """The rows of one role, with idling that was written down in pieces in one."""
+    if not rows.size:
+        return rows
     idle = rows["kind"] == Doing.IDLE
     goes_on = np.zeros(rows.size, bool)
     if rows.size > 1:
