@@ -5,11 +5,12 @@ The model of a plan and the simulator ask the same questions, and have to get th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tianji.errors import TianJiError
 from tianji.planning.profile import ActorCost, LearnerCost, Profile
 
+ROUNDS = 12  # of halving: to a share of 0.0002
 DEPTH = 2  # trajectories that an actor may have under way, the one it writes among them
 
 
@@ -66,6 +67,21 @@ def contention(profile: Profile, learner_cores: int, busy_cores: float) -> float
     """
     load = min(1.0, busy_cores / max(1, profile.machine.cores - learner_cores))
     return (1.0 + load * (profile.contention - 1.0)) / profile.contention
+
+
+def settled(found: Callable[[float], float]) -> float:
+    """The share of the time that actors are busy, where it depends on itself.
+
+    `found` says what comes of a share: the busier actors are, the slower is the learner and the
+    more they are held back, so it falls, and halving finds where it says what it was told.
+    """
+    low, high = 0.0, 1.0
+    if found(high) >= high:
+        return high
+    for _ in range(ROUNDS):
+        busy = (low + high) / 2
+        low, high = (busy, high) if found(busy) > busy else (low, busy)
+    return (low + high) / 2
 
 
 def _around(sizes: Sequence[int], wanted: int) -> tuple[int, int]:

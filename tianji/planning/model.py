@@ -7,12 +7,11 @@ the two rates the smaller one is what happens; the other side waits.
 
 from __future__ import annotations
 
-from tianji.planning.costs import DEPTH, actor_cost, contention, learner_cost
+from tianji.planning.costs import DEPTH, actor_cost, contention, learner_cost, settled
 from tianji.planning.profile import ActorCost, LearnerCost, Profile
 from tianji.planning.split import Bound, Prediction, Split
 
 EQUAL = 0.10  # two rates that differ by less than this share count as equal
-ROUNDS = 8  # until two answers that depend on each other agree
 
 
 def predict(profile: Profile, split: Split) -> Prediction:
@@ -21,11 +20,15 @@ def predict(profile: Profile, split: Split) -> Prediction:
     learner = learner_cost(profile, split.learner_cores, split.batch)
     units = work.steps * split.envs  # of one trajectory
     making = work.steps * actor.step_seconds + actor.send_seconds  # T_sp + T_sd
-    could_produce, busy = _acting(profile, split, split.actors * units / making), 1.0
-    for _ in range(ROUNDS):  # actors that wait leave the learner more of the machine
-        receiving, learning = _taking(profile, split, actor, learner, busy)
-        production = min(could_produce, 1.0 / learning)
-        busy = (busy + production / could_produce) / 2  # halfway: it would swing otherwise
+    could_produce = _acting(profile, split, split.actors * units / making)
+
+    def busy(share: float) -> float:
+        """What comes of actors so busy: when they wait they leave the learner more."""
+        _, learning = _taking(profile, split, actor, learner, share)
+        return min(1.0, 1.0 / (learning * could_produce))
+
+    receiving, learning = _taking(profile, split, actor, learner, settled(busy))
+    production = min(could_produce, 1.0 / learning)
     turns = work.alternates or split.one_core
     if turns:
         production = 1.0 / (1.0 / could_produce + learning)
@@ -44,10 +47,14 @@ def predict(profile: Profile, split: Split) -> Prediction:
 
 
 def _acting(profile: Profile, split: Split, free: float) -> float:
-    """Steps per second of the actors, who take the weights of every update as they come."""
+    """Steps per second of the actors, who take the weights of every update as they come.
+
+    Of several that came during one step of their environments they take the newest.
+    """
     work = profile.work
-    loads = work.ratio / (split.batch * work.send_interval) * profile.load_seconds
-    return free / (1.0 + free * loads)
+    updates = work.ratio / (split.batch * work.send_interval)  # for each step made
+    most = 1.0 / (split.actors * split.envs)
+    return free / (1.0 + free * min(updates, most) * profile.load_seconds)
 
 
 def _taking(

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tianji.errors import TianJiError
+from tianji.planning.costs import settled
 from tianji.planning.model import EQUAL
 from tianji.planning.profile import Profile
 from tianji.planning.split import Bound
-from tianji.simulation.bounds import expected
+from tianji.simulation.bounds import bounds_of, expected
 from tianji.simulation.group import Group
 from tianji.simulation.layout import Costs, Layout, costs_of, slower
 from tianji.simulation.result import Idle, Simulated, staleness_of
@@ -24,7 +25,7 @@ PER_ACTOR = 12  # trajectories of each actor that are simulated, a third of whic
 LEAST_TRAJECTORIES = 400
 LEAST_UPDATES = 60
 MOST_EVENTS = 600_000
-ROUNDS = 6  # until the learner's speed and the actors' waits agree
+ROUNDS = 3  # until the learner's speed and the actors' waits agree
 SETTLED = 0.005  # of the learner's costs: a change that does not matter
 REDUCED_BYTES_PER_SECOND = 2e9  # parameters that a reducer adds up: a guess, and shown as such
 CORES = (16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096, 10_000)
@@ -93,14 +94,21 @@ def _settled(
     profile: Profile, layout: Layout, seed: int, spread: float
 ) -> tuple[Group, _Reading, _Reading]:
     """The group whose learner is as fast as it is beside actors that wait as often as they do."""
-    measured, busy = costs_of(profile, layout), 1.0
+    measured = costs_of(profile, layout)
+
+    def expected_busy(share: float) -> float:
+        bounds = bounds_of(measured.times(slower(profile, layout, share)))
+        return bounds.production / bounds.sampling
+
+    busy = settled(expected_busy)
     for _ in range(ROUNDS):
         share = slower(profile, layout, busy)
         group = Group(measured.times(share), seed, spread)
         before, after = _run(group)
-        busy = (busy + 1.0 - _idle(before, after, layout.actors).actors) / 2
-        if abs(slower(profile, layout, busy) / share - 1.0) < SETTLED:
+        found = 1.0 - _idle(before, after, layout.actors).actors
+        if abs(slower(profile, layout, found) / share - 1.0) < SETTLED:
             break
+        busy = (busy + found) / 2  # halfway, so that it does not swing
     return group, before, after
 
 
