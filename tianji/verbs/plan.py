@@ -50,7 +50,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="show nothing while measuring")
     from tianji.simulation import verb
 
-    verb.add_arguments(parser.add_argument_group("options of --simulate"))
+    verb.add_arguments(parser.add_argument_group("options of --simulate"), _count)
 
 
 def _count(text: str) -> int:
@@ -65,7 +65,9 @@ def run(options: argparse.Namespace) -> int:
     from tianji.config import load
     from tianji.planning import planfile, table
     from tianji.probing import planner
+    from tianji.simulation import verb
 
+    verb.check(options)
     overrides = [*options.overrides, *(["learner_cfg.device='cuda'"] if options.gpu else [])]
     config = load(options.config, overrides)
     settings = planner.scaled(config, options.batch_scale or 1, options.lr_rule)
@@ -84,9 +86,10 @@ def run(options: argparse.Namespace) -> int:
     machine = plan.profile.machine
     measured = f"measured in {time.monotonic() - began:.0f} s" if profile is None else "as measured"
     print(f"{config.name} on {machine.cores} cores ({machine.cpu}), {measured}\n")
-    if options.simulate or options.styles or options.figure:
-        from tianji.simulation import verb
-
+    if options.simulate:
+        if options.out is not None:
+            planfile.write(plan, options.out)
+            print(f"{options.out}: the costs, and a plan for this machine that leaves all open\n")
         return verb.run(plan.profile, options)
     print(table.described(plan.profile, planned.choices, planned.configured))
     out = options.out or Path(f"{config.name}.plan.json")
@@ -99,8 +102,11 @@ def _wish(options: argparse.Namespace) -> Wish:
     from tianji.planning.solver import Wish
     from tianji.resources import available_cores, free_bytes
 
+    cores = options.cores or len(available_cores())
+    if options.simulate:  # the layout that was named need not fit here
+        return Wish(cores, memory_bytes=None if options.out is None else free_bytes())
     return Wish(
-        options.cores or len(available_cores()),
+        cores,
         options.hosts or 1,
         options.groups,
         options.actors,
