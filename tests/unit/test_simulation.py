@@ -118,6 +118,8 @@ def test_groups_are_linear():
     assert many.consumption == near(50 * one.consumption, 1e-9)
     assert many.staleness == one.staleness and many.cores == 50 * one.cores
     assert one.fusions == 0 and many.fusions == near(many.updates / 50 / 10)
+    often = simulate(profile(update=5e-3, fusion_interval=2), Layout(groups=50, actors=4))
+    assert often.fusions == near(5 * many.fusions)
 
 
 def test_a_slow_link_makes_it_communication_bound():
