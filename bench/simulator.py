@@ -29,10 +29,11 @@ import numpy as np
 from tianji.config import load
 from tianji.counts import Count
 from tianji.job import Job, prepare
+from tianji.planning.costs import learner_cost
 from tianji.planning.profile import ActorCost, LearnerCost, Machine, Profile, Work
 from tianji.roles import Actor, Buffer, Learner
 from tianji.roster import roles_of
-from tianji.simulation.layout import Layout, learner_cost
+from tianji.simulation.layout import Layout
 from tianji.simulation.result import Simulated
 from tianji.simulation.simulate import simulate
 from tianji.topology import build, channels_of, make_env
@@ -182,7 +183,7 @@ def as_in(summary: dict[str, Any], profile: Profile) -> Profile:
         busy[kind] = busy.get(kind, 0.0) + seconds * role["busy"]
     (actor,), work = profile.actors, profile.work
     updates, batch = summary["updates"], round(summary["consumed"] / summary["updates"])
-    learner = learner_cost(profile.learners, 1, batch)
+    learner = learner_cost(profile, 1, batch)
     trajectories = summary["received"] / work.steps
     probed = trajectories * actor.receive_seconds + updates * learner.draw_seconds
     slower = busy["buffer"] / probed

@@ -1,25 +1,36 @@
 """The options of `plan --simulate`, what they print and what they refuse."""
 
-import argparse
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 from profiles import profile
 
 from tianji.cli import parser
+from tianji.config import load
 from tianji.errors import TianJiError
+from tianji.planning import planfile
+from tianji.planning.digest import digest_of
 from tianji.planning.profile import LearnerCost
+from tianji.planning.solver import Wish, solve
 from tianji.simulation.layout import Layout
-from tianji.simulation.verb import _learner_cores, add_arguments, run
+from tianji.simulation.verb import _learner_cores, check, run
+from tianji.verbs import plan as plan_verb
 
+DQN = Path(__file__).resolve().parents[2] / "configs" / "cartpole_dqn.py"
 JOB = profile(step=2e-3, receive=60e-6, draw=1e-4, trajectory_bytes=50_000)
 
 
-def said(*words, into=None):
-    into = into or argparse.ArgumentParser()
-    add_arguments(into)
-    return into.parse_args(["--simulate", *words])
+def parsed(*words):
+    """The words as the command line reads and checks them."""
+    options = parser(["plan"]).parse_args(["plan", *map(str, words)])
+    check(options)
+    return options
+
+
+def said(*words):
+    return parsed("my_job.py", "--simulate", *words)
 
 
 def columns(out):
@@ -87,14 +98,6 @@ def test_the_results_are_written_as_json(capsys, tmp_path):
     assert row["layout"]["actors"] == 2 and row["production"] > 0
 
 
-def test_options_that_the_verb_has_already_are_left_to_it(capsys):
-    own = argparse.ArgumentParser()
-    own.add_argument("--hosts", type=int, default=2)
-    options = said("--actors", "4", "--link-gbit", "1", into=own)
-    assert options.hosts == 2
-    assert run(JOB, options) == 0
-
-
 def test_learner_cores_that_were_not_named_are_those_that_make_most_of_a_core():
     wide = LearnerCost(4, 128, JOB.learners[0].update_seconds / 8, 1e-4, 1)
     job = dataclasses.replace(JOB, learners=(*JOB.learners, wide))
@@ -102,30 +105,100 @@ def test_learner_cores_that_were_not_named_are_those_that_make_most_of_a_core():
     assert _learner_cores(JOB, Layout()) == 1
 
 
-def test_the_verb_of_the_command_line_has_the_options():
-    options = parser(["plan", "my_job.py"]).parse_args(
-        ["plan", "my_job.py", "--simulate", "--actors", "4", "--link-gbit", "1", "--hosts", "2"]
-    )
-    assert run(JOB, options) == 0
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--cores-list", "16,many"], "argument --cores-list: want numbers from 1 with commas"),
+        (["--cores-list", "nonsense"], "as in 16,256,10000, got nonsense"),
+        (["--actors-list", "0"], "argument --actors-list: want numbers from 1"),
+        (["--actors", "0"], "argument --actors: want a number of at least 1, got 0"),
+        (["--groups", "0"], "argument --groups: want a number of at least 1"),
+        (["--host-cores", "0"], "argument --host-cores: want a number of at least 1"),
+        (["--learners", "0"], "argument --learners: want a number of at least 1"),
+        (["--link-gbit", "-3"], "argument --link-gbit: want a speed above 0, as in 10, got -3"),
+        (["--link-gbit", "fast"], "argument --link-gbit: want a speed above 0, as in 10, got fast"),
+        (["--link-gbit", "inf"], "argument --link-gbit: want a speed above 0"),
+        (["--spread", "2"], "argument --spread: want a share from 0 to 0.5"),
+        (["--styles", "impala"], "argument --styles: want all, or some of gorila,seed"),
+        (["--figure", "f.pdf"], "argument --figure: want a name that ends with .svg, got f.pdf"),
+    ],
+)
+def test_words_that_mean_nothing_are_refused_by_the_command_line(words, message, capsys):
+    with pytest.raises(SystemExit):
+        said(*words)
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["--cores-list", "16,many"], "--cores-list 16,many: want numbers"),
         (["--cores-list", "1"], "1 cores: one group needs 2"),
-        (["--actors", "0"], "actors: want at least 1"),
-        (["--actors-list", "0"], "--actors-list 0: want numbers from 1"),
-        (["--groups", "0"], "groups: want at least 1"),
-        (["--link-gbit", "0", "--hosts", "2"], "--link-gbit 0: want a speed above 0"),
-        (["--spread", "2"], "--spread 2: want a share"),
-        (["--host-cores", "0"], "--host-cores 0"),
-        (["--styles", "impala"], "--styles impala: want some of"),
-        (["--figure", "f.pdf"], "ends with .svg"),
         (["--actors", "1", "--simulated", "/nowhere/s.json"], "--simulated /nowhere/s.json"),
         (["--gpu"], "without a GPU"),
+        (["--cores-list", "16", "--actors", "4"], "--actors with --cores-list"),
+        (["--actors", "4", "--actors-list", "1,2"], "--actors with --actors-list"),
+        (["--host-cores", "8", "--hosts", "2"], "--host-cores with --hosts"),
     ],
 )
-def test_what_cannot_be_done_is_said(words, message, capsys):
+def test_what_cannot_be_done_is_said(words, message):
     with pytest.raises(TianJiError, match=message):
         run(JOB, said(*words))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--learners", "2"],
+        ["--actors-list", "1,2"],
+        ["--cores-list", "16"],
+        ["--host-cores", "8"],
+        ["--link-gbit", "10"],
+        ["--spread", "0.1"],
+        ["--styles", "all"],
+        ["--figure", "f.svg"],
+        ["--simulated", "s.json"],
+        ["--buffer-alone"],
+    ],
+)
+def test_options_of_simulate_are_refused_without_it(words):
+    with pytest.raises(TianJiError, match=f"^{words[0]}: an option of --simulate: add that"):
+        parsed("my_job.py", *words)
+
+
+def test_options_of_a_plan_need_no_simulation():
+    options = parsed("my_job.py", "--groups", "2", "--actors", "3", "--envs", "4", "--hosts", "2")
+    assert (options.groups, options.actors, options.envs, options.hosts) == (2, 3, 4, 2)
+
+
+# The whole verb, with costs that a file has: nothing is measured.
+
+
+@pytest.fixture
+def costs(tmp_path):
+    """The file of a plan for the DQN of the examples, with the costs of JOB."""
+    work = dataclasses.replace(JOB.work, digest=digest_of(load(DQN, [])))
+    job = dataclasses.replace(JOB, work=work)
+    path = tmp_path / "costs.json"
+    planfile.write(planfile.made(job, solve(job, Wish(4))[0], {}), path)
+    return path
+
+
+def simulated(costs, *words):
+    return plan_verb.run(parsed(DQN, "--profile", costs, "--cores", "2", "--simulate", *words))
+
+
+def test_a_layout_that_does_not_fit_here_is_simulated(costs, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert simulated(costs, "--groups", "4", "--actors", "12", "--hosts", "4") == 0
+    (row,) = columns(capsys.readouterr().out)
+    assert row[:2] == ["52", "4"]
+    assert [path.name for path in tmp_path.iterdir()] == ["costs.json"]  # no plan was asked for
+
+
+def test_a_plan_is_written_beside_a_simulation_where_it_was_asked_for(costs, capsys, tmp_path):
+    out = tmp_path / "own.json"
+    assert simulated(costs, "--actors", "12", "--out", out) == 0
+    assert f"{out}: the costs, and a plan for this machine" in capsys.readouterr().out
+    written = planfile.read(out)
+    assert written.profile == planfile.read(costs).profile
+    assert written.split.cores(alternates=False) <= 2

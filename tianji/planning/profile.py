@@ -40,6 +40,7 @@ class Work:
     on_policy: bool = False  # a batch is made of whole trajectories, so `envs` must stay as it is
     rollouts: int | None = None  # trajectories per batch where they were given; else one per actor
     learners: int = 1  # in a group, each with a part of every batch
+    fusion_interval: int = 10  # updates from one fusion of the groups to the next
 
     @property
     def freshness(self) -> float:

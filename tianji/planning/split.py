@@ -8,12 +8,13 @@ from typing import Any
 
 
 class Bound(enum.StrEnum):
-    """What keeps a split from being faster (section 4.3.3 of the paper)."""
+    """What keeps a split from being faster (section 4.3.3 of the paper), or in turns."""
 
     SAMPLE = "sample-bound"  # production
     TRAINING = "training-bound"  # updates
     COMMUNICATION = "communication-bound"  # receiving, or the links between hosts
     NONE = "balanced"
+    TURNS = "in turns"  # acting and learning wait for each other
 
 
 @dataclass(frozen=True)

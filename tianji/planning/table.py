@@ -5,7 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
-from tianji.planning.model import EQUAL, actor_cost
+from tianji.planning.costs import actor_cost
+from tianji.planning.model import EQUAL
 from tianji.planning.profile import Profile
 from tianji.planning.solver import Choice
 from tianji.planning.split import Prediction, Split

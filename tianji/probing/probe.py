@@ -270,6 +270,7 @@ def work_of(job: Job) -> Work:
         on_policy=on_policy,
         rollouts=given,
         learners=learner.num,
+        fusion_interval=learner.send_root_interval,
     )
 
 

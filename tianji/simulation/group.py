@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from tianji.balance import Balance
+from tianji.planning.costs import DEPTH
 from tianji.simulation.events import Agenda, Level, Process, Work
-from tianji.simulation.layout import DEPTH, Costs
+from tianji.simulation.layout import Costs
 from tianji.simulation.links import Downlink, Uplink
 from tianji.simulation.pool import Pool
 from tianji.simulation.timeline import Doing, Timeline

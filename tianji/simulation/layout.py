@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tianji.errors import TianJiError
-from tianji.planning.profile import ActorCost, LearnerCost, Profile
+from tianji.planning.costs import actor_cost, contention, learner_cost
+from tianji.planning.profile import Profile
 
-DEPTH = 2  # trajectories that an actor may have under way, the one it writes among them
 EXCHANGE_SECONDS = 15e-6  # of learners that share a batch: a message of no size (docs/groups.md)
 EXCHANGE_BYTES_PER_SECOND = 7e9  # and of a large one
 
@@ -28,11 +27,9 @@ class Layout:
     buffer_alone: bool = False  # on a core of its own
     gpu: bool = False
     link_seconds: float = 100e-6  # from the last byte sent to the first one used
-    fusion_interval: int = 10  # updates from one fusion of the groups to the next
 
     def __post_init__(self) -> None:
-        counts = ("groups", "learners", "learner_cores", "actors", "hosts", "fusion_interval")
-        for name in counts:
+        for name in ("groups", "learners", "learner_cores", "actors", "hosts"):
             if getattr(self, name) < 1:
                 raise TianJiError(f"{name}: want at least 1, got {getattr(self, name)}")
         if self.envs is not None and self.envs < 1:
@@ -87,6 +84,15 @@ class Costs:
     priority_seconds: float = 0.0  # new priorities of a batch, which the next draw waits for
     insert_seconds: float = 0.0  # priorities of a trajectory that has come
 
+    def times(self, share: float) -> Costs:
+        """The same with a share of the time of learner and buffer."""
+        return replace(
+            self,
+            receive_seconds=share * self.receive_seconds,
+            update_seconds=share * self.update_seconds,
+            draw_seconds=share * self.draw_seconds,
+        )
+
     @property
     def slack(self) -> int:
         """Units that may come ahead, as `job.Job.slack` has them."""
@@ -113,15 +119,15 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
             "--gpu: the profile was measured without a GPU: make one where there is one"
         )
     envs = envs_of(profile, layout)
-    actor = actor_cost(profile.actors, envs)
+    actor = actor_cost(profile, envs)
     units = work.steps * envs
     batch, pool = work.batch, work.pool
     if work.on_policy or work.alternates:  # whole trajectories, as many batches as ever in the pool
         batch = max(1, work.rollouts or layout.actors) * units
         pool = batch if work.alternates else max(1, round(work.pool / work.batch)) * batch
     cores, part = layout.learner_cores, math.ceil(batch / layout.learners)
-    whole = learner_cost(profile.learners, cores, batch)
-    learner = learner_cost(profile.learners, cores, part)
+    whole = learner_cost(profile, cores, batch)
+    learner = learner_cost(profile, cores, part)
     remote = _remote(layout, work.alternates)
     link = layout.link_bytes_per_second or profile.link_bytes_per_second
     if remote and link is None:
@@ -156,6 +162,19 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
     )
 
 
+def slower(profile: Profile, layout: Layout, busy: float) -> float:
+    """The share of their measured costs that learner and buffer have beside actors so `busy`.
+
+    Only the roles on its own host are beside a learner.
+    """
+    if profile.work.alternates:
+        return 1.0
+    groups = math.ceil(layout.groups / layout.hosts)
+    here = layout.actors - _remote(layout, alternates=False)
+    others = groups * (layout.fixed_cores + here * busy) - layout.learner_cores
+    return contention(profile, layout.learner_cores, others)
+
+
 def envs_of(profile: Profile, layout: Layout) -> int:
     """Environments of each actor.
 
@@ -167,67 +186,6 @@ def envs_of(profile: Profile, layout: Layout) -> int:
     if profile.work.alternates:
         return max(1, profile.work.envs // layout.actors)
     return max(profile.actors, key=lambda cost: cost.envs / cost.step_seconds).envs
-
-
-def actor_cost(measured: Sequence[ActorCost], envs: int) -> ActorCost:
-    """The cost of an actor with so many environments, on the line through the two nearest."""
-    if not measured:
-        raise TianJiError("the profile has no actor: measure it again")
-    low, high = _around([cost.envs for cost in measured], envs)
-    a, b = measured[low], measured[high]
-
-    def at(x: float, y: float) -> float:
-        return _line(a.envs, x, b.envs, y, envs)
-
-    return ActorCost(
-        envs=envs,
-        step_seconds=at(a.step_seconds, b.step_seconds),
-        send_seconds=at(a.send_seconds, b.send_seconds),
-        receive_seconds=at(a.receive_seconds, b.receive_seconds),
-        trajectory_bytes=round(at(a.trajectory_bytes, b.trajectory_bytes)),
-        memory_bytes=round(at(a.memory_bytes, b.memory_bytes)),
-        act_seconds=None
-        if a.act_seconds is None or b.act_seconds is None
-        else at(a.act_seconds, b.act_seconds),
-    )
-
-
-def learner_cost(measured: Sequence[LearnerCost], cores: int, batch: int) -> LearnerCost:
-    """The cost of a learner; more cores than were measured bring nothing that was not measured."""
-    if not measured:
-        raise TianJiError("the profile has no learner: measure it again")
-    counts = sorted({cost.cores for cost in measured})
-    nearest = max((n for n in counts if n <= cores), default=counts[0])
-    slower = max(1.0, nearest / cores)
-    known = sorted((c for c in measured if c.cores == nearest), key=lambda cost: cost.batch)
-    low, high = _around([cost.batch for cost in known], batch)
-    a, b = known[low], known[high]
-
-    def at(x: float, y: float) -> float:
-        return _line(a.batch, x, b.batch, y, batch)
-
-    return LearnerCost(
-        cores=cores,
-        batch=batch,
-        update_seconds=slower * at(a.update_seconds, b.update_seconds),
-        draw_seconds=at(a.draw_seconds, b.draw_seconds),
-        memory_bytes=round(at(a.memory_bytes, b.memory_bytes)),
-    )
-
-
-def _around(sizes: Sequence[int], wanted: int) -> tuple[int, int]:
-    """The places of the two measured sizes whose line is followed; the same one twice if alone."""
-    above = next((i for i, size in enumerate(sizes) if size >= wanted), len(sizes) - 1)
-    if sizes[above] == wanted or len(sizes) == 1:
-        return above, above
-    return max(above - 1, 0), max(above, 1)
-
-
-def _line(x0: int, y0: float, x1: int, y1: float, x: int) -> float:
-    """A cost at x; in proportion to x where only one is known, never below zero."""
-    if x0 == x1:
-        return y0 * x / x0
-    return max(y0 + (y1 - y0) * (x - x0) / (x1 - x0), min(y0, y1) * min(1.0, x / x0))
 
 
 def _remote(layout: Layout, alternates: bool) -> int:

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from tianji.planning.split import Bound
 from tianji.simulation.layout import Layout
-
-
-class Limit(enum.Enum):
-    """The kinds of section 4.3.3, and the one of synchronous training."""
-
-    SAMPLE = "sample-bound"
-    TRAINING = "training-bound"
-    COMMUNICATION = "communication-bound"
-    TURNS = "in turns"
 
 
 @dataclass(frozen=True)
@@ -58,7 +49,7 @@ class Simulated:
     weights_link: float  # the same of the way back, which carries what is newest and never holds up
     staleness: Staleness
     knee: float  # N_A* of equation 1
-    limit: Limit
+    limit: Bound
     warmup_seconds: float
     fusions: float  # per second; 0 with one group
     reducer: float  # share of its time that it is busy

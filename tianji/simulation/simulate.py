@@ -12,16 +12,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tianji.errors import TianJiError
+from tianji.planning.costs import settled
+from tianji.planning.model import EQUAL
 from tianji.planning.profile import Profile
-from tianji.simulation.bounds import expected
+from tianji.planning.split import Bound
+from tianji.simulation.bounds import bounds_of, expected
 from tianji.simulation.group import Group
-from tianji.simulation.layout import Costs, Layout, costs_of
-from tianji.simulation.result import Idle, Limit, Simulated, staleness_of
+from tianji.simulation.layout import Costs, Layout, costs_of, slower
+from tianji.simulation.result import Idle, Simulated, staleness_of
 
 PER_ACTOR = 12  # trajectories of each actor that are simulated, a third of which is not counted
 LEAST_TRAJECTORIES = 400
 LEAST_UPDATES = 60
 MOST_EVENTS = 600_000
+ROUNDS = 3  # until the learner's speed and the actors' waits agree
+SETTLED = 0.005  # of the learner's costs: a change that does not matter
 REDUCED_BYTES_PER_SECOND = 2e9  # parameters that a reducer adds up: a guess, and shown as such
 CORES = (16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096, 10_000)
 
@@ -48,9 +53,8 @@ class _Reading:
 
 def simulate(profile: Profile, layout: Layout, seed: int = 0, spread: float = 0.0) -> Simulated:
     """Predicts a run; `spread` is the standard deviation of costs, as a share of them."""
-    costs = costs_of(profile, layout)
-    group = Group(costs, seed, spread)
-    before, after = _run(group)
+    group, before, after = _settled(profile, layout, seed, spread)
+    costs = group.costs
     seconds = after.at - before.at
     production, receiving, consumption, updates = (
         (b - a) / seconds
@@ -76,7 +80,7 @@ def simulate(profile: Profile, layout: Layout, seed: int = 0, spread: float = 0.
         link=link,
         weights_link=max((after.down - before.down) / seconds, fusion_link),
         staleness=staleness_of(group.lags[before.n_lags : after.n_lags], most),
-        knee=costs.knee,
+        knee=costs_of(profile, layout).knee,
         limit=_limit(costs, before, after, link),
         warmup_seconds=profile.work.warmup / production if production else math.inf,
         fusions=fusions,
@@ -84,6 +88,28 @@ def simulate(profile: Profile, layout: Layout, seed: int = 0, spread: float = 0.
         seconds=group.agenda.now,
         n_events=group.agenda.n_events,
     )
+
+
+def _settled(
+    profile: Profile, layout: Layout, seed: int, spread: float
+) -> tuple[Group, _Reading, _Reading]:
+    """The group whose learner is as fast as it is beside actors that wait as often as they do."""
+    measured = costs_of(profile, layout)
+
+    def expected_busy(share: float) -> float:
+        bounds = bounds_of(measured.times(slower(profile, layout, share)))
+        return bounds.production / bounds.sampling
+
+    busy = settled(expected_busy)
+    for _ in range(ROUNDS):
+        share = slower(profile, layout, busy)
+        group = Group(measured.times(share), seed, spread)
+        before, after = _run(group)
+        found = 1.0 - _idle(before, after, layout.actors).actors
+        if abs(slower(profile, layout, found) / share - 1.0) < SETTLED:
+            break
+        busy = (busy + found) / 2  # halfway, so that it does not swing
+    return group, before, after
 
 
 def _run(group: Group) -> tuple[_Reading, _Reading]:
@@ -138,25 +164,31 @@ def _idle(before: _Reading, after: _Reading, actors: int) -> Idle:
     return Idle(weights + room, buffer, learner, weights, 0.0, learner, room)
 
 
-def _limit(costs: Costs, before: _Reading, after: _Reading, link: float) -> Limit:
-    """What is busiest: links and receiving are communication, updates and draws are training."""
+def _limit(costs: Costs, before: _Reading, after: _Reading, link: float) -> Bound:
+    """What is busiest: links and receiving are communication, updates and draws are training.
+
+    Actors that are as busy as the others are in balance with them, as in `planning.model`.
+    """
     if costs.alternates:
-        return Limit.TURNS
+        return Bound.TURNS
     seconds = after.at - before.at
     idle = _idle(before, after, costs.actors)
     updating = (after.updating - before.updating) / seconds
     receiving = (after.receiving - before.receiving) / seconds
     if costs.is_alone:
-        busy = {Limit.TRAINING: 1.0 - idle.learner, Limit.COMMUNICATION: max(link, receiving)}
+        busy = {Bound.TRAINING: 1.0 - idle.learner, Bound.COMMUNICATION: max(link, receiving)}
     else:
         together = 1.0 - idle.learner
         learns = updating >= receiving
         busy = {
-            Limit.TRAINING: together if learns else updating,
-            Limit.COMMUNICATION: max(link, receiving if learns else together),
+            Bound.TRAINING: together if learns else updating,
+            Bound.COMMUNICATION: max(link, receiving if learns else together),
         }
-    busy[Limit.SAMPLE] = 1.0 - idle.actors
-    return max(busy, key=lambda limit: busy[limit])
+    taking = max(busy, key=lambda bound: busy[bound])
+    acting = 1.0 - idle.actors
+    if min(acting, busy[taking]) >= (1.0 - EQUAL) * max(acting, busy[taking]):
+        return Bound.NONE
+    return Bound.SAMPLE if acting > busy[taking] else taking
 
 
 def _fusing(
@@ -165,7 +197,7 @@ def _fusing(
     """Fusions per second, the share that the reducer is busy and that its host's link is."""
     if layout.groups == 1:
         return 0.0, 0.0, 0.0
-    wanted, each = updates / layout.fusion_interval, profile.work.weights_bytes
+    wanted, each = updates / profile.work.fusion_interval, profile.work.weights_bytes
     reducing = layout.groups * each / REDUCED_BYTES_PER_SECOND
     speed = layout.link_bytes_per_second or profile.link_bytes_per_second or math.inf
     elsewhere = layout.groups - math.ceil(layout.groups / layout.hosts)

@@ -20,6 +20,7 @@ import heapq
 import numpy as np
 
 from tianji.errors import TianJiError
+from tianji.planning.costs import actor_cost
 from tianji.planning.profile import Profile
 from tianji.simulation.group import Group
 from tianji.simulation.layout import (
@@ -27,7 +28,6 @@ from tianji.simulation.layout import (
     EXCHANGE_SECONDS,
     Costs,
     Layout,
-    actor_cost,
     costs_of,
     envs_of,
 )
@@ -64,7 +64,7 @@ def _job(profile: Profile, layout: Layout, seed: int, spread: float) -> Job:
     envs = envs_of(profile, one)
 
     def infer(n_envs: int) -> float:
-        cost = actor_cost(profile.actors, n_envs)
+        cost = actor_cost(profile, n_envs)
         return INFER_SHARE * cost.step_seconds if cost.act_seconds is None else cost.act_seconds
 
     step = costs.rollout_seconds / costs.steps

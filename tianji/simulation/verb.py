@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from contextlib import suppress
+import math
+from collections.abc import Callable
 from pathlib import Path
 
 from tianji.errors import TianJiError
@@ -22,59 +23,68 @@ from tianji.simulation.table import styles_table, table
 GBIT = 1e9 / 8  # bytes per second
 ASSUMED_GBIT = 10.0  # where a link is needed and nobody has said how fast it is
 FIGURE_ACTORS = 4  # of the diagram, unless --actors says otherwise
+HOST_CORES = 64
+MOST_SPREAD = 0.5
+LAYOUT = ("--groups", "--actors", "--hosts", "--actors-list")  # where one is named, one is shown
 
 
-def add_arguments(parser: argparse._ActionsContainer) -> None:
-    """Declares the options; those that the parser has already stay as they are."""
-    for name, options in _OPTIONS.items():
-        with suppress(argparse.ArgumentError):
-            parser.add_argument(name, **options)  # type: ignore[arg-type]  # as in `_OPTIONS`
+def add_arguments(parser: argparse._ActionsContainer, count: Callable[[str], int]) -> None:
+    """Declares what only `--simulate` has; `count` reads a number of something.
+
+    The layout itself is named by options that a plan has as well, as `--groups` and `--actors`.
+    """
+    parser.add_argument(
+        "--simulate",
+        action="store_true",
+        help="predict any number of cores from the profile, without having them",
+    )
+    for option, reads, metavar, purpose in (
+        ("--learners", count, "K", "of each group (default: the profile's)"),
+        ("--actors-list", _numbers, "LIST", "simulate each of these, as in 1,2,4,8"),
+        ("--cores-list", _numbers, "LIST", "replicate the balanced group, as in 16,256,10000"),
+        ("--host-cores", count, "N", f"of each host, for --cores-list (default: {HOST_CORES})"),
+        ("--link-gbit", _speed, "X", "speed between hosts, each way"),
+        ("--spread", _share, "S", "standard deviation of costs, as a share of them (default: 0)"),
+        ("--styles", _names, "LIST", f"draw Figure 1: all, or some of {','.join(STYLES)}"),
+        ("--figure", _svg, "FILE", "the same into an SVG file"),
+        ("--simulated", Path, "FILE", "what was simulated, as JSON"),
+    ):
+        parser.add_argument(option, type=reads, metavar=metavar, help=purpose)
+    parser.add_argument(
+        "--buffer-alone", action="store_true", help="give the buffer a core of its own"
+    )
 
 
-_OPTIONS: dict[str, dict[str, object]] = {
-    "--simulate": {
-        "action": "store_true",
-        "help": "predict any number of cores from the profile, without having them",
-    },
-    "--groups": {"type": int, "metavar": "G", "help": "simulate so many groups"},
-    "--learners": {"type": int, "metavar": "K", "help": "of each group (default: the profile's)"},
-    "--learner-cores": {
-        "type": int,
-        "metavar": "N",
-        "help": "of each learner (default: what makes most of a core)",
-    },
-    "--actors": {
-        "type": int,
-        "metavar": "N",
-        "help": "of each group (default: as many as keep the learner busy)",
-    },
-    "--actors-list": {
-        "metavar": "LIST",
-        "help": "simulate each of these numbers of actors, as in 1,2,4,8",
-    },
-    "--envs": {"type": int, "metavar": "E", "help": "environments of each actor"},
-    "--hosts": {"type": int, "metavar": "N", "help": "machines that the groups are spread over"},
-    "--host-cores": {"type": int, "default": 64, "metavar": "N", "help": "with --cores-list"},
-    "--link-gbit": {"type": float, "metavar": "X", "help": "speed between hosts, each way"},
-    "--buffer-alone": {"action": "store_true", "help": "give the buffer a core of its own"},
-    "--gpu": {"action": "store_true", "help": "the learners have one"},
-    "--cores-list": {
-        "metavar": "LIST",
-        "help": "replicate the balanced group over so many cores, as in 16,256,10000",
-    },
-    "--spread": {
-        "type": float,
-        "default": 0.0,
-        "metavar": "S",
-        "help": "standard deviation of costs, as a share of them",
-    },
-    "--styles": {
-        "metavar": "LIST",
-        "help": f"draw the schedules of Figure 1: all, or some of {','.join(STYLES)}",
-    },
-    "--figure": {"type": Path, "metavar": "FILE", "help": "the same into an SVG file"},
-    "--simulated": {"type": Path, "metavar": "FILE", "help": "what was simulated, as JSON"},
-}
+def check(options: argparse.Namespace) -> None:
+    """Refuses options that would have no effect, before anything is measured."""
+    own = [name for name in _own() if _said(options, name)]
+    if not options.simulate and own:
+        raise TianJiError(f"{own[0]}: an option of --simulate: add that, or leave this out")
+    named = [name for name in LAYOUT if _said(options, name)]
+    if options.cores_list is not None and named:
+        raise TianJiError(
+            f"{named[0]} with --cores-list: the balanced group is replicated over those cores: "
+            "leave one of the two out"
+        )
+    if options.host_cores is not None and named:
+        raise TianJiError(
+            f"--host-cores with {named[0]}: the layout is named, and its hosts are those of "
+            "--hosts: leave one of the two out"
+        )
+    if options.actors is not None and options.actors_list is not None:
+        raise TianJiError("--actors with --actors-list: leave one of the two out")
+
+
+def _own() -> list[str]:
+    """The options that mean nothing without `--simulate`."""
+    alone = argparse.ArgumentParser(add_help=False)
+    add_arguments(alone, int)
+    names = [f"--{name.replace('_', '-')}" for name in vars(alone.parse_args([]))]
+    return [name for name in names if name != "--simulate"]
+
+
+def _said(options: argparse.Namespace, name: str) -> bool:
+    return getattr(options, name[2:].replace("-", "_")) not in (None, False)
 
 
 def run(profile: Profile, options: argparse.Namespace) -> int:
@@ -100,31 +110,25 @@ def run(profile: Profile, options: argparse.Namespace) -> int:
 
 def _simulated(profile: Profile, layout: Layout, options: argparse.Namespace) -> list[Simulated]:
     """One layout if the options name one, otherwise the balanced group on more and more cores."""
-    if options.spread < 0 or options.spread > 0.5:
-        raise TianJiError(f"--spread {options.spread:g}: want a share from 0 to 0.5, as in 0.1")
+    spread = options.spread or 0.0
     if not _sweeps(options):
         named = _actors(options)
         if not named:
             one = balanced(profile, dataclasses.replace(layout, groups=1, hosts=1))
             named = [one.actors]
         layouts = [dataclasses.replace(layout, actors=n) for n in named]
-        return [simulate(profile, each, spread=options.spread) for each in layouts]
-    cores = CORES if options.cores_list is None else _numbers(options.cores_list, "--cores-list")
-    if options.host_cores < 1:
-        raise TianJiError(f"--host-cores {options.host_cores}: want at least 1")
-    return sweep(profile, layout, cores, options.host_cores, spread=options.spread)
+        return [simulate(profile, each, spread=spread) for each in layouts]
+    cores, host_cores = options.cores_list or CORES, options.host_cores or HOST_CORES
+    return sweep(profile, layout, cores, host_cores, spread=spread)
 
 
 def _sweeps(options: argparse.Namespace) -> bool:
-    """Whether no layout was named, or numbers of cores were."""
-    named = (options.groups, options.actors, options.actors_list, options.hosts)
-    return options.cores_list is not None or all(each is None for each in named)
+    """Whether no layout was named."""
+    return not any(_said(options, name) for name in LAYOUT)
 
 
 def _layout(profile: Profile, options: argparse.Namespace) -> Layout:
     link = options.link_gbit
-    if link is not None and link <= 0:
-        raise TianJiError(f"--link-gbit {link:g}: want a speed above 0, as in 10")
     speed = link * GBIT if link is not None else profile.link_bytes_per_second
     if speed is None and (_sweeps(options) or (options.hosts or 1) > 1):
         speed = ASSUMED_GBIT * GBIT
@@ -156,23 +160,20 @@ def _learner_cores(profile: Profile, layout: Layout) -> int:
 
 
 def _styles(profile: Profile, layout: Layout, options: argparse.Namespace) -> list[Schedule]:
-    said = options.styles or ("all" if options.figure is not None else None)
-    if said is None:
+    names = options.styles or (STYLES if options.figure is not None else None)
+    if names is None:
         return []
-    names = STYLES if said == "all" else tuple(word.strip() for word in said.split(","))
     (actors, *_) = _actors(options) or [FIGURE_ACTORS]
     return schedules(profile, dataclasses.replace(layout, actors=actors), names)
 
 
 def _actors(options: argparse.Namespace) -> list[int]:
     if options.actors_list is not None:
-        return _numbers(options.actors_list, "--actors-list")
+        return list(options.actors_list)
     return [] if options.actors is None else [options.actors]
 
 
 def _write(path: Path, text: str, option: str) -> None:
-    if option == "--figure" and path.suffix != ".svg":
-        raise TianJiError(f"--figure {path}: want a name that ends with .svg")
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -180,8 +181,49 @@ def _write(path: Path, text: str, option: str) -> None:
     print(path)
 
 
-def _numbers(said: str, option: str) -> list[int]:
+# ----------------------------------------------------------------------- what words are read as
+
+
+def _numbers(said: str) -> list[int]:
     words = [word.strip() for word in said.split(",") if word.strip()]
     if not words or not all(word.isdecimal() and int(word) for word in words):
-        raise TianJiError(f"{option} {said}: want numbers from 1 with commas, as in 16,256,10000")
+        raise argparse.ArgumentTypeError(
+            f"want numbers from 1 with commas, as in 16,256,10000, got {said}"
+        )
     return sorted({int(word) for word in words})
+
+
+def _speed(said: str) -> float:
+    number = _float(said)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"want a speed above 0, as in 10, got {said}")
+    return number
+
+
+def _share(said: str) -> float:
+    number = _float(said)
+    if not 0 <= number <= MOST_SPREAD:
+        raise argparse.ArgumentTypeError(
+            f"want a share from 0 to {MOST_SPREAD:g}, as in 0.1, got {said}"
+        )
+    return number
+
+
+def _float(said: str) -> float:
+    try:
+        return float(said)
+    except ValueError:
+        return math.nan
+
+
+def _names(said: str) -> tuple[str, ...]:
+    names = STYLES if said == "all" else tuple(word.strip() for word in said.split(","))
+    if not set(names) <= set(STYLES):
+        raise argparse.ArgumentTypeError(f"want all, or some of {','.join(STYLES)}, got {said}")
+    return names
+
+
+def _svg(said: str) -> Path:
+    if not said.endswith(".svg"):
+        raise argparse.ArgumentTypeError(f"want a name that ends with .svg, got {said}")
+    return Path(said)

@@ -59,7 +59,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="show nothing while measuring")
     from tianji.simulation import verb
 
-    verb.add_arguments(parser.add_argument_group("options of --simulate"))
+    verb.add_arguments(parser.add_argument_group("options of --simulate"), _count)
 
 
 def _count(text: str) -> int:
@@ -82,8 +82,11 @@ def run(options: argparse.Namespace) -> int:
     """Measures, plans, prints and writes."""
     from tianji.config import load
     from tianji.planning import planfile, table
+    from tianji.planning.solver import Wish
     from tianji.probing import planner
+    from tianji.simulation import verb
 
+    verb.check(options)
     out = _out(options)
     overrides = [*options.overrides, *(["learner_cfg.device='cuda'"] if options.gpu else [])]
     config = load(options.config, overrides)
@@ -100,10 +103,12 @@ def run(options: argparse.Namespace) -> int:
         say.over()
     measured = f"measured in {time.monotonic() - began:.0f} s" if profile is None else "as measured"
     where = f"{_n(found.machine.cores, 'core')} ({found.machine.cpu})"
-    if options.simulate or options.styles or options.figure:
-        from tianji.simulation import verb
-
+    if options.simulate:
         print(f"{config.name}, {measured} on {where}\n")
+        if options.out is not None:
+            open_wish = Wish(wish.cores, memory_bytes=wish.memory_bytes)
+            planfile.write(planner.make(planned_for, found, open_wish, settings).plan, out)
+            print(f"{out}: the costs, and a plan for this machine that leaves all open\n")
         return verb.run(found, options)
     planned = planner.make(planned_for, found, wish, settings)
     print(f"{config.name} for {_said(wish)}, {measured} on {where}\n")
@@ -137,8 +142,11 @@ def _wish(options: argparse.Namespace) -> Wish:
     from tianji.planning.solver import Wish
     from tianji.resources import available_cores, free_bytes
 
+    cores = options.cores or len(available_cores())
+    if options.simulate:  # the layout that was named need not fit here
+        return Wish(cores, memory_bytes=None if options.out is None else free_bytes())
     return Wish(
-        options.cores or len(available_cores()),
+        cores,
         options.hosts or 1,
         options.groups,
         options.actors,

@@ -1,0 +1,127 @@
+"""The simulator and the closed form of a plan give one answer to one question."""
+
+import dataclasses
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from profiles import profile
+
+from tianji.planning.costs import DEPTH, actor_cost
+from tianji.planning.model import predict
+from tianji.planning.profile import ActorCost
+from tianji.planning.split import Bound, Split
+from tianji.simulation.layout import Layout
+from tianji.simulation.simulate import simulate
+
+NEAR = 0.03
+AWAY = 0.25  # from balance: closer to it each side waits for the other now and then
+
+
+def both(job, *, actors, envs, groups=1, learner_cores=1, buffer_alone=False):
+    split = Split(
+        groups, learner_cores, actors, envs, job.work.batch, job.work.pool,
+        buffer_alone=buffer_alone,
+    )  # fmt: skip
+    layout = Layout(
+        groups, learner_cores=learner_cores, actors=actors, envs=envs, buffer_alone=buffer_alone
+    )
+    return predict(job, split), layout
+
+
+seconds = st.floats(1e-5, 1e-2)
+small = st.floats(1e-8, 1e-6)  # beside the others, so that one thing limits
+
+
+@given(
+    step=seconds,
+    more=st.floats(0.1, 1.0),  # of an environment more, as a share of a step of one
+    send=small,
+    receive=small,
+    load=small,
+    update=seconds,
+    draw=small,
+    ratio=st.sampled_from([0.5, 1.0, 4.0]),
+    contention=st.floats(1.0, 3.0),
+    cores=st.sampled_from([2, 4, 16]),
+    actors=st.integers(1, 12),
+    envs=st.sampled_from([1, 2, 4, 8, 12]),
+    groups=st.sampled_from([1, 3]),
+    alone=st.booleans(),
+)
+def test_asynchronous_training_is_as_fast_in_both(
+    step, more, send, receive, load, update, draw, ratio, contention, cores, actors, envs, groups,
+    alone,
+):  # fmt: skip
+    job = profile(update=update, draw=draw, load=load, ratio=ratio)
+    job = dataclasses.replace(
+        job,
+        machine=dataclasses.replace(job.machine, cores=cores),
+        actors=tuple(
+            ActorCost(n, step * (1 + more * (n - 1)), send, receive * n, 1_000 * n, 1)
+            for n in (1, 8)
+        ),
+        contention=contention,
+    )
+    said, layout = both(job, actors=actors, envs=envs, groups=groups, buffer_alone=alone)
+    assume(said.imbalance > AWAY)
+    making = 16 * actor_cost(job, envs).step_seconds
+    if said.bound is Bound.SAMPLE:  # what comes while the learner is busy has to find room
+        assume(update + draw < making)
+    else:  # and what waits has to be enough for its next update
+        assume(ratio * DEPTH * actors * 16 * envs > 2 * job.work.batch)
+    found = simulate(job, layout)
+    assert found.production == pytest.approx(said.production, rel=NEAR)
+    assert found.consumption == pytest.approx(said.consumption, rel=NEAR)
+    assert (found.limit is Bound.SAMPLE) == (said.bound is Bound.SAMPLE)
+
+
+@pytest.mark.parametrize("actors", [1, 2, 4, 8])
+def test_synchronous_training_is_as_fast_in_both(actors):
+    """One rollout, a receive for each actor, one update: however its environments are shared."""
+    job = profile(
+        step=1e-3, receive=1e-4, draw=1e-3, update=20e-3, load=1e-3, envs=8, alternates=True,
+        on_policy=True, pool=128, warmup=0,
+    )  # fmt: skip
+    said, layout = both(job, actors=actors, envs=8 // actors)
+    cycle = 16e-3 / actors + 1e-3 + 1e-4 + 21e-3  # a receive costs as many rows as it has
+    assert said.production == pytest.approx(128 / cycle)
+    found = simulate(job, layout)
+    assert found.production == pytest.approx(said.production, rel=1e-3)
+    assert found.limit is said.bound is Bound.TURNS
+
+
+@given(
+    actors=st.sampled_from([1, 2, 4]),
+    step=seconds,
+    receive=small,
+    update=seconds,
+    draw=small,
+    load=small,
+)
+def test_synchronous_training_of_any_costs_is_as_fast_in_both(actors, **costs):
+    job = profile(envs=8, alternates=True, on_policy=True, pool=128, warmup=0, **costs)
+    said, layout = both(job, actors=actors, envs=8 // actors)
+    assert simulate(job, layout).production == pytest.approx(said.production, rel=NEAR)
+
+
+def test_actors_that_wait_leave_the_learner_more_of_the_machine():
+    """Beside actors that are held back most of the time, learning costs nearly what it costs alone.
+
+    On a machine of 16 cores, eight of which have an actor that is busy for a tenth of the time.
+    """
+    alone = profile(step=1e-4, update=12.8e-3)
+    beside = dataclasses.replace(
+        alone, contention=2.0, machine=dataclasses.replace(alone.machine, cores=16)
+    )
+    said, layout = both(beside, actors=8, envs=8)
+    found = simulate(beside, layout)
+    assert found.production == pytest.approx(said.production, rel=NEAR)
+    assert 1.8 < found.production / simulate(alone, layout).production < 2.0
+
+
+@pytest.mark.parametrize("update", [1e-4, 50e-3])
+def test_samples_are_as_old_in_both(update):
+    job = profile(update=update, pool=1_280)
+    said, layout = both(job, actors=6, envs=8)
+    assert simulate(job, layout).staleness.mean == pytest.approx(said.staleness, abs=1.0)

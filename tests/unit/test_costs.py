@@ -1,0 +1,63 @@
+"""Costs between and beyond those that were measured, for the plan and the simulator alike."""
+
+import dataclasses
+
+import pytest
+from profiles import profile
+
+from tianji.errors import TianJiError
+from tianji.planning.costs import actor_cost, contention, learner_cost
+from tianji.planning.profile import ActorCost, LearnerCost
+
+
+def with_actors(*envs):
+    measured = [ActorCost(n, 1e-3 * (1 + n), 1e-4, 1e-5 * n, 1_000 * n, 1, 1e-3) for n in envs]
+    return dataclasses.replace(profile(), actors=tuple(measured))
+
+
+def with_learners(*cores):
+    measured = [LearnerCost(n, 128, 8e-3 / n, 1e-4, 1) for n in cores]
+    return dataclasses.replace(profile(), learners=tuple(measured))
+
+
+def test_costs_between_two_measured_ones_are_on_their_line():
+    job = with_actors(1, 4, 16)
+    assert actor_cost(job, 4) == job.actors[1]
+    assert actor_cost(job, 10).step_seconds == pytest.approx(11e-3)
+    assert actor_cost(job, 10).act_seconds == pytest.approx(1e-3)
+    assert actor_cost(job, 32).receive_seconds == pytest.approx(32e-5)
+
+
+def test_a_cost_that_was_measured_once_is_in_proportion():
+    assert actor_cost(with_actors(1), 8).step_seconds == pytest.approx(16e-3)
+    assert actor_cost(with_actors(8), 4).step_seconds == pytest.approx(4.5e-3)
+    assert learner_cost(with_learners(1), 1, 256).update_seconds == pytest.approx(16e-3)
+
+
+def test_a_falling_line_never_ends_below_what_was_measured():
+    job = dataclasses.replace(
+        profile(), actors=(ActorCost(1, 2e-3, 0, 0, 1, 1), ActorCost(2, 1e-3, 0, 0, 1, 1))
+    )
+    assert actor_cost(job, 50).step_seconds == 1e-3
+
+
+def test_cores_that_were_not_measured_bring_nothing():
+    job = with_learners(1, 2, 4)
+    assert learner_cost(job, 3, 128).update_seconds == 4e-3
+    assert learner_cost(job, 64, 128).update_seconds == 2e-3
+    assert learner_cost(with_learners(2, 4), 1, 128).update_seconds == pytest.approx(8e-3)
+
+
+def test_a_learner_costs_what_was_measured_beside_busy_cores_and_less_beside_idle_ones():
+    job = dataclasses.replace(profile(), contention=2.0)  # on four cores
+    assert contention(job, 1, 0) == 0.5
+    assert contention(job, 1, 1.5) == 0.75
+    assert contention(job, 1, 3) == contention(job, 1, 300) == 1.0
+
+
+def test_a_profile_without_costs_is_refused():
+    empty = dataclasses.replace(profile(), actors=(), learners=())
+    with pytest.raises(TianJiError, match="no actor"):
+        actor_cost(empty, 1)
+    with pytest.raises(TianJiError, match="no learner"):
+        learner_cost(empty, 1, 128)

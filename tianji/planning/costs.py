@@ -1,0 +1,99 @@
+"""What a role costs by a profile, between and beyond the sizes that were measured.
+
+The model of a plan and the simulator ask the same questions, and have to get the same answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tianji.errors import TianJiError
+from tianji.planning.profile import ActorCost, LearnerCost, Profile
+
+ROUNDS = 12  # of halving: to a share of 0.0002
+DEPTH = 2  # trajectories that an actor may have under way, the one it writes among them
+
+
+def actor_cost(profile: Profile, envs: int) -> ActorCost:
+    """The cost of an actor with so many environments, on the line through the two nearest."""
+    if not profile.actors:
+        raise TianJiError("the profile has no actor: measure it again")
+    low, high = _around([cost.envs for cost in profile.actors], envs)
+    a, b = profile.actors[low], profile.actors[high]
+
+    def at(x: float, y: float) -> float:
+        return _line(a.envs, x, b.envs, y, envs)
+
+    return ActorCost(
+        envs=envs,
+        step_seconds=at(a.step_seconds, b.step_seconds),
+        send_seconds=at(a.send_seconds, b.send_seconds),
+        receive_seconds=at(a.receive_seconds, b.receive_seconds),
+        trajectory_bytes=round(at(a.trajectory_bytes, b.trajectory_bytes)),
+        memory_bytes=round(at(a.memory_bytes, b.memory_bytes)),
+        act_seconds=None
+        if a.act_seconds is None or b.act_seconds is None
+        else at(a.act_seconds, b.act_seconds),
+    )
+
+
+def learner_cost(profile: Profile, cores: int, batch: int) -> LearnerCost:
+    """The cost of a learner; more cores than were measured bring nothing that was not measured."""
+    if not profile.learners:
+        raise TianJiError("the profile has no learner: measure it again")
+    counts = sorted({cost.cores for cost in profile.learners})
+    nearest = max((n for n in counts if n <= cores), default=counts[0])
+    slower = max(1.0, nearest / cores)
+    known = sorted((c for c in profile.learners if c.cores == nearest), key=lambda c: c.batch)
+    low, high = _around([cost.batch for cost in known], batch)
+    a, b = known[low], known[high]
+
+    def at(x: float, y: float) -> float:
+        return _line(a.batch, x, b.batch, y, batch)
+
+    return LearnerCost(
+        cores=cores,
+        batch=batch,
+        update_seconds=slower * at(a.update_seconds, b.update_seconds),
+        draw_seconds=at(a.draw_seconds, b.draw_seconds),
+        memory_bytes=round(at(a.memory_bytes, b.memory_bytes)),
+    )
+
+
+def contention(profile: Profile, learner_cores: int, busy_cores: float) -> float:
+    """The share of its measured cost that a learner has beside so many other busy cores.
+
+    It was measured with all others busy: where actors wait, it is faster than that.
+    """
+    load = min(1.0, busy_cores / max(1, profile.machine.cores - learner_cores))
+    return (1.0 + load * (profile.contention - 1.0)) / profile.contention
+
+
+def settled(found: Callable[[float], float]) -> float:
+    """The share of the time that actors are busy, where it depends on itself.
+
+    `found` says what comes of a share: the busier actors are, the slower is the learner and the
+    more they are held back, so it falls, and halving finds where it says what it was told.
+    """
+    low, high = 0.0, 1.0
+    if found(high) >= high:
+        return high
+    for _ in range(ROUNDS):
+        busy = (low + high) / 2
+        low, high = (busy, high) if found(busy) > busy else (low, busy)
+    return (low + high) / 2
+
+
+def _around(sizes: Sequence[int], wanted: int) -> tuple[int, int]:
+    """The places of the two measured sizes whose line is followed; the same one twice if alone."""
+    above = next((i for i, size in enumerate(sizes) if size >= wanted), len(sizes) - 1)
+    if sizes[above] == wanted or len(sizes) == 1:
+        return above, above
+    return max(above - 1, 0), max(above, 1)
+
+
+def _line(x0: int, y0: float, x1: int, y1: float, x: int) -> float:
+    """A cost at x; in proportion to x where only one is known, never below zero."""
+    if x0 == x1:
+        return y0 * x / x0
+    return max(y0 + (y1 - y0) * (x - x0) / (x1 - x0), min(y0, y1) * min(1.0, x / x0))
