@@ -292,7 +292,7 @@ class ReplayStore:
         self._by_time["valid"][:, used:] = False
         self._written[...] = state["written"]
         self._filled_by[...] = state.get("filled_by", self._filled_by)
-        # An older checkpoint may say whose the rings are, and not whether one has just changed hands.
+        # Older checkpoints may say whose a ring is, and not whether it has just changed hands.
         self._cut[...] = state.get("cut", "filled_by" in state)
         self._newest[...] = self._by_time["born"].max((1, 2))
         self._n_valid, self._received = state["n_valid"], state["received"]
