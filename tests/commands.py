@@ -112,6 +112,6 @@ def rows(folder):
 
 def training(process, folder):
     """Waits until a run has begun to learn; returns its children."""
-    eventually(lambda: rows(folder) or process.poll() is not None, what="the first update")
+    eventually(lambda: rows(folder) or process.poll() is not None, 60, "the first update")
     assert process.poll() is None, process.communicate()
     return children(process.pid)

@@ -47,7 +47,7 @@ METRICS = (
     Metric("balance/consumption", "samples/s", "samples that the learner learns from"),
     Metric("balance/ratio", "", "samples consumed per sample received beyond the warm-up, so far"),
     Metric("balance/target", "", "the ratio that the balance holds (`global_cfg.replay_ratio`)"),
-    Metric("balance/awake", "actors", "that are not paused (`global_cfg.rebalance`)"),
+    Metric("balance/awake", "actors", "that live and are not paused (`global_cfg.rebalance`)"),
     Metric("staleness/mean", "updates", "learner's version minus the version that acted, mean"),
     Metric("staleness/p50", "updates", "the same, median over all samples consumed so far"),
     Metric("staleness/p95", "updates", "the same, 95th percentile"),

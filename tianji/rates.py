@@ -48,12 +48,13 @@ class Rates:
     roles: dict[str, float] = field(default_factory=dict)  # work per second, as in `WORK`
     shares: dict[str, TimeShare] = field(default_factory=dict)
     n_bytes: float = 0.0  # pushed per second
+    lost: frozenset[str] = frozenset()  # roles that have died
 
     @property
     def n_awake(self) -> float:
-        """Actors, each by the share of its time that it was not paused."""
-        actors = [share for name, share in self.shares.items() if kind_of(name) is Kind.ACTOR]
-        return sum(1.0 - share.paused for share in actors)
+        """Actors that live, each by the share of its time that it was not paused."""
+        living = [name for name in self.shares if name not in self.lost]
+        return sum(1.0 - self.shares[n].paused for n in living if kind_of(n) is Kind.ACTOR)
 
 
 class Meter:
@@ -97,6 +98,7 @@ class Meter:
             per_role,
             shares(before, after, self._homes),
             float(sum(s[Count.PUSHED] * self._message_bytes.get(n, 0) for n, s in speed.items())),
+            frozenset(progress.lost),
         )
 
 

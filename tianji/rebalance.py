@@ -33,7 +33,8 @@ READING_SECONDS = 1.0  # that a reading is taken over at least ...
 LONGEST_SECONDS = 10.0  # ... and at most, where little is pushed and learned meanwhile
 LEAST_WORK = 4  # trajectories of the awake actors, and updates, that a reading should have
 SETTLING_SECONDS = 0.5  # after a change, before the next reading begins
-TURN_SECONDS = 5.0  # after which one actor that rests changes places with one that does not
+TURN_SECONDS = 5.0  # after which one actor that rests changes places with one that does not ...
+# ... at the end of a reading: where work is coarse one takes longer, and would never be completed.
 
 
 class Engine(Protocol):
@@ -72,12 +73,13 @@ class Rebalancer:
         changed = False
         for group in self._groups:
             group.lose(progress.lost)
-            changed |= group.take_turns(now)
             if (seen := group.read(progress.counts, self._homes, self._job.ratio, now)) is None:
                 continue
             if (decision := group.decide(seen, now)) is not None:
                 self._record(group, seen, decision, progress.elapsed(now))
                 changed = True
+            else:
+                changed |= group.take_turns(now)
         if changed:
             self._advise()
 
@@ -190,7 +192,7 @@ class _Group:
         """Whoever has rested longest changes places with whoever has worked longest.
 
         So all environments are played in, and what differs from actor to actor, such as how much
-        it explores, stays mixed.
+        it explores, stays mixed. The reading in progress is lost: call it when one has ended.
         """
         if not self.paused or not self._awake or now < self._turn_at:
             return False

@@ -277,6 +277,7 @@ class ReplayStore:
             "kept": self._kept,
             "written": self._written,
             "filled_by": self._filled_by,
+            "cut": self._cut,
             "n_valid": self._n_valid,
             "received": self._received,
             "random": random_state(self._random),
@@ -291,6 +292,8 @@ class ReplayStore:
         self._by_time["valid"][:, used:] = False
         self._written[...] = state["written"]
         self._filled_by[...] = state.get("filled_by", self._filled_by)
+        # Older checkpoints may say whose a ring is, and not whether it has just changed hands.
+        self._cut[...] = state.get("cut", "filled_by" in state)
         self._newest[...] = self._by_time["born"].max((1, 2))
         self._n_valid, self._received = state["n_valid"], state["received"]
         restore_random(self._random, state["random"])

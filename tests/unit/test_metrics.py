@@ -190,6 +190,17 @@ def test_a_role_that_makes_no_samples_has_shares_of_time_and_no_rate() -> None:
     assert "roles/evaluator-0.0/busy" in values and "roles/evaluator-0.0/rate" not in values
 
 
+def test_actors_are_awake_that_live_and_do_not_rest() -> None:
+    job = job_of(ASYNCHRONOUS, "actor_cfg.num=4")
+    progress = progress_of(job, actor=times(4, 6))
+    progress.counts["actor-0.0"][Count.PAUSED_SECONDS] = 10.0
+    progress.counts["actor-0.1"][:] = 0.0  # in a step that takes long
+    progress.counts["actor-0.2"][:] = 0.0
+    progress.lost.append("actor-0.2")
+    rates = Meter(homes_in(job, "process")).read(progress, 110.0)
+    assert row(progress, job, rates, 1.0, 1.0)["balance/awake"] == pytest.approx(2.5)
+
+
 def test_a_reading_right_after_another_replaces_it() -> None:
     job = job_of(ASYNCHRONOUS)
     meter = Meter(homes_in(job, "process"), soonest_seconds=0.5)

@@ -84,13 +84,33 @@ class Group:
         return [str(decision["kind"]) for decision in self.told]
 
 
+class Coarse(Group):
+    """The same, but steps are counted when a trajectory is full, and updates come with them."""
+
+    length = 128
+
+    def count(self, seconds):
+        counts = self.progress.counts
+        before = {name: vector.copy() for name, vector in counts.items()}
+        super().count(seconds)
+        self.kept = getattr(self, "kept", dict.fromkeys(counts, 0.0))
+        for name, vector in counts.items():
+            work = Count.PRODUCED if name.startswith("actor") else Count.CONSUMED
+            whole = self.length * (1 if work is Count.PRODUCED else self.job.ratio)
+            self.kept[name] += vector[work] - before[name][work]
+            n, self.kept[name] = divmod(self.kept[name], whole)
+            vector[work] = before[name][work] + n * whole
+            vector[Count.PUSHED] = before[name][Count.PUSHED] + n
+            vector[Count.VERSION] = before[name][Count.VERSION] + n
+
+
 @pytest.fixture
 def begin(tmp_path):
     """Makes groups whose records are closed at the end."""
     made = []
 
-    def make(job, *others, **more):
-        made.append(Group(job, tmp_path, *others, **more))
+    def make(job, *others, of=Group, **more):
+        made.append(of(job, tmp_path, *others, **more))
         return made[-1]
 
     yield make
@@ -122,6 +142,25 @@ def test_those_who_rest_take_turns_with_those_who_do_not(begin):
     assert seen > resting and len(seen) == 4
     made = [group.progress.counts[f"actor-0.{i}"][Count.PRODUCED] for i in range(4)]
     assert min(made) > 0.5 * max(made)
+
+
+def test_actors_are_woken_also_where_a_reading_takes_longer_than_a_turn(begin):
+    job = job_of("actor_cfg.num=8")
+    group = begin(job, of=Coarse, each=64.0, learner=150.0).run(200)
+    assert 3 <= len(group.engine.paused) <= 5 and set(group.kinds) == {"pause"}
+    group.each = 20.0
+    group.run(90)  # a few readings, of ten seconds at most
+    assert not group.engine.paused and group.kinds[-1] == "wake"
+
+
+def test_turns_are_taken_also_where_a_reading_takes_longer_than_a_turn(begin):
+    group = begin(job_of("actor_cfg.num=4"), of=Coarse, learner=50.0).run(200)
+    seen, n = set(group.engine.paused), len(group.told)
+    assert len(seen) == 3
+    for _ in range(12):
+        group.run(10)
+        seen |= set(group.engine.paused)
+    assert len(seen) == 4 and len(group.told) == n
 
 
 @pytest.mark.parametrize(

@@ -392,3 +392,25 @@ def test_rings_that_changed_hands_are_remembered():
         batches.append(sampling.batch_schema(schema).empty())
         one.draw(batches[-1])
     assert all((batches[0][name] == batches[1][name]).all() for name in batches[0])
+
+
+@pytest.mark.parametrize("missing", [(), ("cut",), ("cut", "filled_by")])
+def test_no_return_runs_from_one_actor_into_another_after_a_resume(missing):
+    schema, sampling = layout(4, 1), Replay(200, 24, 0, 1.0, n_step=3)
+    store, resumed = (sampling.build(schema, 2, 0, 3) for _ in range(2))
+
+    def trajectory(reward):
+        made = one_env_trajectory([7] * 5)  # all observations are equal and tell nothing
+        made["reward"][...] = reward
+        return made
+
+    store.add(1, trajectory(100.0), 0)
+    for _ in range(13 if "filled_by" not in missing else 2):  # so long that the rings change hands
+        store.add(0, trajectory(1.0), 0)
+    state = {name: value for name, value in store.state().items() if name not in missing}
+    resumed.restore(state)
+    batch = sampling.batch_schema(schema).empty()
+    for one in (store, resumed):
+        one.add(1, trajectory(100.0), 0)
+        one.draw(batch)
+        assert set(batch["reward"].tolist()) == {1.0, 2.0, 3.0, 100.0, 200.0, 300.0}
