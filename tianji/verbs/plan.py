@@ -64,7 +64,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"want a whole number of at least 1, got {text!r}")
+        raise argparse.ArgumentTypeError(f"want a number of at least 1, got {text}")
     return int(text)
 
 
@@ -82,7 +82,6 @@ def run(options: argparse.Namespace) -> int:
     """Measures, plans, prints and writes."""
     from tianji.config import load
     from tianji.planning import planfile, table
-    from tianji.planning.solver import Wish
     from tianji.probing import planner
     from tianji.simulation import verb
 
@@ -106,8 +105,7 @@ def run(options: argparse.Namespace) -> int:
     if options.simulate:
         print(f"{config.name}, {measured} on {where}\n")
         if options.out is not None:
-            open_wish = Wish(wish.cores, memory_bytes=wish.memory_bytes)
-            planfile.write(planner.make(planned_for, found, open_wish, settings).plan, out)
+            planfile.write(planner.make(planned_for, found, wish, settings).plan, out)
             print(f"{out}: the costs, and a plan for this machine that leaves all open\n")
         return verb.run(found, options)
     planned = planner.make(planned_for, found, wish, settings)
