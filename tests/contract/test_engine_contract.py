@@ -70,11 +70,15 @@ def test_synchronous_samples_are_never_stale(run):
 @pytest.mark.parametrize(
     ("task", "ratio", "overrides"),
     [
-        ("dqn", 2, ("global_cfg.replay_ratio=2", "exp.train_steps=3000")),
+        pytest.param(
+            "dqn", 2, ("global_cfg.replay_ratio=2", "exp.train_steps=3000"), marks=pytest.mark.slow
+        ),
         ("dqn", 16, ("global_cfg.replay_ratio=16", "exp.train_steps=3000", "actor_cfg.num=3")),
-        ("dqn", 8, ("buffer_cfg.cores=1", "exp.train_steps=3000")),
-        ("ppo", 1, ("exp.train_steps=40000",)),
-        ("ppo", 1, ("hyp.mode='async'", "hyp.max_lag=2", "exp.train_steps=40000")),
+        pytest.param(
+            "dqn", 8, ("buffer_cfg.cores=1", "exp.train_steps=3000"), marks=pytest.mark.slow
+        ),
+        pytest.param("ppo", 1, ("exp.train_steps=40000",), marks=pytest.mark.slow),
+        ("ppo", 1, ("hyp.mode='async'", "hyp.max_lag=2", "exp.train_steps=20000")),
     ],
 )
 def test_the_measured_replay_ratio_is_within_three_percent_of_its_target(

@@ -216,8 +216,9 @@ def test_an_early_signal_ends_the_command_without_a_traceback(tmp_path, after_se
     time.sleep(after_seconds)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=10)
-    assert process.returncode in (130, -signal.SIGINT)
+    interpreter = (1,) if after_seconds <= 0.02 else ()  # it may not have begun with our code
+    assert process.returncode in (130, -signal.SIGINT, *interpreter)
     folder = tmp_path / "run"
     assert not folder.exists() or (folder / "summary.json").exists()  # nothing, or all of it
-    if after_seconds > 0.02:  # before that the interpreter itself may still be starting
+    if not interpreter:
         assert "Traceback" not in err

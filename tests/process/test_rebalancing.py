@@ -92,6 +92,7 @@ def test_with_the_switch_off_nothing_is_changed_and_the_learner_is_named(tmp_pat
     assert said.startswith("training-bound: ") and " would bring " in said, said
 
 
+@pytest.mark.slow
 def test_a_run_with_paused_actors_is_resumed_with_all_of_them(tmp_path):
     folder = tmp_path / "run"
     options = (*pace(tmp_path, FAST), *LONG, "--quiet")

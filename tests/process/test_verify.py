@@ -14,7 +14,10 @@ from puppets import MISSING
 
 pytestmark = pytest.mark.process
 
-MPI = pytest.param("mpi", marks=pytest.mark.skipif(MISSING is not None, reason=str(MISSING)))
+MPI = pytest.param(
+    "mpi",
+    marks=[pytest.mark.slow, pytest.mark.skipif(MISSING is not None, reason=str(MISSING))],
+)
 ECHO = TASKS / "echo_dqn.py"
 
 
@@ -40,7 +43,7 @@ def verify(config, folder, *options, timeout=110):
     return process.returncode, out, err, json.loads(path.read_text()) if path.exists() else None
 
 
-@pytest.mark.parametrize("engine", ["local", "process", MPI])
+@pytest.mark.parametrize("engine", ["local", pytest.param("process", marks=pytest.mark.slow), MPI])
 def test_every_engine_can_be_compared_and_holds_the_replay_ratio(tmp_path, engine):
     options = ("--engine", engine, "--seeds", 2, "--steps", 3_000)
     status, out, err, said = verify(ECHO, tmp_path / "out", *options)
@@ -68,6 +71,7 @@ def test_no_slack_in_the_local_engine_is_serial_training_and_so_equivalent(tmp_p
     assert [each["ks"] for each in said["samples"]] == [0, 0]
 
 
+@pytest.mark.slow
 def test_weights_that_hardly_ever_come_make_training_worse(tmp_path):
     """Serial training takes the newest weights; these actors get new ones every 2,000 updates."""
     options = ("--engine", "local", "--seeds", 3, "--steps", 6_000)
@@ -100,6 +104,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
     assert (folder / "process-seed-0" / "summary.json").stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_a_signal_that_comes_twice_is_one_wish(tmp_path):
     folder = tmp_path / "out"
     process = begin(ECHO, folder, "--engine", "local", "--seeds", 9, "--steps", 3_000)
