@@ -64,7 +64,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"want a number of at least 1, got {text}")
+        raise argparse.ArgumentTypeError(f"want a whole number of at least 1, got {text}")
     return int(text)
 
 
