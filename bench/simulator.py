@@ -1,10 +1,9 @@
 """Compares what the simulator says with what runs of the process engine do.
 
-Costs are measured first, by giving the roles of one small job their turns in this process and
-timing every one. From them the simulator predicts each layout; then the layout is run for some
-seconds. Environments and updates sleep (`slow.py`), so that two cores carry many roles: the rows
-are about who waits for whom, not about how fast a core is. Asked: production and consumption
-within 15 %, idle shares within 15 points.
+Costs are measured first, as `tianji plan` does it. From them the simulator predicts each layout;
+then the layout is run for some seconds. Environments and updates sleep (`slow.py`), so that two
+cores carry many roles: the rows are about who waits for whom, not about how fast a core is. Asked:
+production and consumption within 15 %, idle shares within 15 points.
 
 On a machine that others use as well, what a step costs changes from minute to minute. With
 `--costs run` the simulator is given what a step, an update and the buffer's work took in the run
@@ -20,28 +19,22 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tianji.config import load
-from tianji.counts import Count
-from tianji.job import Job, prepare
-from tianji.planning.costs import learner_cost
-from tianji.planning.profile import ActorCost, LearnerCost, Machine, Profile, Work
-from tianji.roles import Actor, Buffer, Learner
-from tianji.roster import roles_of
+from tianji.planning.costs import actor_cost, learner_cost
+from tianji.planning.profile import Profile
+from tianji.probing.probe import probe
 from tianji.simulation.layout import Layout
 from tianji.simulation.result import Simulated
 from tianji.simulation.simulate import simulate
-from tianji.topology import build, channels_of, make_env
-from tianji.transports.local import LocalTransport
 
 BENCH = Path(__file__).resolve().parent
 MOST_ERROR = 0.15
-SETTLING_SECONDS = 0.5  # of a probe, not counted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +49,7 @@ class Case:
         """What `tianji train` is told beside the config."""
         layout = self.layout
         said = [f"actor_cfg.num={layout.actors}", f"global_cfg.group_num={layout.groups}"]
+        said.append("global_cfg.rebalance=False")  # the layout is what is compared
         return said + ["buffer_cfg.cores=1"] * layout.buffer_alone
 
 
@@ -67,85 +61,16 @@ CASES = (
 )
 
 
-# --------------------------------------------------------------------------------- what things cost
-
-
-def probe(config: str, actors: int, seconds: float) -> tuple[Job, ActorCost, LearnerCost, float]:
-    """The costs of a job, from its own roles taking turns in this process; last, of a load."""
+@cache
+def profile_of(config: str, actors: int) -> Profile:
+    """What `tianji plan` measures of a job; one with environments of one step per sleep only."""
     said = load(str(BENCH / config), [f"actor_cfg.num={actors}"])
-    env = make_env(said)
-    job = prepare(said, env.spec)
-    env.close()
-    transport = LocalTransport(channels_of(job))
-    roles = [build(role, job, transport) for role in roles_of(said)]
-    timed: dict[type, list[tuple[float, ...]]] = {Actor: [], Buffer: [], Learner: []}
-    began = time.monotonic()
-    while (now := time.monotonic()) < began + SETTLING_SECONDS + seconds:
-        for role in roles:
-            before = role.counts.copy()
-            start = time.perf_counter()
-            moved = role.step()
-            took = time.perf_counter() - start
-            if moved and now > began + SETTLING_SECONDS:
-                timed[type(role)].append((took, *_done(role, role.counts - before)))
-    act = _inference(next(role for role in roles if isinstance(role, Actor)))
-    for role in roles:
-        role.close()
-    step, send, load_ = _fit(timed[Actor])
-    receive, draw = _fit(timed[Buffer])
-    (update,) = _fit(timed[Learner])
-    n_envs, n_bytes = job.task.env.n_envs, job.trajectory.n_bytes
-    actor = ActorCost(n_envs, step, max(send, 0.0), max(receive, 0.0), n_bytes, 0, act)
-    batch = job.sampling.batch_units
-    return job, actor, LearnerCost(1, batch, update, max(draw, 0.0), 0), max(load_, 0.0)
+    return probe(said, len(os.sched_getaffinity(0)))
 
 
-def _inference(actor: Actor, n: int = 500) -> float:
-    """Seconds in which an actor decides once in all its environments."""
-    began = time.perf_counter()
-    for _ in range(n):
-        actor.policy.act(actor.obs)
-    return (time.perf_counter() - began) / n
-
-
-def _done(role: Any, change: Any) -> tuple[float, ...]:
-    """What a step consisted of: the parts that are told apart by a fit."""
-    if isinstance(role, Actor):
-        return 1.0, float(change[Count.PUSHED]), float(change[Count.WEIGHTS_TAKEN])
-    if isinstance(role, Buffer):
-        return float(change[Count.RECEIVED] > 0), float(change[Count.PUSHED])
-    return (float(change[Count.VERSION]),)
-
-
-def _fit(rows: list[tuple[float, ...]]) -> list[float]:
-    """Seconds of each part; steps that something outside held up are left out."""
-    table = np.array([row for row in rows if any(row[1:])])
-    table = table[table[:, 0] < 5 * np.median(table[:, 0])]
-    found: list[float] = np.linalg.lstsq(table[:, 1:], table[:, 0], rcond=None)[0].tolist()
-    return found
-
-
-def profile_of(config: str, actors: tuple[int, ...], seconds: float) -> Profile:
-    """A profile with a learner for the batch of each number of actors."""
-    probes = [probe(config, n, seconds) for n in actors]
-    job, actor, _, load_seconds = probes[0]
-    sampling, n = job.sampling, job.task.n_actors
-    pool = getattr(sampling, "capacity", None) or sampling.batch_units  # PPO's pool is its batch
-    work = Work(
-        name=config,
-        digest="",
-        steps=job.length,
-        batch=sampling.batch_units,
-        pool=pool,
-        warmup=sampling.warmup,
-        ratio=job.ratio,
-        envs=n * job.task.env.n_envs,
-        alternates=job.algorithm.alternates(job.task.hyp, n),
-        weights_bytes=job.weights.n_bytes,
-    )
-    learners = tuple({cost.batch: cost for _, _, cost, _ in probes}.values())
-    machine = Machine("this machine", len(os.sched_getaffinity(0)))
-    return Profile(machine, work, (actor,), learners, load_seconds)
+def profile_for(case: Case) -> Profile:
+    """An on-policy batch depends on the number of actors; a replayed one does not."""
+    return profile_of(case.config, case.layout.actors if "ppo" in case.config else 1)
 
 
 # ---------------------------------------------------------------------------------- what a run does
@@ -181,7 +106,7 @@ def as_in(summary: dict[str, Any], profile: Profile) -> Profile:
     for name, role in summary["roles"].items():
         kind = name.partition("-")[0]
         busy[kind] = busy.get(kind, 0.0) + seconds * role["busy"]
-    (actor,), work = profile.actors, profile.work
+    actor, work = actor_cost(profile, 1), profile.work
     updates, batch = summary["updates"], round(summary["consumed"] / summary["updates"])
     learner = learner_cost(profile, 1, batch)
     trajectories = summary["received"] / work.steps
@@ -227,14 +152,9 @@ def error(name: str, said: float, was: float) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each run")
-    parser.add_argument("--probe-seconds", type=float, default=4.0, help="of each probe")
     parser.add_argument("--costs", choices=["probe", "run"], default="probe")
     parser.add_argument("--out", type=Path, help="a JSON file for all numbers")
     options = parser.parse_args()
-    profiles = {
-        "slow_dqn.py": profile_of("slow_dqn.py", (1,), options.probe_seconds),
-        "slow_ppo.py": profile_of("slow_ppo.py", (1, 2, 4), options.probe_seconds),
-    }
     rows, worst = [], 0.0
     print("simulated costs (sleeps); said by the simulator / measured, error\n")
     print(f"{'job':9}{'layout':22}{'produced/s':>22}{'consumed/s':>22}", end="")
@@ -242,7 +162,7 @@ def main() -> int:
     for case in CASES:
         layout = dataclasses.replace(case.layout, envs=1)
         was, summary = measured(case, options.seconds)
-        profile = profiles[case.config]
+        profile = profile_for(case)
         if options.costs == "run":
             profile = as_in(summary, profile)
         said = predicted(simulate(profile, layout))
@@ -252,7 +172,7 @@ def main() -> int:
         print(_line(case, said, was, errors), flush=True)
     print(f"\nworst error {100 * worst:.1f} % (asked: <= {100 * MOST_ERROR:.0f})")
     if options.out is not None:
-        plain = {name: profile.to_json() for name, profile in profiles.items()}
+        plain = {f"{c.config} {c.layout.actors}": profile_for(c).to_json() for c in CASES}
         options.out.write_text(json.dumps({"profiles": plain, "rows": rows}, indent=1) + "\n")
     return 0 if worst <= MOST_ERROR else 1
 

@@ -183,6 +183,11 @@ def test_an_actor_of_one_environment_stays_one(tasks):
     assert env_choices(job, 8) == [1]
 
 
+def test_more_environments_than_the_store_has_room_for_are_not_measured(tasks):
+    job = try_out(load(tasks / "walk_dqn.py", ["hyp.buffer_size=512", "actor_cfg.send_size=16"]))
+    assert max(env_choices(job, 8)) == 16
+
+
 def test_environments_of_a_rollout_are_shared_out_and_never_added(root):
     job = try_out(load(root / "configs" / "cartpole_ppo.py", []))
     choices = env_choices(job, 16)

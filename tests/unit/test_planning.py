@@ -185,6 +185,14 @@ def test_rollouts_that_were_counted_are_not_cut():
     assert {found.envs for found in candidates(costs, Wish(16))} == {4}
 
 
+def test_a_store_has_room_for_a_trajectory_of_every_actor():
+    costs = profile(step=0.05, pool=200, batch=100)
+    assert {(c.actors, c.envs) for c in candidates(costs, Wish(8, groups=1, learner_cores=1))} == {
+        *((n, 1) for n in range(1, 8)),
+        *((n, 4) for n in range(1, 6)),
+    }
+
+
 def test_a_single_core_is_shared():
     [best, *_] = solve(profile(), Wish(1))
     assert best.split.one_core and best.split.cores(alternates=False) == 1

@@ -88,7 +88,8 @@ def _envs(profile: Profile, wish: Wish, actors: int) -> Iterator[int]:
             fits = work.rollouts * work.steps * (work.envs // actors) == work.batch
         choices = [work.envs // actors] if fits else []
     else:
-        choices = [cost.envs for cost in profile.actors]
+        room = work.pool // (work.steps * actors)  # a store holds a trajectory of each at least
+        choices = [cost.envs for cost in profile.actors if cost.envs <= room]
     for envs in choices:
         if wish.envs in (None, envs):
             yield envs

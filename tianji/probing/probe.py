@@ -15,7 +15,8 @@ from statistics import fmean, median
 
 from tianji import resources
 from tianji.config import Config
-from tianji.job import Job
+from tianji.errors import TianJiError
+from tianji.job import Job, prepare
 from tianji.planning.digest import digest_of
 from tianji.planning.profile import ActorCost, LearnerCost, Profile, Work
 from tianji.probing.hand import Answer, Hand, together
@@ -218,13 +219,22 @@ def env_choices(job: Job, n_cores: int) -> list[int]:
         others = [whole // n for n in counts if _fits(job, whole // n)]
     else:
         limit = job.config.environment.vectorization == "single"
-        others = [] if limit else list(ENVS)
+        others = [] if limit else [envs for envs in ENVS if _is_possible(job, envs)]
     choices = list(dict.fromkeys([own, *others]))
     if len(choices) > MOST_CHOICES:
         kept = sorted(choices[1:])
         step = (len(kept) - 1) / (MOST_CHOICES - 2)
         choices = [own, *(kept[round(i * step)] for i in range(MOST_CHOICES - 1))]
     return list(dict.fromkeys(choices))
+
+
+def _is_possible(job: Job, envs: int) -> bool:
+    """Whether the configuration allows so many: its store may be too small for them."""
+    try:
+        prepare(variant(job, envs), replace(job.task.env, n_envs=envs))
+    except TianJiError:
+        return False
+    return True
 
 
 def _fits(job: Job, envs: int) -> bool:
