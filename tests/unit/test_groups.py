@@ -1,5 +1,7 @@
 """From a configuration to several groups and learners: names, channels, seeds, shares, refusals."""
 
+import sys
+
 import numpy as np
 import pytest
 from commands import ROOT, TASKS
@@ -134,7 +136,8 @@ def test_a_batch_that_cannot_be_split_is_refused_with_one_that_can():
     assert job("learner_cfg.num=2", "actor_cfg.num=3", "hyp.batch_size=6", name="echo_ppo")
 
 
-def test_an_algorithm_without_updates_has_one_learner_in_any_number_of_groups():
+def test_an_algorithm_without_updates_has_one_learner_in_any_number_of_groups(monkeypatch):
+    monkeypatch.delitem(sys.modules, "own_algorithm", raising=False)  # of a page's own copy
     path = ROOT / "examples" / "own_algorithm_config.py"
     with pytest.raises(TianJiError, match=r"cannot be shared by 2 learners: define updates"):
         config = configs.load(path, (LEARNERS,))
