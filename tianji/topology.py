@@ -23,6 +23,7 @@ from tianji.job import Job, from_json
 from tianji.reducer import Reducer
 from tianji.role import Role
 from tianji.roles import Actor, Buffer, Learner
+from tianji.rollouts import Rollouts
 from tianji.roster import (
     MEAN,
     Kind,
@@ -117,7 +118,7 @@ def _build_buffer(role: RoleSpec, job: Job, ports: Ports) -> Buffer:
         store,
         balance,
         max_steps=job.train_steps(role.group),
-        in_turns=job.in_turns,
+        in_turns=job.in_turns or isinstance(job.sampling, Rollouts),  # on-policy: fresh before fast
     )
     return buffer
 
