@@ -106,6 +106,35 @@ class Inbox(Protocol):
         """Says that nothing more will be taken."""
 
 
+class InFront:
+    """An inbox in front of another, which it passes on; `take` is where it may step in."""
+
+    def __init__(self, inbox: Inbox) -> None:
+        self._inbox = inbox
+
+    @property
+    def waiting(self) -> int:
+        """Messages that were sent and not taken yet."""
+        return self._inbox.waiting
+
+    @property
+    def closed(self) -> bool:
+        """True when the sender has closed and nothing is left to take."""
+        return self._inbox.closed
+
+    def take(self) -> Message | None:
+        """The next message if one has come."""
+        return self._inbox.take()
+
+    def free(self) -> None:
+        """Gives the message taken last back."""
+        self._inbox.free()
+
+    def close(self) -> None:
+        """Says that nothing more will be taken."""
+        self._inbox.close()
+
+
 class Carrier(Protocol):
     """The channels of a run, seen from one process."""
 

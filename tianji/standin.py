@@ -9,36 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tianji.channel import Inbox, Message
+from tianji.channel import Inbox, InFront, Message
 from tianji.schema import Schema
 
 
-class StandIn:
+class StandIn(InFront):
     """An actor's trajectories as long as they come, then empty ones."""
 
     def __init__(
         self, inbox: Inbox, trajectory: Schema, per_version: int, version: Callable[[], int]
     ) -> None:
-        self._inbox = inbox
+        super().__init__(inbox)
         self._empty = trajectory.empty()  # its length is 0
         self._per_version = per_version
         self._version = version  # batches handed out: those being collected are for the next
         self._of = 0  # the version that is being collected for
         self._taken = 0  # for it
-
-    @property
-    def waiting(self) -> int:
-        """Trajectories that have come."""
-        return self._inbox.waiting
-
-    @property
-    def closed(self) -> bool:
-        """True when the actor has gone and nothing of it is left."""
-        return self._inbox.closed
-
-    def close(self) -> None:
-        """Says that nothing more will be taken."""
-        self._inbox.close()
 
     def take(self) -> Message | None:
         """What the actor has sent, or what stands in for it once it has gone."""
@@ -49,7 +35,3 @@ class StandIn:
             message = Message(self._empty, version, 0)
         self._taken += message is not None
         return message
-
-    def free(self) -> None:
-        """Gives the message taken last back."""
-        self._inbox.free()

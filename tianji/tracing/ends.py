@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from tianji.channel import Inbox, Message, Outbox
+from tianji.channel import Inbox, InFront, Message, Outbox
 from tianji.schema import Arrays
 from tianji.topology import Ports
 from tianji.tracing.recorder import NEVER, Track
@@ -90,31 +90,13 @@ class TracedOutbox:
         self._outbox.close()
 
 
-class TracedInbox:
+class TracedInbox(InFront):
     """Receives as another inbox does, and writes it down."""
 
     def __init__(self, inbox: Inbox, track: Track, what: What) -> None:
-        self._inbox = inbox
+        super().__init__(inbox)
         self._track = track
         self._what = what
-
-    @property
-    def waiting(self) -> int:
-        """Messages that could be taken."""
-        return self._inbox.waiting
-
-    @property
-    def closed(self) -> bool:
-        """Whether nothing more will come."""
-        return self._inbox.closed
-
-    def close(self) -> None:
-        """Says that nothing more will be taken."""
-        self._inbox.close()
-
-    def free(self) -> None:
-        """Gives the message taken last back."""
-        self._inbox.free()
 
     def take(self) -> Message | None:
         """The next message; a look that finds none is no row."""
@@ -126,35 +108,17 @@ class TracedInbox:
         return message
 
 
-class HandlingInbox:
+class HandlingInbox(InFront):
     """Trajectories on their way into a store, which writes down that they came."""
 
     def __init__(self, inbox: Inbox, handling: Handling) -> None:
-        self._inbox = inbox
+        super().__init__(inbox)
         self._handling = handling
         self._next = 0  # counted as the sender counts: from the beginning of this process
 
     def skip_waiting(self) -> None:
         """What lies there was sent by an actor of an earlier process."""
         self._next = -self._inbox.waiting
-
-    @property
-    def waiting(self) -> int:
-        """Trajectories that could be taken."""
-        return self._inbox.waiting
-
-    @property
-    def closed(self) -> bool:
-        """Whether nothing more will come."""
-        return self._inbox.closed
-
-    def close(self) -> None:
-        """Says that nothing more will be taken."""
-        self._inbox.close()
-
-    def free(self) -> None:
-        """Gives the message taken last back."""
-        self._inbox.free()
 
     def take(self) -> Message | None:
         """The next trajectory."""
