@@ -34,27 +34,8 @@ class SlowDQNHyp(DQNHyp):
     sample_seconds: float = key(0.0, MEANING, at_least=0)
 
 
-class SlowPPO(PPO):
-    """PPO with updates of a given length."""
-
-    Hyp = SlowPPOHyp
-
-    def __init__(self, task: Task, seed: int, device: str = "cpu") -> None:
-        super().__init__(task, seed, device)
-        self._pace = Pace()
-
-    def learn(self, batch: Arrays) -> dict[str, float]:
-        """One update, not before its time is over."""
-        self._pace.begin()
-        scalars = Algorithm.learn(self, batch)
-        self._pace.end(self.task.hyp.sample_seconds * batch["valid"].size)
-        return scalars
-
-
-class SlowDQN(DQN):
-    """DQN with updates of a given length."""
-
-    Hyp = SlowDQNHyp
+class Paced(Algorithm):
+    """Updates of a given length, in front of an algorithm."""
 
     def __init__(self, task: Task, seed: int, device: str = "cpu") -> None:
         super().__init__(task, seed, device)
@@ -66,3 +47,15 @@ class SlowDQN(DQN):
         scalars = Algorithm.learn(self, batch)
         self._pace.end(self.task.hyp.sample_seconds * batch["reward"].size)
         return scalars
+
+
+class SlowPPO(Paced, PPO):
+    """PPO with updates of a given length."""
+
+    Hyp = SlowPPOHyp
+
+
+class SlowDQN(Paced, DQN):
+    """DQN with updates of a given length."""
+
+    Hyp = SlowDQNHyp
