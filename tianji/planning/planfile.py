@@ -13,7 +13,6 @@ from tianji.config import Config
 from tianji.errors import TianJiError
 from tianji.planning.digest import digest_of
 from tianji.planning.profile import Machine, Profile
-from tianji.planning.solver import Choice
 from tianji.planning.split import Bound, Prediction, Split
 
 NAME = "plan.json"  # in a run's folder
@@ -53,11 +52,6 @@ class Plan:
             "settings": dict(self.settings),
             "profile": self.profile.to_json(),
         }
-
-
-def made(profile: Profile, choice: Choice, settings: Mapping[str, Any]) -> Plan:
-    """The plan that a choice amounts to."""
-    return Plan(profile, choice.split, choice.prediction, settings)
 
 
 def write(plan: Plan, path: Path) -> None:

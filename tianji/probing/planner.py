@@ -17,7 +17,7 @@ from tianji.job import load_algorithm
 from tianji.planning import planfile
 from tianji.planning.digest import digest_of
 from tianji.planning.model import predict
-from tianji.planning.planfile import Plan, made
+from tianji.planning.planfile import Plan
 from tianji.planning.profile import Profile
 from tianji.planning.solver import Choice, Wish, solve
 from tianji.planning.split import Split
@@ -100,7 +100,8 @@ def make(
     """Plans a job by its profile."""
     choices = solve(profile, wish)
     own = {key: value for key, value in (settings or {}).items() if key != "actor_cfg.envs"}
-    return Planned(made(profile, choices[0], own), choices, _configured(config, profile, wish))
+    plan = Plan(profile, choices[0].split, choices[0].prediction, own)
+    return Planned(plan, choices, _configured(config, profile, wish))
 
 
 def _configured(config: Config, profile: Profile, wish: Wish) -> Choice | None:
