@@ -216,7 +216,9 @@ def test_an_early_signal_ends_the_command_without_a_traceback(tmp_path, after_se
     time.sleep(after_seconds)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=10)
-    interpreter = (1,) if after_seconds <= 0.02 else ()  # it may not have begun with our code
+    # Before our code begins, the interpreter may end in its own way or lose the signal (a finalizer
+    # that it interrupts only says "Exception ignored"): then the run comes to its end.
+    interpreter = (0, 1) if after_seconds <= 0.02 else ()
     assert process.returncode in (130, -signal.SIGINT, *interpreter)
     folder = tmp_path / "run"
     assert not folder.exists() or (folder / "summary.json").exists()  # nothing, or all of it

@@ -12,6 +12,7 @@ from tianji.config import load
 from tianji.errors import TianJiError
 from tianji.planning import planfile
 from tianji.planning.digest import digest_of
+from tianji.planning.planfile import Plan
 from tianji.planning.profile import LearnerCost
 from tianji.planning.solver import Wish, solve
 from tianji.simulation.layout import Layout
@@ -179,7 +180,8 @@ def costs(tmp_path):
     work = dataclasses.replace(JOB.work, digest=digest_of(load(DQN, [])))
     job = dataclasses.replace(JOB, work=work)
     path = tmp_path / "costs.json"
-    planfile.write(planfile.made(job, solve(job, Wish(4))[0], {}), path)
+    chosen = solve(job, Wish(4))[0]
+    planfile.write(Plan(job, chosen.split, chosen.prediction), path)
     return path
 
 
