@@ -109,10 +109,6 @@ class MemoryWire:
     def busy(self):
         return any(what is not Happening.NOTED for what, _, _ in self.options())
 
-    @property
-    def pending(self):
-        return any(what is Happening.SENT for what, _, _ in self.options())
-
 
 class MemoryWorld:
     """One of several ranks in this process; every rank is a machine of its own unless told."""

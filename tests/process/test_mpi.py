@@ -190,6 +190,32 @@ def test_who_says_something_goes_on_before_it_is_heard(tmp_path):
     assert done.out == "gone on 3000\n", done.err
 
 
+MEETS = """
+from tianji.transports.mpi import MEET, World
+
+class Talking(World):
+    def __init__(self, rank):
+        self.rank, self.done = rank, []
+    def say(self, rank, what, tag):
+        self.done.append(f"say {rank}")
+    def hear(self, rank, seconds, check=None, tag=None):
+        self.done.append(f"hear {rank}")
+        return {} if rank != 3 else None  # who does not come in time is not spoken to
+    def settle(self):
+        pass
+
+world = Talking(1)
+world._meet([0, 2, 3])
+print(*world.done, sep=", ")
+"""
+
+
+def test_the_higher_of_two_ranks_speaks_first(tmp_path):
+    """Open MPI loses connections that both ends open at a time."""
+    done = subprocess.run([sys.executable, "-c", MEETS], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "say 0, hear 2, say 2, hear 3, hear 0\n", done.stderr
+
+
 FORGETS = """
 import gc, weakref
 import numpy as np

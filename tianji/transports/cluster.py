@@ -27,7 +27,8 @@ from tianji.transports.shm import ShmTransport
 from tianji.transports.wire import Wire
 
 SHORTEST_SECONDS = 0.0001  # from one look at the wire to the next, while something happens
-LONGEST_SECONDS = 0.001  # the same when nothing does
+LONGEST_SECONDS = 0.002  # the same when nothing does
+PART = 8  # of the time in which nothing has happened, that the next look may wait for
 ALONE_SECONDS = 0.02  # the same where nothing crosses the wire but signs of life
 CHECK_SECONDS = 0.1  # from one check of the peers to the next
 PATIENCE_SECONDS = 15.0  # with a peer of whom nothing is heard, when this process goes
@@ -121,6 +122,27 @@ class Alarm(ring.Bell):
         os.close(self._event)
 
 
+class Naps:
+    """How long to sleep between two looks at the wire: the longer, the longer nothing has happened.
+
+    What comes is late by a part of the time that it was waited for. A look takes some 40 us of a
+    core, and processes that share one would keep each other from computing.
+    """
+
+    def __init__(self, longest: float) -> None:
+        self._longest = longest
+        self._since = time.monotonic()
+
+    def begin_again(self) -> None:
+        """Something has happened."""
+        self._since = time.monotonic()
+
+    def next(self) -> float:
+        """Seconds."""
+        waited = time.monotonic() - self._since
+        return min(max(waited / PART, SHORTEST_SECONDS), self._longest)
+
+
 class ClusterTransport:
     """Carries messages between ranks: shared memory within a machine, a wire between machines."""
 
@@ -204,9 +226,12 @@ class ClusterTransport:
         self._alarm.close()
 
     def _carry_until(self, reached: Callable[[], bool]) -> None:
+        naps = Naps(LONGEST_SECONDS)
         while not reached():
-            if not self.courier.turn():
-                time.sleep(SHORTEST_SECONDS)
+            if self.courier.turn():
+                naps.begin_again()
+            else:
+                time.sleep(naps.next())
 
     def _block(self, name: str) -> ring.Block:
         return self._blocks[name] if name in self._blocks else self._shared.block(name)
@@ -269,19 +294,17 @@ class ClusterTransport:
             failed()
 
     def _carry(self, check: Callable[[Courier], None]) -> None:
-        """Sleeps the longer, the longer nothing has happened."""
-        longest = LONGEST_SECONDS if self._routes else ALONE_SECONDS
-        nap, due = SHORTEST_SECONDS, 0.0
+        naps = Naps(LONGEST_SECONDS if self._routes else ALONE_SECONDS)
+        due = 0.0
         while not self._stopping:
             if (now := time.monotonic()) > due:
                 check(self.courier)
                 due = now + CHECK_SECONDS
             self._alarm.arm()  # before the look: what is committed after it rings
             if self.courier.turn():
-                nap = SHORTEST_SECONDS
-                continue
-            self._alarm.wait(nap)
-            nap = SHORTEST_SECONDS if self._wire.busy else min(2 * nap, longest)
+                naps.begin_again()
+            else:
+                self._alarm.wait(naps.next())
 
 
 def _shared_memory(world: World, specs: list[ChannelSpec], where: Map) -> ShmTransport:

@@ -31,13 +31,13 @@ mpi4py.rc.finalize = False
 mpirun.settle()
 from mpi4py import MPI  # noqa: E402  # after its settings
 
-NOTES, PAYLOADS, TALK = 1, 2, 3  # tags
-ABOUT_BYTES = 512  # what each rank says of itself at the beginning
+NOTES, PAYLOADS, TALK, MEET = 1, 2, 3, 4  # tags
 NAP_SECONDS = 0.001  # from one look for words to the next
 START_SECONDS = 60.0  # for all ranks to come up
 CANCEL_SECONDS = 1.0  # for receives to be cancelled
 KNOWN_SECONDS = 1.0  # for MPI to know who has died, after the first request has failed of it
 SAY_SECONDS = 10.0  # for words to leave
+MEET_SECONDS = 20.0  # for a peer to come to where its wire is made
 
 
 class World:
@@ -72,21 +72,31 @@ class World:
         self.meetings = [name for _, _, name in told]
 
     def _tell_all(self, about: list[Any]) -> list[list[Any]]:
-        text = json.dumps(about).encode()
-        mine = np.zeros(ABOUT_BYTES, np.uint8)
-        all_of_us = np.zeros((self.size, ABOUT_BYTES), np.uint8)
-        mine[: len(text)] = np.frombuffer(text, np.uint8)
-        try:
-            self.comm.Allgather(mine, all_of_us)
-        except MPI.Exception as error:
-            raise TianJiError(f"a rank was lost while all came up: {error}") from error
-        return [json.loads(row.tobytes().rstrip(b"\0")) for row in all_of_us]
+        """What every rank says of itself, gathered and told by rank 0.
 
-    def say(self, rank: int, what: dict[str, Any]) -> None:
+        A collective operation of MPI would connect ranks that never speak again, both of them at a
+        time: see `_meet`.
+        """
+        if self.rank:
+            self.say(0, {"about": about})
+            told = self.hear(0, START_SECONDS)
+        else:
+            others = [self.hear(rank, START_SECONDS) for rank in range(1, self.size)]
+            found = [{"about": about}, *others]
+            told = None if None in found else {"all": [one["about"] for one in found if one]}
+            for rank in range(1, self.size):
+                self.say(rank, told or {})
+            self.settle()
+        if not told:
+            raise TianJiError("a rank was lost while all came up")
+        all_of_us: list[list[Any]] = told["all"]
+        return all_of_us
+
+    def say(self, rank: int, what: dict[str, Any], tag: int = TALK) -> None:
         """Begins to send a few words to a rank that is about to `hear` them."""
         text = np.frombuffer(json.dumps(what).encode(), np.uint8).copy()
         with suppress(MPI.Exception):  # whoever has gone needs no words
-            self._kept.append((self.comm.Isend(text, rank, TALK), text))
+            self._kept.append((self.comm.Isend(text, rank, tag), text))
 
     def settle(self) -> None:
         """Waits until all words have left, or whoever they were for has gone."""
@@ -98,12 +108,16 @@ class World:
         self._kept.clear()
 
     def hear(
-        self, rank: int, seconds: float, check: Callable[[], None] = lambda: None
+        self,
+        rank: int,
+        seconds: float,
+        check: Callable[[], None] = lambda: None,
+        tag: int = TALK,
     ) -> dict[str, Any] | None:
         """The next words of a rank; None if it says nothing for so long, or has gone."""
         deadline, status = time.monotonic() + seconds, MPI.Status()
         try:
-            while (message := self.comm.Improbe(rank, TALK, status)) is None:
+            while (message := self.comm.Improbe(rank, tag, status)) is None:
                 check()
                 if time.monotonic() > deadline:
                     return None
@@ -132,8 +146,28 @@ class World:
             self.settle()
 
     def wire(self, peers: Iterable[int]) -> MpiWire:
-        """Notes and payloads between this rank and its peers."""
-        return MpiWire(self.comm, peers)
+        """Notes and payloads between this rank and its peers, who make theirs at the same time."""
+        others = list(peers)
+        self._meet(others)
+        return MpiWire(self.comm, others)
+
+    def _meet(self, peers: list[int]) -> None:
+        """Speaks with every peer once, the higher rank of each two first.
+
+        Open MPI connects two ranks when one first sends to the other. Where both do so at a time it
+        may close the connection that it meant to keep, and then one of them counts as dead. Who is
+        not there in time is left to the signs of life.
+        """
+        for peer in peers:
+            if peer < self.rank:
+                self.say(peer, {}, MEET)
+        for peer in peers:
+            if peer > self.rank and self.hear(peer, MEET_SECONDS, tag=MEET) is not None:
+                self.say(peer, {}, MEET)
+        for peer in peers:
+            if peer < self.rank:
+                self.hear(peer, MEET_SECONDS, tag=MEET)
+        self.settle()
 
 
 @contextmanager
@@ -239,11 +273,6 @@ class MpiWire:
     def busy(self) -> bool:
         """Whether payloads are on their way."""
         return any(flight.what in PAYLOAD for flight in self._flights)
-
-    @property
-    def pending(self) -> bool:
-        """Whether anything of ours has not left yet."""
-        return any(flight.what is not Happening.NOTED for flight in self._flights)
 
     def send(self, peer: int, note: Note, payload: ring.Block | None = None) -> None:
         """Starts to send."""

@@ -70,8 +70,4 @@ class Wire(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether payloads are on their way, so that it is worth to poll soon again."""
-
-    @property
-    def pending(self) -> bool:
-        """Whether anything that was sent has not left yet."""
+        """Whether payloads are on their way."""
