@@ -395,6 +395,20 @@ def test_the_planned_split_is_the_smallest_that_feeds_the_learners():
     assert planned([2, 4], Split(2, 2)) == 4  # none does
 
 
+@pytest.mark.parametrize(
+    "ways, wanted",
+    [
+        (["unpaced", "paced"], ["L2A4 unpaced", "L2A8 unpaced", "L2A8 paced"]),
+        (["paced"], ["L2A4 paced", "L2A8 paced"]),
+    ],
+)
+def test_below_the_planned_split_both_ways_are_one_run(ways, wanted):
+    from table1 import runs_of
+
+    given = argparse.Namespace(actors=[4, 8], learners=2, learner_cores=4, real=False, ways=ways)
+    assert [f"{split} {way}" for split, way in runs_of(given)] == wanted
+
+
 @pytest.mark.parametrize("n_actors, lag, wanted", [(8, 32, 32), (24, 1, 4)])
 def test_samples_may_wait_for_as_long_as_asked_and_what_is_in_flight_always(n_actors, lag, wanted):
     from table1 import free
