@@ -10,8 +10,8 @@ actor makes 1,455 steps per second and a learner consumes 5,700, so that 8 actor
   paced    ours: production is held to what is consumed, and nothing is lost. With fewer actors than
            planned there is nothing to hold: slept, those are run once, as unpaced
 
-Updates have ten epochs, as configs/paper_ppo_cartpole.py (slept; three with --real): with three, how
-old a sample is makes hardly a difference on CartPole.
+Updates have ten epochs, as in configs/paper_ppo_cartpole.py (slept; three with --real): with three,
+how old a sample is makes hardly a difference on CartPole.
 
 Production is what the actors made, whatever became of it. `offered` is what they would make if they
 were never paced. `--real` takes CartPole as it is, one environment per actor, and learners with
