@@ -9,27 +9,16 @@ there is (1:1). Staleness: a batch is drawn from a pool of eight (1:8). By defau
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
-from experiment import (
-    JOBS,
-    Row,
-    Sheet,
-    attempt,
-    cells,
-    kind_of,
-    machine,
-    markdown,
-    parser,
-    seeds_of,
-    spread,
-    train,
-    where,
-)
+from experiment import Trial, conduct, kind_of, machine, parser
 from figures import Panel, Series
+from options import count
+from runs import JOBS, Row, train
 from splits import Split
-from table1 import real_settings
+from table1 import BATCH_SAMPLES, real_settings
+from tables import cells, markdown, spread, values, where
 
-BATCH_SAMPLES = 2_048
 SAMPLES = {"New 1:1": 1, "Staleness 1:8": 8}
 COLUMNS = (
     "kind", "mapping", "setting", "samples", "seed", "final_seconds", "production", "consumption",
@@ -42,7 +31,7 @@ def two_way(rows: list[Row], column: str, digits: int) -> str:
     """Mapping down, samples across."""
     header = ["", *SAMPLES]
     lines = []
-    for mapping in dict.fromkeys(row["mapping"] for row in rows):
+    for mapping in values(rows, "mapping"):
         found = [where(rows, mapping=mapping, samples=name) for name in SAMPLES]
         setting = where(rows, mapping=mapping)[0]["setting"]
         line = [spread(runs, column).text(digits) if runs else "-" for runs in found]
@@ -54,7 +43,7 @@ def table(rows: list[Row]) -> str:
     """Two two-way tables, and everything that was measured below."""
     lines = [
         [mapping, name, *cells(runs, DIGITS)]
-        for mapping in dict.fromkeys(row["mapping"] for row in rows)
+        for mapping in values(rows, "mapping")
         for name in SAMPLES
         if (runs := where(rows, mapping=mapping, samples=name))
     ]
@@ -78,7 +67,7 @@ def panels(rows: list[Row]) -> list[Panel]:
         ("training throughput", "consumption", "samples per second"),
     ):
         panel = Panel(f"Figure 6d: {title} ({kind})", "samples", unit, is_bars=True)
-        for mapping in dict.fromkeys(row["mapping"] for row in rows):
+        for mapping in values(rows, "mapping"):
             found = [(name, where(rows, mapping=mapping, samples=name)) for name in SAMPLES]
             points = [(name, spread(runs, column)) for name, runs in found if runs]
             panel.series.append(
@@ -93,27 +82,23 @@ def main() -> int:
     options.add_argument("--real", action="store_true", help="real costs: wants 16 cores")
     options.add_argument("--best", type=Split.read, default=Split(2, 8, 4), help="L2A8x4")
     options.add_argument("--bad", type=Split.read, default=Split(1, 14, 2), help="L1A14x2")
-    options.add_argument("--envs", type=int, default=1, help="per actor, with --real")
-    options.add_argument("--steps", type=int, default=256, help="per rollout, with --real")
+    options.add_argument("--envs", type=count, default=1, help="per actor, with --real")
+    options.add_argument("--steps", type=count, default=256, help="per rollout, with --real")
     given = options.parse_args()
-    kind, sheet = kind_of(given.real), Sheet(given.out, "ablation", COLUMNS, given.total)
     rollout = given.envs * given.steps if given.real else 512
-    with sheet:
-        for seed in seeds_of(given):
-            for mapping, split in (("best", given.best), ("bad", given.bad)):
-                for name, lag in SAMPLES.items():
-                    settings = split.settings(given.real)
-                    settings |= real_settings(given.envs, given.steps) if given.real else {}
-                    if lag > 1:
-                        settings["hyp.buffer_size"] = lag * max(1, BATCH_SAMPLES // rollout)
-                    about = {
-                        "kind": kind,
-                        "mapping": mapping,
-                        "setting": f"{split}-C{split.n_cores}",
-                    }
-                    row = about | {"samples": name, "seed": seed}
-                    attempt(sheet, row, train, JOBS / "ppo.py", settings, seed, given.seconds)
-    return sheet.finish(table, panels)
+
+    def trials(seed: int) -> Iterator[Trial]:
+        for mapping, split in (("best", given.best), ("bad", given.bad)):
+            for name, lag in SAMPLES.items():
+                settings = split.settings(given.real)
+                settings |= real_settings(given.envs, given.steps) if given.real else {}
+                if lag > 1:
+                    settings["hyp.buffer_size"] = lag * max(1, BATCH_SAMPLES // rollout)
+                about = {"kind": kind_of(given.real), "setting": f"{split}-C{split.n_cores}"}
+                row = about | {"mapping": mapping, "samples": name}
+                yield row, train, (JOBS / "ppo.py", settings, seed, given.seconds)
+
+    return conduct("ablation", COLUMNS, given, trials, table, panels)
 
 
 if __name__ == "__main__":

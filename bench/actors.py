@@ -10,32 +10,19 @@ begin.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import sys
+from collections.abc import Iterator
+from typing import Any
 
-from experiment import (
-    BENCH,
-    JOBS,
-    START_SECONDS,
-    Row,
-    Sheet,
-    attempt,
-    busy_share,
-    execute,
-    kind_of,
-    machine,
-    markdown,
-    parser,
-    seeds_of,
-    spread,
-    train,
-    where,
-)
+from experiment import Trial, conduct, kind_of, machine, parser
 from figures import Panel, Series
 from measures import Spread, ratio_interval, shown
+from options import BENCH, count, number_from
 from peers import RLLIB_VENV, SB3_VENV, installed, python_of
+from runs import JOBS, START_SECONDS, Row, busy_share, execute, peer_line, train
+from tables import markdown, spread, values, where
 
 SYSTEMS = ("ours", "sb3", "rllib")
 PEERS = {
@@ -62,18 +49,23 @@ def run_ours(actors: int, step_seconds: float, seed: int, seconds: float) -> Row
 
 def run_peer(system: str, actors: int, step_seconds: float, seed: int, seconds: float) -> Row:
     """One run of another system."""
-    foreign = round(busy_share(), 3)
+    foreign = busy_share()
     folder, (script, *words) = PEERS[system]
     words = [str(python_of(folder)), str(BENCH / script), *words, "--envs", str(actors)]
     words += ["--step-seconds", str(step_seconds), "--seed", str(seed)]
     stdout, _ = execute([*words, "--max-seconds", str(seconds)], seconds + START_SECONDS)
-    line = json.loads(stdout.strip().splitlines()[-1])
+    line = peer_line(stdout)
     return {
-        "final_seconds": line["seconds_from_training_start"] if line["solved"] else math.inf,
+        "final_seconds": line["seconds_from_training_start"],
         "env_steps": line["env_steps"],
         "steps_per_second": line["steps_per_second"],
         "foreign_load": foreign,
     }
+
+
+def run(system: str, *about: Any) -> Row:
+    """One run of any of them."""
+    return run_ours(*about) if system == "ours" else run_peer(system, *about)
 
 
 def present(systems: list[str]) -> list[str]:
@@ -97,7 +89,7 @@ def speed_up(rows: list[Row], system: str, actors: int) -> Spread | None:
 
 def table(rows: list[Row]) -> str:
     """A line for each number of actors, and the best ratio below."""
-    systems = list(dict.fromkeys(row["system"] for row in rows))
+    systems = values(rows, "system")
     others = [system for system in systems if system != "ours"]
     lines, best = [], {}
     for n in sorted({row["actors"] for row in rows}):
@@ -131,7 +123,7 @@ def panels(rows: list[Row]) -> list[Panel]:
         ("throughput", "steps_per_second", "steps per second"),
     ):
         panel = Panel(f"Figure 4c, CartPole: {title} ({kind})", "actors", unit)
-        for system in dict.fromkeys(row["system"] for row in rows):
+        for system in values(rows, "system"):
             runs = where(rows, system=system)
             xs = sorted({row["actors"] for row in runs})
             points = [(x, spread(where(runs, actors=x), column)) for x in xs]
@@ -153,22 +145,19 @@ def actors_of(given: argparse.Namespace) -> list[int]:
 def main() -> int:
     options = parser("actors", __doc__, seconds=120)
     options.add_argument("--real", action="store_true", help="CartPole as it is")
-    options.add_argument("--actors", type=int, nargs="+", help="default: 1 2 4 8 16")
+    options.add_argument("--actors", type=count, nargs="+", help="default: 1 2 4 8 16")
     options.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
-    options.add_argument("--step-seconds", type=float, default=STEP_SECONDS)
+    options.add_argument("--step-seconds", type=number_from(0), default=STEP_SECONDS)
     given = options.parse_args()
-    kind, sheet = kind_of(given.real), Sheet(given.out, "actors", COLUMNS, given.total)
     cost, systems = 0.0 if given.real else given.step_seconds, present(given.systems)
-    with sheet:
-        for seed in seeds_of(given):
-            for n in actors_of(given):
-                for system in systems:
-                    row = {"kind": kind, "system": system, "actors": n, "seed": seed}
-                    if system == "ours":
-                        attempt(sheet, row, run_ours, n, cost, seed, given.seconds)
-                    else:
-                        attempt(sheet, row, run_peer, system, n, cost, seed, given.seconds)
-    return sheet.finish(table, panels)
+
+    def trials(seed: int) -> Iterator[Trial]:
+        for n in actors_of(given):
+            for system in systems:
+                row = {"kind": kind_of(given.real), "system": system, "actors": n}
+                yield row, run, (system, n, cost, seed, given.seconds)
+
+    return conduct("actors", COLUMNS, given, trials, table, panels)
 
 
 if __name__ == "__main__":

@@ -22,23 +22,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-BENCH = Path(__file__).resolve().parent
-sys.path.insert(0, str(BENCH.parent))
+import numpy as np
+import numpy.typing as npt
+from measures import Spread
+from options import OUT, Options, at_least, count
 
-import numpy as np  # noqa: E402
-import numpy.typing as npt  # noqa: E402
-
-from tianji.channel import ChannelSpec  # noqa: E402
-from tianji.exchange import Exchange, exchange_schema  # noqa: E402
-from tianji.transports.shm import ShmTransport  # noqa: E402
+from tianji.channel import ChannelSpec
+from tianji.exchange import Exchange, exchange_schema
+from tianji.transports.shm import ShmTransport
 
 SIZES = (4 << 10, 32 << 10, 128 << 10, 512 << 10, 2 << 20, 8 << 20)  # bytes
 NAP_SECONDS = 0.02  # longest sleep of a process that was not woken, as in a training run
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}  # of the processes
 SECONDS = 0.5  # that one measurement may take, roughly
 Floats = npt.NDArray[np.float32]
 
@@ -154,6 +151,7 @@ def measure(n: int, rounds: int) -> dict[str, list[float]]:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
+                env=ENVIRONMENT | os.environ,
                 pass_fds=(about["memory"], *about["events"].values()),
             )
             for rank in range(n)
@@ -172,11 +170,9 @@ def measure(n: int, rounds: int) -> dict[str, list[float]]:
 
 def main() -> None:
     """Prints a table for each number of processes, and writes the raw medians."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--processes", type=int, nargs="+", default=[2, 4])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = Options(__doc__)
+    parser.add_argument("--processes", type=at_least(2), nargs="+", default=[2, 4])
+    parser.add_argument("--rounds", type=count, default=5)
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child is not None:
@@ -190,14 +186,13 @@ def main() -> None:
         for size in SIZES:
             cells, middles = [], []
             for way in ("ours", "gloo"):
-                times = [1e6 * t for t in found[f"{way} {size}"]]
-                middles.append(statistics.median(times))
-                cells.append(f"{middles[-1]:,.0f} ({min(times):,.0f}-{max(times):,.0f})")
+                times = Spread.of(1e6 * t for t in found[f"{way} {size}"])
+                middles.append(times.middle)
+                cells.append(times.text(0))
             ratio = middles[0] / middles[1]
             print(f"{size >> 10:>5} KB  {cells[0]:>24}  {cells[1]:>24}  {ratio:>9.2f}")
-    out = BENCH / "out"
-    out.mkdir(exist_ok=True)
-    (out / "allreduce.json").write_text(json.dumps(raw, indent=2) + "\n")
+    OUT.mkdir(exist_ok=True)
+    (OUT / "allreduce.json").write_text(json.dumps(raw, indent=2) + "\n")
 
 
 if __name__ == "__main__":

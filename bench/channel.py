@@ -17,16 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-BENCH = Path(__file__).resolve().parent
-sys.path.insert(0, str(BENCH.parent))
+import numpy as np
+from options import OUT, Options, count, positive
 
-import numpy as np  # noqa: E402
-
-from tianji.channel import ChannelSpec  # noqa: E402
-from tianji.schema import Field, Schema  # noqa: E402
-from tianji.transmission.loops import until  # noqa: E402
-from tianji.transports.shm import ShmTransport  # noqa: E402
+from tianji.channel import ChannelSpec
+from tianji.schema import Field, Schema
+from tianji.transmission.loops import until
+from tianji.transports.shm import ShmTransport
 
 DEPTH = 8  # messages in flight
 SMALL = 64  # bytes of a message
@@ -142,11 +139,11 @@ def table(counted: dict[str, Any], idles: list[float]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--small", type=int, default=100_000, help="messages counted in order")
-    parser.add_argument("--idle-seconds", type=float, default=2.0)
-    parser.add_argument("--out", type=Path, default=BENCH / "out")
+    parser = Options(__doc__)
+    parser.add_argument("--rounds", type=count, default=5)
+    parser.add_argument("--small", type=count, default=100_000, help="messages counted in order")
+    parser.add_argument("--idle-seconds", type=positive, default=2.0)
+    parser.add_out(OUT)
     parser.add_argument("--child", choices=CHILDREN, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:

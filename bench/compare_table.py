@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import statistics
 
+from measures import shown
+from tables import markdown, warning
 from tasks import SYSTEMS, TASKS, Measured, Task
 
 COLUMNS = (
@@ -20,25 +22,18 @@ def median(runs: list[Measured], field: str) -> float | None:
     return statistics.median(values) if values else None
 
 
-def shown(value: float | None, digits: int = 2) -> str:
-    if value is None:
-        return "-"
-    return "never" if value == math.inf else f"{value:.{digits}f}"
-
-
-def row(system: str, runs: list[Measured], clock: str) -> str:
+def row(system: str, runs: list[Measured], clock: str) -> list[str]:
     times = [float(getattr(run, clock)) for run in runs]
-    cells = [
+    return [
         system,
-        shown(median(runs, clock)),
-        f"{shown(min(times))}-{shown(max(times))}",
-        shown(median(runs, "wall_seconds")),
+        shown(median(runs, clock), 2),
+        f"{shown(min(times), 2)}-{shown(max(times), 2)}",
+        shown(median(runs, "wall_seconds"), 2),
         shown(median(runs, "env_steps"), 0),
         shown(median(runs, "steps_per_second"), 0),
         shown(median(runs, "consumption_per_second"), 0),
-        shown(median(runs, "replay_ratio")),
+        shown(median(runs, "replay_ratio"), 2),
     ]
-    return f"| {' | '.join(cells)} |"
 
 
 def ratio(task: Task, groups: Groups, system: str) -> float | None:
@@ -55,7 +50,7 @@ def verdicts(task: Task, groups: Groups) -> list[str]:
     for asked in task.asked:
         found = ratio(task, groups, asked.system)
         word = "not measured" if found is None else "reached" if found <= asked.ratio else "missed"
-        lines.append(f"- ours / {asked.system}: {shown(found)}, asked <= {asked.ratio}: {word}")
+        lines.append(f"- ours / {asked.system}: {shown(found, 2)}, asked <= {asked.ratio}: {word}")
     consumed = median(groups["ours"], "consumption_per_second")
     if task.consumption and consumed is not None:
         word = "reached" if consumed >= task.consumption else "missed"
@@ -67,17 +62,12 @@ def section(name: str, runs: list[Measured]) -> list[str]:
     task = TASKS[name]
     groups = {s: [run for run in runs if (run.task, run.system) == (name, s)] for s in SYSTEMS}
     rows = [row(system, group, task.clock.value) for system, group in groups.items() if group]
-    head = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
-    return [f"### {task.title}", "", *head, *rows, "", *verdicts(task, groups), ""]
+    return [f"### {task.title}", "", markdown(COLUMNS, rows), "", *verdicts(task, groups), ""]
 
 
 def table(runs: list[Measured]) -> str:
     """All tasks, and a warning where the machine was not quiet."""
     lines = [line for name in dict.fromkeys(r.task for r in runs) for line in section(name, runs)]
-    loud = sum(run.foreign_load > 0.1 for run in runs)
-    if loud:
-        lines.append(
-            f"{loud} of {len(runs)} runs began while others used over 10 % of the machine: "
-            "trust the ratios more than the seconds."
-        )
+    if said := warning(run.foreign_load for run in runs):
+        lines.append(f"{said} Trust the ratios more than the seconds.")
     return "\n".join(lines)

@@ -1,146 +1,73 @@
-"""What the experiments share: options, runs in processes of their own, rows, tables and files."""
+"""What the experiments share: options, the loop over seeds, rows, tables and files."""
 
 from __future__ import annotations
 
 import argparse
 import csv
-import json
 import math
 import os
 import signal
-import statistics
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from figures import Panel, draw
-from measures import Spread
+from options import OUT, SEEDS, Options, count, positive
+from runs import FAILURES, Row
+from tables import warning
 
-BENCH = Path(__file__).resolve().parent
-ROOT = BENCH.parent
-JOBS = BENCH / "jobs"
 SIMULATED, REAL = "simulated", "real"
-START_SECONDS = 90.0  # for a run to begin and to end, besides the seconds that it trains
-
-Row = dict[str, Any]
-Settings = Mapping[str, Any]
 
 
-def parser(name: str, description: str | None, seconds: float) -> argparse.ArgumentParser:
+def parser(name: str, description: str | None, seconds: float) -> Options:
     """The options that every experiment has; `seconds` is the default bound of one run."""
-    options = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    options = Options(description)
     options.add_argument("--quick", action="store_true", help="a small part of it, with one seed")
-    options.add_argument("--seeds", type=int, nargs="+", default=None, help="default: 1 2 3")
-    options.add_argument("--repeats", type=int, help="the same as --seeds 1 .. N")
+    options.add_seeds(default=None)
+    options.add_argument("--repeats", type=count, help="the same as --seeds 1 .. N")
     options.add_argument(
-        "--seconds", type=float, default=seconds, help=f"most that one run trains ({seconds:g})"
+        "--seconds", type=positive, default=seconds, help=f"most that one run trains ({seconds:g})"
     )
     options.add_argument(
-        "--total", type=float, default=math.inf, help="seconds after which no run is begun any more"
+        "--total",
+        type=positive,
+        default=math.inf,
+        help="seconds after which no run is begun any more",
     )
-    options.add_argument(
-        "--out", type=Path, default=BENCH / "out" / name, help="folder of table, CSV and plot"
-    )
+    options.add_out(OUT / name, "folder of table, CSV and plot")
     return options
 
 
-def seeds_of(options: argparse.Namespace) -> list[int]:
+def seeds_of(given: argparse.Namespace) -> list[int]:
     """Those given, `--repeats` of them, or three; one with `--quick`."""
-    if options.seeds:
-        return list(options.seeds)
-    return list(range(1, 1 + (options.repeats or (1 if options.quick else 3))))
+    if given.seeds:
+        return list(given.seeds)
+    return list(range(1, 1 + (given.repeats or (1 if given.quick else len(SEEDS)))))
 
 
-# --------------------------------------------------------------------------------------------- runs
+Trial = tuple[Row, Callable[..., Row], tuple[Any, ...]]
+"""What is known of a run before it begins, what measures the rest, and its arguments."""
 
 
-def busy_share(seconds: float = 0.5) -> float:
-    """Share of all cores that is in use while this process sleeps: others' work."""
+def conduct(
+    name: str,
+    columns: Sequence[str],
+    given: argparse.Namespace,
+    trials: Callable[[int], Iterator[Trial]],
+    table: Callable[[list[Row]], str],
+    panels: Callable[[list[Row]], Sequence[Panel]],
+) -> int:
+    """Runs all trials of one seed after the other; writes rows, table and plot.
 
-    def ticks() -> tuple[int, int]:
-        values = [int(v) for v in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-        return sum(values), values[3] + values[4]
-
-    total, idle = ticks()
-    time.sleep(seconds)
-    total_after, idle_after = ticks()
-    return 1 - (idle_after - idle) / max(1, total_after - total)
-
-
-def execute(words: list[str], timeout: float) -> tuple[str, float]:
-    """Runs a command in its own process group; returns its stdout and its wall clock."""
-    paths = [str(ROOT), str(JOBS), *filter(None, [os.environ.get("PYTHONPATH")])]
-    began = time.perf_counter()
-    child = subprocess.Popen(
-        words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
-    )  # fmt: skip
-    try:
-        stdout, stderr = child.communicate(timeout=timeout)
-    except BaseException:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.communicate()
-        raise
-    seconds = time.perf_counter() - began
-    if child.returncode:
-        raise RuntimeError(f"exit status {child.returncode}: {stderr.strip()[-600:]}")
-    return stdout, seconds
-
-
-def train(config: Path, settings: Settings, seed: int, seconds: float) -> Row:
-    """One run of `tianji train`: what its summary says, in the columns of `measured`."""
-    foreign = round(busy_share(), 3)
-    with tempfile.TemporaryDirectory() as folder:
-        run_dir = Path(folder) / "run"
-        words = [sys.executable, "-m", "tianji.cli", "train", str(config), "--seed", str(seed)]
-        words += ["--run-dir", str(run_dir), "--set", f"exp.max_seconds={seconds}"]
-        words += ["--set", "global_cfg.rebalance=False"]  # the split is what is measured
-        for key, value in settings.items():
-            words += ["--set", f"{key}={value}"]
-        execute(words, seconds + START_SECONDS)
-        summary = json.loads((run_dir / "summary.json").read_text())
-    return measured(summary) | {"foreign_load": foreign}
-
-
-def measured(summary: Mapping[str, Any]) -> Row:
-    """What experiments need of a `summary.json`; a target that was not reached took for ever."""
-    final, roles = summary["final_time_seconds"], summary["roles"]
-    learners = [role for name, role in roles.items() if name.startswith("learner")]
-    return {
-        "final_seconds": math.inf if final is None else final,
-        "env_steps": summary["env_steps"],
-        "updates": summary["updates"],
-        "production": summary["production_per_second"],
-        "offered": offered(summary),
-        "receiving": summary["receiving_per_second"],
-        "consumption": summary["consumption_per_second"],
-        "dropped": summary["dropped"],
-        "learner_idle": statistics.fmean(role["idle"] for role in learners),
-        "staleness_mean": summary["staleness"]["mean"],
-        "staleness_p95": summary["staleness"]["p95"],
-        "freshness": summary["freshness"]["measured"],
-        "startup_seconds": summary["startup_seconds"],
-        "histograms": summary["histograms"],
-    }
-
-
-def offered(summary: Mapping[str, Any]) -> float:
-    """Steps per second that the actors would make if none was ever paced.
-
-    What they made, over the share of their time in which they were at it.
+    Seeds are the outer loop, so that a noisy minute hits every setting. Returns an exit status.
     """
-    actors = [role for name, role in summary["roles"].items() if name.startswith("actor")]
-    produced = sum(role["produced"] for role in actors)
-    if not produced:
-        return 0.0
-    per_second = summary["production_per_second"] / produced
-    return sum(per_second * role["produced"] / max(role["busy"], 1e-3) for role in actors)
+    sheet = Sheet(given.out, name, columns, given.total)
+    with sheet:
+        for each in seeds_of(given):
+            for row, run, arguments in trials(each):
+                attempt(sheet, row | {"seed": each}, run, *arguments)
+    return sheet.finish(table, panels)
 
 
 # ----------------------------------------------------------------------------------- rows and files
@@ -212,12 +139,8 @@ class Sheet:
         return 0
 
     def _warning(self) -> str:
-        loud = sum(row.get("foreign_load", 0.0) > 0.1 for row in self.rows)
-        if not loud:
-            return ""
-        return (
-            f"\n{loud} of {len(self.rows)} runs began while others used over 10 % of the machine."
-        )
+        said = warning(row.get("foreign_load", 0.0) for row in self.rows)
+        return said and f"\n{said}"
 
 
 def _plain(value: Any) -> Any:
@@ -228,34 +151,13 @@ def _brief(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table as Markdown reads it."""
-    lines = [f"| {' | '.join(cells)} |" for cells in rows]
-    return "\n".join([f"| {' | '.join(header)} |", "|---" * len(header) + "|", *lines])
-
-
-def spread(rows: Iterable[Row], column: str) -> Spread:
-    """Median and range of a column."""
-    return Spread.of(row[column] for row in rows)
-
-
-def cells(rows: Sequence[Row], columns: Mapping[str, int]) -> list[str]:
-    """One cell for each column, shown with so many digits."""
-    return [spread(rows, column).text(digits) for column, digits in columns.items()]
-
-
-def where(rows: Iterable[Row], **wanted: Any) -> list[Row]:
-    """The rows that have these values."""
-    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
-
-
 def attempt(sheet: Sheet, row: Row, run: Callable[..., Row], *arguments: Any) -> Row | None:
     """Adds what `run` measures to the sheet; a failure is said, and is no row."""
     if time.monotonic() > sheet.ends_at:
         raise OutOfTime
     try:
         found = row | run(*arguments)
-    except (subprocess.TimeoutExpired, RuntimeError, OSError, KeyError, ValueError) as problem:
+    except FAILURES as problem:
         print(f"  {row} did not finish: {problem}", flush=True)
         return None
     sheet.add(found)

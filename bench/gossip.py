@@ -17,25 +17,15 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from experiment import (
-    REAL,
-    ROOT,
-    Row,
-    Sheet,
-    attempt,
-    cells,
-    machine,
-    markdown,
-    parser,
-    seeds_of,
-    spread,
-    where,
-)
+from experiment import REAL, Trial, conduct, machine, parser
 from figures import Panel, Series
 from measures import shown
+from options import CONFIGS, at_least, count
 from ring_roles import AVERAGING, GOSSIP, NONE, crew
+from runs import Row
+from tables import cells, markdown, spread, values, where
 
 from tianji.config import load
 from tianji.job import Job, prepare
@@ -63,7 +53,7 @@ def job_of(preset: str, n_groups: int, interval: int, way: str, seed: int) -> Jo
         "exp.train_steps": 10**9,
     }
     words = tuple(f"{key}={value}" for key, value in settings.items())
-    config = load(ROOT / "configs" / f"cartpole_{preset}.py", words)
+    config = load(CONFIGS / f"cartpole_{preset}.py", words)
     env = make_env(config)
     env.close()
     return prepare(config, env.spec)
@@ -152,7 +142,7 @@ def table(rows: list[Row]) -> str:
     lines = []
     for preset, groups, interval in settings_of(rows):
         here = where(rows, preset=preset, groups=groups, interval=interval)
-        for way in dict.fromkeys(row["way"] for row in here):
+        for way in values(here, "way"):
             runs = where(here, way=way)
             start = [preset, str(groups), str(interval or "-"), way, str(len(runs))]
             apart = "-" if way == NONE else spread(runs, "distance").text(1)
@@ -169,7 +159,7 @@ def compared(rows: list[Row]) -> str:
     parts: list[tuple[tuple[object, ...], list[Row]]] = [
         (setting, where(exchanging, **_named(setting))) for setting in settings_of(exchanging)
     ]
-    for preset in dict.fromkeys(row["preset"] for row in exchanging):
+    for preset in values(exchanging, "preset"):
         here = [r for r in where(exchanging, preset=preset) if r["groups"] > 2]  # 2: the same
         parts.append(((preset, "4 and more", "all"), here))
     for setting, here in parts:
@@ -187,7 +177,7 @@ def _named(setting: tuple[str, int, int]) -> dict[str, object]:
 def costs(rows: list[Row]) -> str:
     """What one exchange sends; none of it is waited for."""
     found = []
-    for preset in dict.fromkeys(row["preset"] for row in rows):
+    for preset in values(rows, "preset"):
         n = where(rows, preset=preset)[0]["n_bytes"]
         found.append(
             f"{preset}: a message is {n:,} bytes. An exchange is 2 for each group by averaging "
@@ -199,11 +189,11 @@ def costs(rows: list[Row]) -> str:
 def panels(rows: list[Row]) -> list[Panel]:
     """Steps of all groups, a drawing for each preset."""
     found = []
-    for preset in dict.fromkeys(row["preset"] for row in rows):
+    for preset in values(rows, "preset"):
         here = where(rows, preset=preset)
         title = f"{preset}: steps to 475 ({REAL})"
         panel = Panel(title, "groups / interval", "environment steps of all groups", is_bars=True)
-        for way in dict.fromkeys(row["way"] for row in here):
+        for way in values(here, "way"):
             points = {
                 f"{row['groups']} / {row['interval'] or '-'}": where(
                     here, way=way, groups=row["groups"], interval=row["interval"]
@@ -232,26 +222,25 @@ def plan(presets: Sequence[str], groups: Sequence[int], given: Sequence[int] | N
 
 
 def main() -> int:
-    import torch  # here, so that tests of what is above need not load it
-
     options = parser("gossip", __doc__, seconds=300)
     options.add_argument("--presets", nargs="+", choices=sorted(INTERVALS), default=["ppo", "dqn"])
-    options.add_argument("--groups", type=int, nargs="+", help="default: 2 4 8")
-    options.add_argument("--intervals", type=int, nargs="+", help="default: ppo 3 10, dqn 10 50")
+    options.add_argument("--groups", type=at_least(2), nargs="+", help="default: 2 4 8")
+    options.add_argument("--intervals", type=count, nargs="+", help="default: ppo 3 10, dqn 10 50")
     options.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help="default: all")
-    options.add_argument("--limit", type=int, default=400_000, help="steps of each group (400,000)")
+    options.add_argument("--limit", type=count, default=400_000, help="steps of a group (400,000)")
     given = options.parse_args()
+    import torch  # here, so that tests of what is above need not load it
+
     groups = given.groups or ([4] if given.quick else [2, 4, 8])
     torch.set_num_threads(1)
-    sheet = Sheet(given.out, "gossip", COLUMNS, given.total)
-    with sheet:
-        for seed in seeds_of(given):
-            for each in plan(given.presets, groups, given.intervals):
-                if each["way"] not in given.ways:
-                    continue
-                row = {"kind": REAL, "seed": seed, **each}
-                attempt(sheet, row, run, *each.values(), seed, given.limit, given.seconds)
-    return sheet.finish(table, panels)
+
+    def trials(seed: int) -> Iterator[Trial]:
+        for each in plan(given.presets, groups, given.intervals):
+            if each["way"] in given.ways:
+                about = (*each.values(), seed, given.limit, given.seconds)
+                yield {"kind": REAL, **each}, run, about
+
+    return conduct("gossip", COLUMNS, given, trials, table, panels)
 
 
 if __name__ == "__main__":

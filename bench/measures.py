@@ -28,7 +28,7 @@ class Spread:
 
     def text(self, digits: int = 1) -> str:
         """As in `19.4 (19.0-20.1)`."""
-        if self.low == self.high:
+        if self.low == self.high or math.isnan(self.middle):
             return shown(self.middle, digits)
         return (
             f"{shown(self.middle, digits)} ({shown(self.low, digits)}-{shown(self.high, digits)})"

@@ -15,6 +15,7 @@ import sys
 import time
 
 import numpy as np
+from options import Options, count
 
 from tianji import mpirun
 from tianji.channel import ChannelSpec
@@ -89,8 +90,8 @@ def receive(inbox, outbox) -> None:  # type: ignore[no-untyped-def]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=20)
+    parser = Options(__doc__)
+    parser.add_argument("--messages", type=count, default=20)
     parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rank:

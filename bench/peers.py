@@ -6,13 +6,13 @@ imports. torch is pinned first: a peer's looser requirement then finds it presen
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import venv
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from options import ROOT, Options
+
 SB3_VENV = ROOT / ".venv-sb3"
 RLLIB_VENV = ROOT / ".venv-rllib"
 STEPS = {
@@ -51,7 +51,7 @@ except ModuleNotFoundError:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Options(__doc__)
     names = {"sb3": SB3_VENV, "rllib": RLLIB_VENV}
     parser.add_argument("--peers", nargs="+", choices=names, default=["sb3"])
     for name in parser.parse_args().peers:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections import deque
 from typing import Any
@@ -11,7 +10,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
-from clock import process_age
+from clock import print_result
+from options import Options, count, number, number_from, positive, whole
 from torch import Tensor, nn
 
 DEFAULTS: dict[str, Any] = dict(
@@ -19,6 +19,8 @@ DEFAULTS: dict[str, Any] = dict(
     gae_lambda=0.95, clip=0.2, value_coef=0.5, max_grad_norm=0.5, target=300.0, seed=0, threads=1,
     max_seconds=600.0,
 )  # fmt: skip
+ZERO = number_from(0)
+KINDS: dict[str, Any] = {"seed": whole, "target": number, "gae_lambda": ZERO, "value_coef": ZERO}
 
 
 def mlp(hidden: int, outputs: int, last_gain: float) -> nn.Sequential:
@@ -106,9 +108,10 @@ class Loop:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = Options(__doc__)
     for name, default in DEFAULTS.items():
-        parser.add_argument("--" + name.replace("_", "-"), type=type(default), default=default)
+        kind = KINDS.get(name, count if isinstance(default, int) else positive)
+        parser.add_argument("--" + name.replace("_", "-"), type=kind, default=default)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)
@@ -117,17 +120,7 @@ def main() -> None:
     while not loop.solved and time.perf_counter() - began < options.max_seconds:
         loop.learn()
         loop.collect()
-    seconds = time.perf_counter() - began
-    result = {
-        "system": "plain",
-        "solved": loop.solved,
-        "seconds_from_process_start": round(process_age(), 3),
-        "seconds_from_training_start": round(seconds, 3),
-        "env_steps": loop.env_steps,
-        "steps_per_second": round(loop.env_steps / seconds, 1),
-        "options": vars(options),
-    }
-    print(json.dumps(result))
+    print_result("plain", loop.solved, began, loop.env_steps, options)
 
 
 if __name__ == "__main__":

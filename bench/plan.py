@@ -10,32 +10,20 @@ prediction; the planned one is always among them.
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-from experiment import (
-    REAL,
-    ROOT,
-    START_SECONDS,
-    Row,
-    Sheet,
-    attempt,
-    busy_share,
-    cells,
-    execute,
-    machine,
-    markdown,
-    parser,
-    seeds_of,
-    spread,
-    where,
-)
+from experiment import REAL, Trial, conduct, machine, parser
 from figures import Panel, Series
+from options import CONFIGS, cores, count, existing_file
+from runs import ENDLESS, Row, busy_share, summary_of
+from tables import cells, markdown, spread, values, where
 
 from tianji.config import load
+from tianji.errors import TianJiError
 from tianji.planning import planfile
 from tianji.planning.model import predict
 from tianji.planning.planfile import Plan
@@ -74,18 +62,13 @@ def rate(profile: Profile, split: Split) -> float:
 
 def train(config: Path, plan: Plan, overrides: list[str], seed: int, seconds: float) -> Row:
     """One run that follows a plan."""
-    foreign = round(busy_share(0.2), 3)
+    foreign = busy_share(0.2)
     with tempfile.TemporaryDirectory() as folder:
-        file, run_dir = Path(folder) / "plan.json", Path(folder) / "run"
+        file = Path(folder) / "plan.json"
         planfile.write(plan, file)
-        words = [sys.executable, "-m", "tianji.cli", "train", str(config), "--quiet"]
-        words += ["--seed", str(seed), "--plan", str(file), "--run-dir", str(run_dir)]
-        fixed = ["exp.stop_return=1e9", "exp.train_steps=10**9", "exp.save_seconds=None"]
-        fixed += ["global_cfg.rebalance=False"]  # the split is what is measured
-        for setting in [*overrides, *fixed, f"exp.max_seconds={seconds}"]:
-            words += ["--set", setting]
-        execute(words, seconds + START_SECONDS)
-        found = json.loads((run_dir / "summary.json").read_text())["plan"]
+        settings = [*overrides, *ENDLESS, "global_cfg.rebalance=False"]  # the split is measured
+        summary = summary_of(config, settings, seconds, "--seed", str(seed), "--plan", str(file))
+    found = summary["plan"]
     if found["measured"] is None:
         raise ValueError(f"{seconds:g} s are too short for a rate: give more --seconds")
     return {
@@ -100,7 +83,7 @@ def train(config: Path, plan: Plan, overrides: list[str], seed: int, seconds: fl
 def table(rows: list[Row]) -> str:
     """The fastest split first, and the verdict."""
     names = sorted(
-        dict.fromkeys(row["split"] for row in rows),
+        values(rows, "split"),
         key=lambda name: -spread(where(rows, split=name), "production").middle,
     )
     lines = []
@@ -136,7 +119,7 @@ def verdict(rows: list[Row], names: list[str]) -> str:
 
 def panels(rows: list[Row]) -> list[Panel]:
     """Predicted beside measured."""
-    names = list(dict.fromkeys(row["split"] for row in rows))
+    names = values(rows, "split")
     panel = Panel("every split (real)", "split", "steps/s", is_bars=True)
     panel.series = [
         Series(column, [(name, spread(where(rows, split=name), column)) for name in names])
@@ -147,27 +130,30 @@ def panels(rows: list[Row]) -> list[Panel]:
 
 def main() -> int:
     options = parser("plan", __doc__, seconds=6)
-    options.add_argument("--config", type=Path, default=ROOT / "configs" / "cartpole_dqn.py")
+    options.add_argument("--config", type=existing_file, default=CONFIGS / "cartpole_dqn.py")
     options.add_argument("--set", dest="overrides", action="append", default=[])
-    options.add_argument("--cores", type=int, default=len(available_cores()))
-    options.add_argument("--groups", type=int, help="only splits of so many groups")
-    options.add_argument("--most", type=int, default=math.inf, help="splits that are run")
+    options.add_argument("--cores", type=cores(), default=len(available_cores()))
+    options.add_argument("--groups", type=count, help="only splits of so many groups")
+    options.add_argument("--most", type=count, default=math.inf, help="splits that are run")
     given = options.parse_args()
-    config = load(given.config, given.overrides)
-    profile = probe(config, given.cores)
-    wish = Wish(given.cores, groups=given.groups)
-    planned = solve(profile, wish)[0].split
+    try:
+        config = load(given.config, given.overrides)
+        profile = probe(config, given.cores)
+        wish = Wish(given.cores, groups=given.groups)
+        planned = solve(profile, wish)[0].split
+    except TianJiError as problem:
+        options.error(str(problem))
     splits = chosen(profile, wish, 4 if given.quick else given.most)
-    sheet = Sheet(given.out, "plan", COLUMNS, given.total)
-    with sheet:
-        for i, seed in enumerate(seeds_of(given)):
-            if i:
-                profile = probe(config, given.cores)
-            for split in splits:
-                plan = Plan(profile, split, predict(profile, split))
-                row = {"split": name_of(split), "planned": split == planned, "seed": seed}
-                attempt(sheet, row, train, given.config, plan, given.overrides, seed, given.seconds)
-    return sheet.finish(table, panels)
+    probed = [profile]  # for the first round
+
+    def trials(seed: int) -> Iterator[Trial]:
+        profile = probed.pop() if probed else probe(config, given.cores)
+        for split in splits:
+            plan = Plan(profile, split, predict(profile, split))
+            row = {"split": name_of(split), "planned": split == planned}
+            yield row, train, (given.config, plan, given.overrides, seed, given.seconds)
+
+    return conduct("plan", COLUMNS, given, trials, table, panels)
 
 
 if __name__ == "__main__":

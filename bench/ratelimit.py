@@ -21,27 +21,17 @@ import argparse
 import os
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from experiment import (
-    SIMULATED,
-    Row,
-    Sheet,
-    attempt,
-    busy_share,
-    cells,
-    machine,
-    markdown,
-    parser,
-    seeds_of,
-    spread,
-    where,
-)
+from experiment import SIMULATED, Trial, conduct, machine, parser
 from figures import Panel, Series
 from measures import Event, window_ratios
+from options import count
 from rivals import Costs, Log, run_limiter, run_ours
+from runs import Row, busy_share
+from tables import cells, markdown, spread, values, where
 
 WINDOWS = (0.1, 0.25, 1.0)  # seconds
 SETTLING_SECONDS = 1.0  # left out of what is measured
@@ -103,7 +93,7 @@ def ways(costs: Costs) -> dict[str, Way]:
 
 def measure(costs: Costs, way: Way, seed: int, seconds: float) -> Row:
     """One run of one way."""
-    foreign = round(busy_share(), 3)
+    foreign = busy_share()
     return evaluate(way(seed, seconds), costs) | {"foreign_load": foreign}
 
 
@@ -114,9 +104,9 @@ def table(rows: list[Row]) -> str:
     header = ["way", "learner idle", "actors idle", "consumed/s", "ratio",
               *(f"deviation {width:g} s %" for width in WINDOWS)]  # fmt: skip
     found = [f"Rate control, ratio 4, {machine(SIMULATED)}"]
-    for scenario in dict.fromkeys(row["scenario"] for row in rows):
+    for scenario in values(rows, "scenario"):
         here = where(rows, scenario=scenario)
-        names = dict.fromkeys(row["way"] for row in here)
+        names = values(here, "way")
         lines = [[name, *cells(where(here, way=name), digits)] for name in names]
         found += [f"**{scenario}**", markdown(header, lines), verdict(here)]
     return "\n\n".join(found)
@@ -124,7 +114,7 @@ def table(rows: list[Row]) -> str:
 
 def verdict(rows: list[Row]) -> str:
     """What is lower with each of ours than with each limiter."""
-    names = list(dict.fromkeys(row["way"] for row in rows))
+    names = values(rows, "way")
     lines = []
     for ours in (name for name in names if name.startswith("ours")):
         said = []
@@ -151,8 +141,8 @@ def panels(rows: list[Row]) -> list[Panel]:
         ("deviation of the ratio over 0.25 s", "deviation_0.25s", "% of the ratio"),
     ):
         panel = Panel(f"Rate control: {title} ({SIMULATED})", "", unit, is_bars=True)
-        scenarios = dict.fromkeys(row["scenario"] for row in rows)
-        for way in dict.fromkeys(row["way"] for row in rows):
+        scenarios = values(rows, "scenario")
+        for way in values(rows, "way"):
             runs = [(s, where(rows, scenario=s, way=way)) for s in scenarios]
             panel.series.append(Series(way, [(s, spread(r, column)) for s, r in runs if r]))
         drawn.append(panel)
@@ -162,20 +152,20 @@ def panels(rows: list[Row]) -> list[Panel]:
 def main() -> int:
     options = parser("ratelimit", __doc__, seconds=10)
     options.add_argument("--scenarios", nargs="+", choices=SCENARIOS, help="default: all")
-    options.add_argument("--n-actors", type=int, default=8)
+    options.add_argument("--n-actors", type=count, default=8)
     given = options.parse_args()
     if given.quick:
         given.seconds = min(given.seconds, 4.0)
-    sheet = Sheet(given.out, "ratelimit", COLUMNS, given.total)
     names = given.scenarios or (["balanced"] if given.quick else list(SCENARIOS))
-    with sheet:
-        for seed in seeds_of(given):
-            for scenario in names:
-                costs = scaled(SCENARIOS[scenario], given)
-                for name, way in ways(costs).items():
-                    row = {"kind": SIMULATED, "scenario": scenario, "way": name, "seed": seed}
-                    attempt(sheet, row, measure, costs, way, seed, given.seconds)
-    return sheet.finish(table, panels)
+
+    def trials(seed: int) -> Iterator[Trial]:
+        for scenario in names:
+            costs = scaled(SCENARIOS[scenario], given)
+            for name, way in ways(costs).items():
+                row = {"kind": SIMULATED, "scenario": scenario, "way": name}
+                yield row, measure, (costs, way, seed, given.seconds)
+
+    return conduct("ratelimit", COLUMNS, given, trials, table, panels)
 
 
 def scaled(costs: Costs, given: argparse.Namespace) -> Costs:

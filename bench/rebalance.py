@@ -15,7 +15,6 @@ bench/out/rebalance.csv.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import os
@@ -29,10 +28,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from compare import busy_share
+from measures import Spread
+from options import BENCH, CONFIGS, OUT, Options, count, number_from
+from runs import ENDLESS, busy_share, command, environment
+from tables import markdown, warning
 
-ROOT = Path(__file__).resolve().parent.parent
-BENCH = ROOT / "bench"
 MANY = ("actor_cfg.num=8", "global_cfg.replay_ratio=32")
 WINDOW_SECONDS = 10.0  # of a measurement
 SETTLED_SECONDS = 30.0  # of training, before the change
@@ -54,9 +54,9 @@ class Scenario:
         return self.paces is not None or self.takes_core
 
 
-TABLE_2 = ROOT / "configs" / "paper_dqn_cartpole.py"
+TABLE_2 = CONFIGS / "paper_dqn_cartpole.py"
 SCENARIOS = {
-    "ordinary": Scenario(ROOT / "configs" / "cartpole_dqn.py"),
+    "ordinary": Scenario(CONFIGS / "cartpole_dqn.py"),
     "many": Scenario(TABLE_2, MANY),
     "slower": Scenario(BENCH / "drifting_dqn.py", (), ("sleep 0.001", "sleep 0.005")),
     "slower_cpu": Scenario(BENCH / "drifting_dqn.py", (), ("spin 0.0002", "spin 0.001")),
@@ -85,19 +85,18 @@ class Measured:
 
 def run(name: str, rebalance: bool, repeat: int, seconds: float) -> list[Measured]:
     """One run, with its change in the middle."""
-    scenario, foreign = SCENARIOS[name], round(busy_share(), 3)
+    scenario, foreign = SCENARIOS[name], busy_share()
     with tempfile.TemporaryDirectory() as parent:
         folder, pace = Path(parent) / "run", Path(parent) / "pace"
-        overrides = [
-            *scenario.overrides,
-            f"global_cfg.rebalance={rebalance}",
-            "exp.save_seconds=None",
-        ]
+        overrides = [*scenario.overrides, *ENDLESS, f"global_cfg.rebalance={rebalance}"]
         if scenario.paces:
             pace.write_text(scenario.paces[0])
             overrides.append(f"environment.pace={pace}")
         whole = 2 * seconds if scenario.changes else seconds
-        process = started(scenario.config, folder, overrides, whole, repeat)
+        limits = ["--max-seconds", str(whole), "--seed", str(repeat), "--quiet"]
+        process = subprocess.Popen(
+            command(scenario.config, folder, overrides, *limits), env=environment()
+        )
         hog, used = None, CpuTimes(process.pid, folder)
         try:
             if scenario.changes:
@@ -120,20 +119,6 @@ def run(name: str, rebalance: bool, repeat: int, seconds: float) -> list[Measure
             Measured(name, rebalance, repeat, phase, foreign_load=foreign, **values)
             for phase, values in zip(ends, found, strict=True)
         ]
-
-
-def started(
-    config: Path, folder: Path, overrides: list[str], seconds: float, seed: int
-) -> subprocess.Popen[bytes]:
-    """A run in the background."""
-    options = [word for override in overrides for word in ("--set", override)]
-    limits = ["--max-seconds", str(seconds), "--stop-return", "1e9", "--seed", str(seed)]
-    command = [sys.executable, "-m", "tianji.cli", "train", str(config), "--run-dir", str(folder)]
-    paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return subprocess.Popen(
-        [*command, *options, *limits, "--set", "exp.train_steps=1_000_000_000", "--quiet"],
-        env=os.environ | {"PYTHONPATH": paths},
-    )
 
 
 def busy_on(core: int) -> subprocess.Popen[bytes]:
@@ -223,45 +208,44 @@ def window(folder: Path, end: float) -> dict[str, Any]:
 MEANS = ("balance/consumption", "balance/awake", "roles/learner-0.0/idle")
 
 
+COLUMNS = {  # field: heading, digits and what it is multiplied with
+    "production": ("production (steps/s)", 0, 1),
+    "consumption": ("consumption (samples/s)", 0, 1),
+    "staleness": ("staleness (updates)", 0, 1),
+    "learner_idle": ("learner idle (%)", 0, 100),
+    "awake": ("actors awake", 1, 1),
+    "learner_cpu": ("CPU of the learner (ms/update)", 2, 1),
+    "actors_cpu": ("CPU of the actors (ms/update)", 2, 1),
+    "decisions": ("decisions", 0, 1),
+}
+
+
 def table(found: list[Measured]) -> str:
-    """Medians, on beside off."""
-    lines = [
-        "| scenario | rebalance | production (steps/s) | consumption (samples/s) | "
-        "staleness (updates) | learner idle | actors awake | CPU of the learner (ms/update) | "
-        "CPU of the actors (ms/update) | decisions |",
-        "|---" * 10 + "|",
-    ]
+    """Medians and ranges, on beside off."""
+    header = ["scenario", "rebalance", *(heading for heading, _, _ in COLUMNS.values())]
+    lines = []
     for name, phase, rebalance in dict.fromkeys((m.scenario, m.phase, m.rebalance) for m in found):
         some = [m for m in found if (m.scenario, m.phase, m.rebalance) == (name, phase, rebalance)]
-
-        def cell(what: str, form: str, some: list[Measured] = some) -> str:
-            values = [float(getattr(m, what)) for m in some]
-            shown = [format(v, form) for v in (statistics.median(values), min(values), max(values))]
-            return shown[0] if len(values) == 1 else f"{shown[0]} ({shown[1]} to {shown[2]})"
-
         cells = [
-            cell("production", ",.0f"),
-            cell("consumption", ",.0f"),
-            cell("staleness", ",.0f"),
-            cell("learner_idle", ".0%"),
-            cell("awake", ".1f"),
-            cell("learner_cpu", ".2f"),
-            cell("actors_cpu", ".2f"),
-            cell("decisions", ".0f"),
+            Spread.of(times * getattr(m, what) for m in some).text(digits)
+            for what, (_, digits, times) in COLUMNS.items()
         ]
         title = f"{name}, {phase} the change" if phase else name
-        lines.append(f"| {title} | {'on' if rebalance else 'off'} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append([title, "on" if rebalance else "off", *cells])
+    return markdown(header, lines)
 
 
 def main() -> None:
     """Prints a table, and writes every window of every run."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Options(__doc__)
     parser.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=SETTLED_SECONDS, help="before a change")
+    parser.add_argument("--repeats", type=count, default=3)
+    parser.add_argument(
+        "--seconds",
+        type=number_from(3),
+        default=SETTLED_SECONDS,
+        help="before a change",
+    )
     given = parser.parse_args()
     found: list[Measured] = []
     for repeat in range(given.repeats):
@@ -272,11 +256,10 @@ def main() -> None:
     found.sort(key=lambda m: (given.scenarios.index(m.scenario), m.phase == "after", m.rebalance))
     print(f"{len(os.sched_getaffinity(0))} cores, {given.repeats} runs each: median (range)\n")
     print(table(found))
-    if loud := sum(m.foreign_load > 0.1 for m in found):
-        print(f"\nOthers used more than 10 % of the machine before {loud} of {len(found)} runs.")
-    out = BENCH / "out"
-    out.mkdir(exist_ok=True)
-    with (out / "rebalance.csv").open("w", newline="") as file:
+    if said := warning(m.foreign_load for m in found):
+        print(f"\n{said}")
+    OUT.mkdir(exist_ok=True)
+    with (OUT / "rebalance.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, list(asdict(found[0])))
         writer.writeheader()
         writer.writerows(asdict(measured) for measured in found)

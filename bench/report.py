@@ -6,7 +6,6 @@ the time of one answer to a browser that asks once a second, at the end of that 
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
@@ -14,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tasks import ROOT
+from options import ROOT, Options, at_least, count
 
 sys.path.insert(0, str(ROOT / "tests"))
 from made_runs import evaluation, make, row
@@ -53,10 +52,10 @@ def polled(folder: Path, seconds: int, actors: int) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=int, default=3_600, help="length of the run")
-    parser.add_argument("--actors", type=int, default=16)
-    parser.add_argument("--times", type=int, default=5, help="reports built")
+    parser = Options(__doc__)
+    parser.add_argument("--seconds", type=at_least(2), default=3_600, help="length of the run")
+    parser.add_argument("--actors", type=count, default=16)
+    parser.add_argument("--times", type=count, default=5, help="reports built")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         evaluations = [evaluation(60_000 * i, 8.0 * i) for i in range(1, 61)]

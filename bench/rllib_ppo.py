@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from typing import Any
 
 import gymnasium
 import ray
-from clock import process_age
+from clock import print_result
+from options import Options, count, number, number_from, positive, whole
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.tune.registry import register_env
@@ -49,12 +49,12 @@ def configured(options: argparse.Namespace) -> PPOConfig:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--seed", type=int, default=0)
-    arguments.add_argument("--envs", type=int, default=2, help="actors, of one environment each")
-    arguments.add_argument("--step-seconds", type=float, default=0.0)
-    arguments.add_argument("--target", type=float, default=300.0)
-    arguments.add_argument("--max-seconds", type=float, default=600.0)
+    arguments = Options(__doc__)
+    arguments.add_argument("--seed", type=whole, default=0)
+    arguments.add_argument("--envs", type=count, default=2, help="actors, of one environment each")
+    arguments.add_argument("--step-seconds", type=number_from(0), default=0.0)
+    arguments.add_argument("--target", type=number, default=300.0)
+    arguments.add_argument("--max-seconds", type=positive, default=600.0)
     options = arguments.parse_args()
     ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     algorithm = configured(options).build_algo()
@@ -65,19 +65,9 @@ def main() -> None:
         steps = int(found["num_env_steps_sampled_lifetime"])
         latest = float(found.get("episode_return_mean", latest))
         solved = latest >= options.target
-    seconds = time.perf_counter() - began
-    result = {
-        "system": "rllib",
-        "solved": solved,
-        "seconds_from_process_start": round(process_age(), 3),
-        "seconds_from_training_start": round(seconds, 3),
-        "env_steps": steps,
-        "steps_per_second": round(steps / seconds, 1),
-        "options": vars(options),
-    }
+    print_result("rllib", solved, began, steps, options)
     algorithm.stop()
     ray.shutdown()
-    print(json.dumps(result))
 
 
 if __name__ == "__main__":

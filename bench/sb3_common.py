@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections import deque
 
 import torch
-from clock import process_age
+from clock import print_result
+from options import Options, count, number, positive, whole
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 
@@ -35,13 +35,13 @@ class StopAtReturn(BaseCallback):
         return time.perf_counter() - self.began < self.max_seconds
 
 
-def parser(description: str | None) -> argparse.ArgumentParser:
+def parser(description: str | None) -> Options:
     """Options that every system of the comparison has."""
-    options = argparse.ArgumentParser(description=description)
-    options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--target", type=float, default=300.0)
-    options.add_argument("--threads", type=int, default=1, help="torch threads")
-    options.add_argument("--max-seconds", type=float, default=600.0)
+    options = Options(description)
+    options.add_argument("--seed", type=whole, default=0)
+    options.add_argument("--target", type=number, default=300.0)
+    options.add_argument("--threads", type=count, default=1, help="torch threads")
+    options.add_argument("--max-seconds", type=positive, default=600.0)
     return options
 
 
@@ -55,15 +55,5 @@ def run(
     torch.set_num_threads(options.threads)
     stop = StopAtReturn(options.target, options.max_seconds)
     model.learn(total_steps, callback=stop)
-    seconds = time.perf_counter() - stop.began
-    result = {
-        "system": "sb3",
-        "solved": stop.solved,
-        "seconds_from_process_start": round(process_age(), 3),
-        "seconds_from_training_start": round(seconds, 3),
-        "env_steps": model.num_timesteps,
-        "steps_per_second": round(model.num_timesteps / seconds, 1),
-        "replay_ratio": replay_ratio,
-        "options": vars(options),
-    }
-    print(json.dumps(result))
+    steps = model.num_timesteps
+    print_result("sb3", stop.solved, stop.began, steps, options, replay_ratio=replay_ratio)

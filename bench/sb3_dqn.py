@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from options import count, whole
 from sb3_common import parser, run
 from stable_baselines3 import DQN
 from stable_baselines3.common.env_util import make_vec_env
@@ -9,10 +10,10 @@ from stable_baselines3.common.env_util import make_vec_env
 
 def main() -> None:
     arguments = parser(__doc__)
-    arguments.add_argument("--train-freq", type=int, default=1, help="steps between trainings")
-    arguments.add_argument("--updates", type=int, default=0, help="per training; 0: one per step")
-    arguments.add_argument("--total-steps", type=int, default=500_000)
-    arguments.add_argument("--decay-steps", type=int, default=5_000, help="0: always 0.02")
+    arguments.add_argument("--train-freq", type=count, default=1, help="steps between trainings")
+    arguments.add_argument("--updates", type=whole, default=0, help="per training; 0: one per step")
+    arguments.add_argument("--total-steps", type=count, default=500_000)
+    arguments.add_argument("--decay-steps", type=whole, default=5_000, help="0: always 0.02")
     options = arguments.parse_args()
     model = DQN(
         "MlpPolicy",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from options import count, number_from
 from sb3_common import parser, run
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
@@ -53,9 +54,9 @@ def environments(n: int, seed: int, step_seconds: float) -> VecEnv:
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--settings", choices=SETTINGS, default="zoo")
-    arguments.add_argument("--envs", type=int, help="default: that of the settings")
+    arguments.add_argument("--envs", type=count, help="default: that of the settings")
     arguments.add_argument(
-        "--step-seconds", type=float, default=0.0, help="slow steps, in a process for each"
+        "--step-seconds", type=number_from(0), default=0.0, help="slow steps, in a process for each"
     )
     options = arguments.parse_args()
     n_envs, total_steps, values = SETTINGS[options.settings]

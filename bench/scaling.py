@@ -17,27 +17,15 @@ import argparse
 import math
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
-from experiment import (
-    JOBS,
-    REAL,
-    SIMULATED,
-    Row,
-    Sheet,
-    attempt,
-    cells,
-    kind_of,
-    machine,
-    markdown,
-    parser,
-    seeds_of,
-    spread,
-    train,
-    where,
-)
+from experiment import REAL, SIMULATED, Trial, conduct, kind_of, machine, parser
 from figures import Panel, Series
 from measures import Knee, distance, knee, slope
+from options import count, some_of
+from runs import JOBS, Row, train
+from tables import cells, markdown, spread, values, where
 
 STEP_SECONDS, ENVS = 0.01, 16  # simulated: 1,600 steps per second and actor
 SAMPLE_SECONDS = 1 / 6_400  # simulated: of one learner core
@@ -89,24 +77,14 @@ def fits(given: argparse.Namespace, actors: int, cores: int, groups: int = 1) ->
     return True
 
 
-def measure(sheet: Sheet, given: argparse.Namespace, seed: int, about: Row) -> None:
-    """One run; `about` says which."""
-    n, cores, groups = about["actors"], about["learner_cores"], about["groups"]
-    if not fits(given, n, cores, groups):
-        return
-    keys = settings(given, n, cores, groups, about["way"])
-    row = {"kind": kind_of(given.real), "seed": seed, **about}
-    row |= {"batch": keys["hyp.batch_size"], "lr": keys["hyp.lr"], "age_distance": ""}
-    attempt(sheet, row, _with_distance, sheet, row, keys, seed, given.seconds)
-
-
-def _with_distance(sheet: Sheet, row: Row, keys: Row, seed: int, seconds: float) -> Row:
-    """A run, with how far the ages of its samples are from those of one group (part c)."""
+def measure(about: Row, keys: Row, seed: int, seconds: float, single: dict[int, Row]) -> Row:
+    """One run, with how far the ages of its samples are from those of one group (part c)."""
     found = train(JOBS / "dqn.py", keys, seed, seconds)
-    single = [r for r in sheet.rows if (r["part"], r["groups"], r["seed"]) == ("c", 1, seed)]
-    if row["part"] == "c" and single:
-        ages = [r["histograms"]["age_steps"] for r in (single[0], found)]
+    if about["part"] == "c" and seed in single:
+        ages = [run["histograms"]["age_steps"] for run in (single[seed], found)]
         found["age_distance"] = distance(*ages)
+    elif about["part"] == "c" and about["groups"] == 1:
+        single[seed] = found
     return found
 
 
@@ -159,7 +137,7 @@ def section(rows: list[Row], x: str, title: str) -> str:
     digits = dict.fromkeys(RATES, 0) | {"offered": 0, "learner_idle": 2}
     lines = [
         [str(each), way, *cells(runs, digits)]
-        for way in dict.fromkeys(row["way"] for row in rows)
+        for way in values(rows, "way")
         for each in sorted({row[x] for row in rows})
         if (runs := where(rows, **{x: each, "way": way}))
     ]
@@ -232,22 +210,28 @@ def panels(rows: list[Row]) -> list[Panel]:
 def main() -> int:
     options = parser("scaling", __doc__, seconds=10)
     options.add_argument("--real", action="store_true", help="real costs: wants 16 cores")
-    options.add_argument("--parts", default="abc", help="some of abc")
-    options.add_argument("--actors", type=int, nargs="+", help="of parts a and b")
-    options.add_argument("--learner-cores", type=int, default=4, help="of part b")
-    options.add_argument("--group-actors", type=int, help="of part c; default: 4, real: 3")
-    options.add_argument("--envs", type=int, default=1, help="per actor, with --real")
+    options.add_argument("--parts", type=some_of("abc"), default="abc", help="some of abc")
+    options.add_argument("--actors", type=count, nargs="+", help="of parts a and b")
+    options.add_argument("--learner-cores", type=count, default=4, help="of part b")
+    options.add_argument("--group-actors", type=count, help="of part c; default: 4, real: 3")
+    options.add_argument("--envs", type=count, default=1, help="per actor, with --real")
     options.add_argument(
         "--lr-rule", choices=RULES, default="none", help="of part b: how lr grows with the batch"
     )
     given = options.parse_args()
     given.group_actors = given.group_actors or (3 if given.real else 4)
-    sheet = Sheet(given.out, "scaling", COLUMNS, given.total)
-    with sheet:
-        for seed in seeds_of(given):
-            for about in plan(given):
-                measure(sheet, given, seed, about)
-    return sheet.finish(table, panels)
+    single: dict[int, Row] = {}  # seed -> the run of part c with one group
+
+    def trials(seed: int) -> Iterator[Trial]:
+        for about in plan(given):
+            n, cores, groups = about["actors"], about["learner_cores"], about["groups"]
+            if fits(given, n, cores, groups):
+                keys = settings(given, n, cores, groups, about["way"])
+                row = {"kind": kind_of(given.real), **about, "age_distance": ""}
+                row |= {"batch": keys["hyp.batch_size"], "lr": keys["hyp.lr"]}
+                yield row, measure, (about, keys, seed, given.seconds, single)
+
+    return conduct("scaling", COLUMNS, given, trials, table, panels)
 
 
 if __name__ == "__main__":

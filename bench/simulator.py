@@ -12,18 +12,17 @@ itself, and has to say what came of it: that leaves the model to be compared, an
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import os
-import subprocess
 import sys
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from options import BENCH, Options, number_from
+from runs import summary_of
 
 from tianji.config import load
 from tianji.planning.costs import actor_cost, learner_cost
@@ -33,7 +32,6 @@ from tianji.simulation.layout import Layout
 from tianji.simulation.result import Simulated
 from tianji.simulation.simulate import simulate
 
-BENCH = Path(__file__).resolve().parent
 MOST_ERROR = 0.15
 
 
@@ -78,14 +76,8 @@ def profile_for(case: Case) -> Profile:
 
 def measured(case: Case, seconds: float) -> tuple[dict[str, float], dict[str, Any]]:
     """One run: rates, idle shares and staleness, and the summary that they are from."""
-    with tempfile.TemporaryDirectory() as folder:
-        run = Path(folder) / "run"
-        words = [sys.executable, "-m", "tianji.cli", "train", str(BENCH / case.config), "--quiet"]
-        words += ["--engine", "process", "--run-dir", str(run), "--max-seconds", str(seconds)]
-        words += [word for setting in case.settings for word in ("--set", setting)]
-        env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(BENCH.parent)}
-        subprocess.run(words, env=env, check=True, timeout=seconds + 120, stdout=subprocess.DEVNULL)
-        summary = json.loads((run / "summary.json").read_text())
+    config, engine = BENCH / case.config, ["--engine", "process"]
+    summary = summary_of(config, case.settings, seconds, *engine, OMP_NUM_THREADS="1")
     idle: dict[str, list[float]] = {}
     for name, role in summary["roles"].items():
         idle.setdefault(name.partition("-")[0], []).append(role["idle"])
@@ -150,8 +142,8 @@ def error(name: str, said: float, was: float) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each run")
+    parser = Options(__doc__)
+    parser.add_argument("--seconds", type=number_from(2), default=10.0, help="of each run")
     parser.add_argument("--costs", choices=["probe", "run"], default="probe")
     parser.add_argument("--out", type=Path, help="a JSON file for all numbers")
     options = parser.parse_args()

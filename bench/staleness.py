@@ -6,23 +6,13 @@ A batch is drawn without replacement from a pool of k batches; everything else s
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
-from experiment import (
-    REAL,
-    ROOT,
-    Row,
-    Sheet,
-    attempt,
-    cells,
-    machine,
-    markdown,
-    parser,
-    seeds_of,
-    spread,
-    train,
-    where,
-)
+from experiment import REAL, Trial, conduct, machine, parser
 from figures import Panel, Series
+from options import CONFIGS, count
+from runs import Row, train
+from tables import cells, markdown, spread, values, where
 
 COLUMNS = (
     "kind", "setting", "seed", "final_seconds", "env_steps", "updates", "freshness_target",
@@ -41,7 +31,7 @@ def table(rows: list[Row]) -> str:
     """A line for each lag, in the order in which they were run."""
     header = ["setting", "final time s", "env steps", "freshness", "staleness mean", "p95",
               "consumed/s"]  # fmt: skip
-    names = dict.fromkeys(row["setting"] for row in rows)
+    names = values(rows, "setting")
     lines = [[name, *cells(where(rows, setting=name), DIGITS)] for name in names]
     title = f"Figure 12a, PPO on CartPole to a mean return of 300, {machine(REAL)}"
     return f"{title}\n\n{markdown(header, lines)}"
@@ -49,7 +39,7 @@ def table(rows: list[Row]) -> str:
 
 def panels(rows: list[Row]) -> list[Panel]:
     """Final time, steps until then, and what was measured of the samples' age."""
-    names = list(dict.fromkeys(row["setting"] for row in rows))
+    names = values(rows, "setting")
 
     def series(column: str, name: str) -> Series:
         return Series(name, [(each, spread(where(rows, setting=each), column)) for each in names])
@@ -65,24 +55,19 @@ def panels(rows: list[Row]) -> list[Panel]:
 
 def main() -> int:
     options = parser("staleness", __doc__, seconds=60)
-    options.add_argument("--lags", type=int, nargs="+", help="default: 1 2 4 8")
+    options.add_argument("--lags", type=count, nargs="+", help="default: 1 2 4 8")
     given = options.parse_args()
     lags = given.lags or ([1, 8] if given.quick else [1, 2, 4, 8])
-    sheet = Sheet(given.out, "staleness", COLUMNS, given.total)
-    with sheet:
-        for seed in seeds_of(given):
-            for lag in lags:
-                settings = {"hyp.buffer_size": lag, "exp.stop_return": 300}
-                settings |= {"exp.save_seconds": None, "exp.train_steps": 10**9}
-                row = {
-                    "kind": REAL,
-                    "setting": name_of(lag),
-                    "seed": seed,
-                    "freshness_target": 1 / lag,
-                }
-                config = ROOT / "configs" / "cartpole_ppo.py"
-                attempt(sheet, row, train, config, settings, seed, given.seconds)
-    return sheet.finish(table, panels)
+    config = CONFIGS / "cartpole_ppo.py"
+
+    def trials(seed: int) -> Iterator[Trial]:
+        for lag in lags:
+            settings = {"hyp.buffer_size": lag, "exp.stop_return": 300}
+            settings |= {"exp.save_seconds": None, "exp.train_steps": 10**9}
+            row = {"kind": REAL, "setting": name_of(lag), "freshness_target": 1 / lag}
+            yield row, train, (config, settings, seed, given.seconds)
+
+    return conduct("staleness", COLUMNS, given, trials, table, panels)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -12,7 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tasks import BENCH, ROOT
+from measures import Spread
+from options import CONFIGS, OUT, ROOT, Options, count, existing_file, positive
+from runs import command, environment, read_summary
 
 ASKED_SECONDS, ASKED_MEGABYTES = 3.0, 80.0
 
@@ -48,7 +49,7 @@ def private_bytes(pid: int) -> int:
     return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Private_"))
 
 
-def watch(child: subprocess.Popen[str], seconds: float) -> dict[int, int]:
+def watch(child: subprocess.Popen[bytes], seconds: float) -> dict[int, int]:
     """The highest USS of each actor until the command ends or `seconds` have passed."""
     peaks: dict[int, int] = {}
     deadline = time.monotonic() + seconds
@@ -63,19 +64,19 @@ def measure(options: argparse.Namespace, seed: int) -> dict[str, Any]:
     """One run of `options.seconds`; its summary's first sample and its actors' peak memory."""
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder) / "run"
-        words = [sys.executable, "-m", "tianji.cli", "train", options.config]
-        words += ["--set", f"parallel_parameters.actor_cfg.num={options.actors}"]
-        words += ["--run-dir", str(run_dir), "--seed", str(seed)]
-        words += ["--max-seconds", str(options.seconds)]
+        settings = [f"actor_cfg.num={options.actors}", f"exp.max_seconds={options.seconds}"]
+        words = command(options.config, run_dir, settings, "--seed", str(seed))
         log = Path(folder) / "log"
         with log.open("w") as file:
-            child = subprocess.Popen(words, cwd=ROOT, stdout=file, stderr=file, text=True)
+            child = subprocess.Popen(words, cwd=ROOT, stdout=file, stderr=file, env=environment())
             peaks = watch(child, options.seconds + 60)
             if child.poll() is None:
                 child.terminate()
             if child.wait():
                 raise SystemExit(f"exit status {child.returncode}:\n{log.read_text()[-2000:]}")
-        summary = json.loads((run_dir / "summary.json").read_text())
+        summary = read_summary(run_dir)
+    if summary["first_consumed_seconds"] is None:
+        raise SystemExit(f"no sample was consumed in {options.seconds:g} s: give more --seconds")
     return {
         "seed": seed,
         "first_consumed_seconds": summary["first_consumed_seconds"],
@@ -86,19 +87,18 @@ def measure(options: argparse.Namespace, seed: int) -> dict[str, Any]:
 
 
 def verdict(name: str, values: list[float], asked: float, unit: str) -> str:
-    found = statistics.median(values)
-    word = "reached" if found <= asked else "missed"
-    spread = f"{min(values):.2f}-{max(values):.2f}"
-    return f"{name}: median {found:.2f} {unit} ({spread}), asked <= {asked:g} {unit}: {word}"
+    found = Spread.of(values)
+    word = "reached" if found.middle <= asked else "missed"
+    return f"{name}: {found.text(2)} {unit}, median (range), asked <= {asked:g} {unit}: {word}"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", default="configs/cartpole_ppo.py")
-    parser.add_argument("--actors", type=int, default=2)
-    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
-    parser.add_argument("--seconds", type=float, default=8.0, help="length of one run")
-    parser.add_argument("--out", type=Path, default=BENCH / "out")
+    parser = Options(__doc__)
+    parser.add_argument("--config", type=existing_file, default=CONFIGS / "cartpole_ppo.py")
+    parser.add_argument("--actors", type=count, default=2)
+    parser.add_seeds()
+    parser.add_argument("--seconds", type=positive, default=8.0, help="length of one run")
+    parser.add_out(OUT)
     options = parser.parse_args()
     runs = []
     for seed in options.seeds:

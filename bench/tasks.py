@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from dataclasses import asdict, dataclass
@@ -10,10 +9,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from options import BENCH, ROOT
 from peers import SB3_VENV, installed, python_of
-
-ROOT = Path(__file__).resolve().parent.parent
-BENCH = ROOT / "bench"
+from runs import command, peer_line, read_summary
 
 
 class Clock(Enum):
@@ -110,9 +108,7 @@ def missing(task: Task, system: str) -> str | None:
 
 def ours(task: Task, seed: int, run_dir: Path, settings: list[str]) -> list[str]:
     """The command line of our run, which leaves its figures in `run_dir`."""
-    train = [sys.executable, "-m", "tianji.cli", "train", task.config, "--stop-return", "300"]
-    overrides = [word for setting in settings for word in ("--set", setting)]
-    return [*train, "--run-dir", str(run_dir), "--seed", str(seed), *overrides]
+    return command(task.config, run_dir, settings, "--stop-return", "300", "--seed", str(seed))
 
 
 def peer(task: Task, system: str, seed: int, threads: int) -> list[str]:
@@ -124,7 +120,7 @@ def peer(task: Task, system: str, seed: int, threads: int) -> list[str]:
 
 def read_ours(run_dir: Path) -> dict[str, Any]:
     """What `summary.json` says, in the fields of `Measured`."""
-    summary = json.loads((run_dir / "summary.json").read_text())
+    summary = read_summary(run_dir)
     final = summary["final_time_seconds"]
     training = math.inf if final is None else float(final)
     seconds = summary["wall_seconds"] - summary["startup_seconds"] if final is None else final
@@ -140,11 +136,10 @@ def read_ours(run_dir: Path) -> dict[str, Any]:
 
 def read_peer(stdout: str) -> dict[str, Any]:
     """What a peer's JSON line says, in the fields of `Measured`."""
-    line = json.loads(stdout.strip().splitlines()[-1])
-    solved = line["solved"]
+    line = peer_line(stdout)
     return {
-        "process_seconds": line["seconds_from_process_start"] if solved else math.inf,
-        "training_seconds": line["seconds_from_training_start"] if solved else math.inf,
+        "process_seconds": line["seconds_from_process_start"],
+        "training_seconds": line["seconds_from_training_start"],
         "env_steps": line["env_steps"],
         "steps_per_second": line["steps_per_second"],
         "replay_ratio": line.get("replay_ratio"),

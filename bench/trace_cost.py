@@ -9,26 +9,22 @@ takes, which can be compared with that of another version.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 import timeit
 from pathlib import Path
 from typing import Any
 
-from tasks import ROOT
+from options import CONFIGS, Options, at_least, count, number_from
+from runs import ENDLESS, summary_of
 
 CASES = {  # name: configuration, what is set, and rounds of a block
     "DQN, limited by its actor": ("cartpole_dqn.py", ["global_cfg.replay_ratio=0.25"], 400),
     "DQN, limited by its learner": ("cartpole_dqn.py", [], 200),
     "PPO, in turns": ("cartpole_ppo.py", [], 256),
 }
-ENDLESS = ["exp.stop_return=1e9", "exp.train_steps=1_000_000_000", "exp.save_seconds=None"]
+ENGINES = ("local", "process")
 TRACED = "exp.trace_seconds=2"
 N_STEPS = 500
 
@@ -54,7 +50,7 @@ def blocks(case: str, n_blocks: int) -> dict[str, list[float]]:
         for i, more in enumerate(([TRACED], [])):
             folder = Path(parent) / str(i)
             folder.mkdir()
-            config = load(str(ROOT / "configs" / file), [*ENDLESS, *settings, *more])
+            config = load(str(CONFIGS / file), [*ENDLESS, *settings, *more])
             engines.append(LocalEngine(try_out(config), folder))
         traced, plain = engines
         ratios = []
@@ -73,25 +69,12 @@ def rates(case: str, seconds: float, repeats: int) -> dict[str, list[float]]:
     for i in range(repeats):
         pair = {}
         for how in (TRACED, "") if i % 2 else ("", TRACED):
-            words = [*ENDLESS, *settings, f"exp.max_seconds={seconds}", *filter(None, [how])]
-            pair[how] = trained(ROOT / "configs" / file, words)
+            words = [*ENDLESS, *settings, *filter(None, [how])]
+            pair[how] = summary_of(CONFIGS / file, words, seconds)
         for name, found in ratios.items():
             key = f"{name}_per_second"
             found.append(pair[TRACED][key] / pair[""][key])
     return ratios
-
-
-def trained(config: Path, settings: list[str]) -> dict[str, Any]:
-    """The summary of one run."""
-    with tempfile.TemporaryDirectory() as parent:
-        folder = Path(parent) / "run"
-        words = [sys.executable, "-m", "tianji.cli", "train", str(config), "--quiet"]
-        words += ["--run-dir", str(folder)]
-        words += [word for setting in settings for word in ("--set", setting)]
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
-        subprocess.run(words, env=environment, stdout=subprocess.DEVNULL, check=True)
-        summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
-    return summary
 
 
 def row_seconds() -> float:
@@ -151,11 +134,11 @@ def line(case: str, engine: str, what: str, ratios: list[float]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--engines", nargs="*", default=["local", "process"])
-    parser.add_argument("--blocks", type=int, default=60, help="pairs in the local engine")
-    parser.add_argument("--repeats", type=int, default=7, help="pairs of runs in processes")
-    parser.add_argument("--seconds", type=float, default=5.0, help="of a run in processes")
+    parser = Options(__doc__)
+    parser.add_argument("--engines", nargs="*", choices=ENGINES, default=ENGINES)
+    parser.add_argument("--blocks", type=at_least(4), default=60, help="pairs in the local engine")
+    parser.add_argument("--repeats", type=count, default=7, help="pairs of runs in processes")
+    parser.add_argument("--seconds", type=number_from(2), default=5.0, help="of a run in processes")
     options = parser.parse_args()
     if options.engines:
         print("| training | engine | what | traced / not traced, median (quartiles) | pairs |")

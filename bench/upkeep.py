@@ -25,9 +25,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tasks import ROOT
+from options import CONFIGS, Options, at_least, number_from
+from runs import environment
 
-CONFIG = ROOT / "configs" / "paper_dqn_cartpole.py"
+CONFIG = CONFIGS / "paper_dqn_cartpole.py"
 TABLE, CHECKPOINTS, BOTH = "metrics and live table", "checkpoints", "checkpoints, evaluation"
 MOST = {TABLE: 0.02, CHECKPOINTS: 0.02, BOTH: 0.03}  # share of consumption, asked
 FASTER = 10  # times that pictures and rows come in a window that has them
@@ -126,10 +127,8 @@ def measure(what: str, seconds: float, n_windows: int, parent: Path) -> str:
     reader = threading.Thread(target=drained, args=(outer,))
     reader.start()
     sizes = ["--seconds", str(seconds), "--windows", str(n_windows)]
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {"PYTHONPATH": os.pathsep.join(paths), "TERM": "xterm-256color"}
     command = [sys.executable, __file__, "--only", what, "--folder", str(folder), *sizes]
-    subprocess.run(command, stdout=inner, env=os.environ | environment, check=True)
+    subprocess.run(command, stdout=inner, env=environment(TERM="xterm-256color"), check=True)
     os.close(inner)
     reader.join()
     os.close(outer)
@@ -204,9 +203,9 @@ def drained(descriptor: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=4.0, help="of a window")
-    parser.add_argument("--windows", type=int, default=24)
+    parser = Options(__doc__)
+    parser.add_argument("--seconds", type=number_from(1), default=4.0, help="of a window")
+    parser.add_argument("--windows", type=at_least(2), default=24)
     parser.add_argument("--only", choices=list(MOST), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -8,13 +8,15 @@ import xml.etree.ElementTree
 
 import benches
 import pytest
-from experiment import Sheet, attempt, markdown, measured, offered, parser, seeds_of
+from experiment import Sheet, attempt, conduct, parser, seeds_of
 from figures import Panel, Series, draw
 from limiter import SamplesPerInsert
 from measures import Knee, Spread, distance, knee, ratio_interval, shown, slope, window_ratios
 from rivals import Costs
+from runs import command, measured, offered, peer_line
 from sleepy import Pace
 from splits import Split
+from tables import markdown, values
 
 from tianji.config import load
 
@@ -133,29 +135,47 @@ def test_an_error_buffer_that_would_lock_up_is_refused():
         SamplesPerInsert(4.0, 10, 3.0)
 
 
-def test_insert_waits_for_sample_and_a_part_of_it_is_in():
-    limiter = SamplesPerInsert(1.0, 2, 1.0)
-    limiter.insert(3)  # diff 3, the largest
-    done = threading.Event()
-    thread = threading.Thread(target=lambda: limiter.insert(2) and done.set())
-    thread.start()
-    assert not done.wait(0.05)
-    limiter.sample(1)
-    assert not done.wait(0.05)
-    limiter.sample(1)
-    assert done.wait(5)
-    thread.join()
-    assert (limiter.inserted, limiter.sampled) == (5, 2)
+def in_threads(*calls):
+    """Starts each in a thread of its own; returns what they answered, once all have ended."""
+    answers = [None] * len(calls)
+
+    def run(i):
+        answers[i] = calls[i]()
+
+    threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    return answers
 
 
-def test_closing_lets_everybody_go():
-    limiter = SamplesPerInsert(1.0, 2, 1.0)
-    answers = []
-    thread = threading.Thread(target=lambda: answers.append(limiter.sample(1)))
-    thread.start()
-    limiter.close()
-    thread.join(5)
-    assert answers == [False] and not limiter.insert(9)
+def test_callers_that_wait_for_each_other_all_go_on_and_keep_the_ratio():
+    limiter = SamplesPerInsert(ratio=2.0, min_size=4, error_buffer=2.0)
+    inserts = [lambda: all(limiter.insert(3) for _ in range(40))] * 2
+    sampled = in_threads(*inserts, lambda: all(limiter.sample(5) for _ in range(94)))
+    assert sampled == [True] * 3
+    events = sorted([(t, n, 0) for t, n in limiter.came] + [(t, 0, n) for t, n in limiter.went])
+    came = went = 0
+    for _, more_came, more_went in events:
+        came, went = came + more_came, went + more_went
+        assert came <= 4 or limiter.smallest <= 2 * came - went <= limiter.largest
+    assert (came, went) == (240, 470)
+
+
+def test_a_caller_that_nobody_answers_waits_until_the_limiter_is_closed(eventually):
+    limiter = SamplesPerInsert(ratio=1.0, min_size=2, error_buffer=1.0)
+
+    def insert_too_many():
+        return limiter.insert(5)
+
+    def close_once_it_is_stuck():
+        eventually(lambda: sum(n for _, n in limiter.came) == 3)  # what fits without a sample
+        limiter.close()
+
+    assert in_threads(insert_too_many, close_once_it_is_stuck)[0] is False
+    assert sum(n for _, n in limiter.came) == 3
+    assert not limiter.insert(1) and not limiter.sample(1)
 
 
 # ------------------------------------------------------------------------------------------- costs
@@ -195,11 +215,15 @@ def test_time_between_calls_is_nobodys_debt():
     assert clock.now == pytest.approx(5.01, abs=0.0011)
 
 
-def test_a_cost_of_nothing_never_sleeps():
-    pace = Pace(Clock(), lambda seconds: pytest.fail("it slept"))
+@pytest.mark.parametrize("cost", [0.0, 0.001])
+def test_work_that_takes_longer_than_its_cost_is_not_made_longer(cost):
+    clock = Clock()
+    pace = Pace(clock, clock.sleep)
     for _ in range(3):
         pace.begin()
-        pace.end(0.0)
+        clock.now += 0.002
+        pace.end(cost)
+    assert clock.now == pytest.approx(0.006)
 
 
 def test_lengths_are_the_same_for_the_same_seed_and_have_their_mean():
@@ -286,6 +310,22 @@ def test_a_run_after_the_total_is_not_begun_and_the_table_is_of_what_there_is(tm
     assert sheet.finish(lambda rows: "", lambda rows: []) == 1
 
 
+def test_every_seed_is_tried_in_every_setting_before_the_next_seed(tmp_path):
+    def trials(seed):
+        for setting in "ab":
+            yield {"setting": setting}, lambda seed: {"found": 10 * seed}, (seed,)
+
+    given = parser("some", "", 1).parse_args(["--seeds", "7", "9", "--out", str(tmp_path)])
+    seen = []
+    status = conduct(
+        "some", ("setting",), given, trials, lambda rows: str(seen.extend(rows)), lambda rows: []
+    )
+    assert status == 0
+    assert [(row["seed"], row["setting"], row["found"]) for row in seen] == [
+        (7, "a", 70), (7, "b", 70), (9, "a", 90), (9, "b", 90),
+    ]  # fmt: skip
+
+
 def test_ctrl_c_ends_the_runs_and_a_failure_does_not(tmp_path, capsys):
     def run(error):
         if error is not None:
@@ -316,21 +356,64 @@ def test_a_mistake_in_an_experiment_is_not_swallowed(tmp_path):
         raise ZeroDivisionError
 
 
+ROW = {"kind": "simulated", "way": "unpaced", "setting": "L2A8", "seed": 1, "final_seconds": 19.014}
+ROW |= {"production": 11661.471, "consumption": 11432.79, "offered": 12800.0, "learned": 0.98}
+ROW |= {"dropped": 0, "staleness_mean": 1.5, "learner_idle": 0.02}
+
+
 def test_table_1_has_the_papers_columns_and_its_settings_once():
     from table1 import table
 
-    row = {"kind": "simulated", "way": "paced", "setting": "L2A8", "final_seconds": 19.014}
-    row |= {"production": 11661.471, "consumption": 11432.79, "offered": 12800.0}
-    row |= {"dropped": 0, "staleness_mean": 1.5}
-    never = row | {"final_seconds": math.inf}
-    lines = table([row, never], "paced").splitlines()
-    assert "simulated" in lines[0]
-    assert lines[2].startswith(
+    never = ROW | {"final_seconds": math.inf}
+    text = table([ROW, never], "unpaced")
+    header = (
         "| Setting | Final Time(s) | Production Throughput(steps/s) | "
         "Consumption Throughput(steps/s) |"
     )
-    assert lines[4].startswith("| L2A8 | 19.01 | 11,661.47 | 11,432.79 |")
-    assert lines[5].startswith("|  | never | 11,661.47 |")
+    runs = text[text.rindex(header) :].splitlines()
+    assert runs[2:] == [
+        "| L2A8 | 19.01 | 11,661.47 | 11,432.79 |",
+        "|  | never | 11,661.47 | 11,432.79 |",
+    ]
+    assert "simulated" in text.splitlines()[0]
+
+
+def test_table_1_has_medians_and_ranges_and_names_the_fastest():
+    from table1 import table
+
+    slower = [ROW | {"setting": "L2A16", "final_seconds": t} for t in (28.0, 25.0, 29.0)]
+    text = table([ROW, *slower], "unpaced")
+    assert "| L2A16 | 28.00 (25.00-29.00) |" in text
+    assert "The shortest final time is that of L2A8." in text
+
+
+def test_the_planned_split_is_the_smallest_that_feeds_the_learners():
+    from table1 import ACTORS, planned
+
+    assert planned(list(ACTORS), Split(2, 2)) == 8
+    assert planned([24, 16], Split(2, 16)) == 16
+    assert planned([2, 4], Split(2, 2)) == 4  # none does
+
+
+@pytest.mark.parametrize(
+    "ways, wanted",
+    [
+        (["unpaced", "paced"], ["L2A4 unpaced", "L2A8 unpaced", "L2A8 paced"]),
+        (["paced"], ["L2A4 paced", "L2A8 paced"]),
+    ],
+)
+def test_below_the_planned_split_both_ways_are_one_run(ways, wanted):
+    from table1 import runs_of
+
+    given = argparse.Namespace(actors=[4, 8], learners=2, learner_cores=4, real=False, ways=ways)
+    assert [f"{split} {way}" for split, way in runs_of(given)] == wanted
+
+
+@pytest.mark.parametrize("n_actors, lag, wanted", [(8, 32, 32), (24, 1, 4)])
+def test_samples_may_wait_for_as_long_as_asked_and_what_is_in_flight_always(n_actors, lag, wanted):
+    from table1 import free
+
+    assert free(Split(2, n_actors), 512, lag)["hyp.max_lag"] == wanted
 
 
 def test_a_speed_up_over_what_never_arrived_has_no_bound_and_is_not_the_best():
@@ -343,6 +426,22 @@ def test_a_speed_up_over_what_never_arrived_has_no_bound_and_is_not_the_best():
     text = table(rows)
     assert "| 2 | 4.0 | never | no bound |" in text
     assert "best against sb3: 4.00 times as fast with 1 actors" in text
+
+
+def test_a_peer_that_did_not_arrive_took_for_ever():
+    said = '{"solved": %s, "seconds_from_process_start": 9, "seconds_from_training_start": 8}'
+    assert peer_line("noise\n" + said % "true")["seconds_from_training_start"] == 8
+    assert peer_line(said % "false")["seconds_from_training_start"] == math.inf
+
+
+def test_the_command_of_a_run_has_every_setting_behind_a_set():
+    words = command("a.py", benches.ROOT / "run", ["exp.seed=1", "hyp.lr=2"], "--quiet")
+    assert words[-5:] == ["--quiet", "--set", "exp.seed=1", "--set", "hyp.lr=2"]
+    assert words[2:5] == ["tianji.cli", "train", "a.py"]
+
+
+def test_the_values_of_a_column_are_in_the_order_in_which_they_came():
+    assert values([{"n": 3}, {"n": 1}, {"n": 3}], "n") == [3, 1]
 
 
 def test_a_markdown_table_has_a_rule_under_its_header():
