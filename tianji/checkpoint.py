@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tianji import wholefile
 from tianji.errors import TianJiError
 from tianji.state import State
 from tianji.tensorfile import Corrupt, chunks, read
@@ -36,7 +37,7 @@ from tianji.tensorfile import Corrupt, chunks, read
 FORMAT = 1
 NAME = re.compile(r"\d+-step-\d+", re.ASCII)
 PLAIN_NAME = re.compile(r"\w[\w.-]{0,200}", re.ASCII)
-LEFT_OVER = re.compile(r"\.(writing-\d+|last|old-\d+-step-\d+)(\.part)?", re.ASCII)
+LEFT_OVER = re.compile(r"\.(writing-\d+|last|old-\d+-step-\d+)", re.ASCII)
 SYNC_BYTES = 64 << 20  # written from one fsync to the next, so that a deadline means something
 
 
@@ -68,9 +69,7 @@ class Files:
 
     def note(self, path: Path, text: str) -> None:
         """Writes a small file that only has to last until the checkpoint is sealed."""
-        part = path.with_name(f"{path.name}.part")
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, path)  # it says that something is complete: no half of it may be seen
+        wholefile.write(path, text)  # it says that something is complete
 
     def sync(self, descriptor: int) -> None:
         """Returns when what was written is on the disk."""
@@ -351,5 +350,5 @@ def _readable(run: Path) -> list[Checkpoint]:
 def sweep(run: Path, files: Files = FILES) -> None:
     """Removes what a process that died left half written."""
     for path in (run / "checkpoints").glob(".*"):
-        if LEFT_OVER.fullmatch(path.name):
+        if LEFT_OVER.fullmatch(path.name) or wholefile.LEFT_OVER.fullmatch(path.name):
             files.remove(path)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tianji import wholefile
 from tianji.appending import Appending, open_lines
 from tianji.errors import TianJiError
 
@@ -54,16 +54,13 @@ class EpisodeFile:
             lines = self._path.read_text(encoding="utf-8").splitlines()[1 : 1 + self._kept]
         except FileNotFoundError:
             lines = []
-        part = self._path.with_name(f"{FILE}.part")
-        part.write_text("".join(f"{line}\n" for line in (HEAD, *lines)), encoding="utf-8")
-        os.replace(part, self._path)
+        wholefile.write(self._path, "".join(f"{line}\n" for line in (HEAD, *lines)))
         return self._path
 
 
 def write(folder: Path, lines: list[Line]) -> None:
     """The whole file at once."""
-    text = "".join([f"{HEAD}\n", *(_text(line) for line in lines)])
-    (folder / FILE).write_text(text, encoding="utf-8")
+    wholefile.write(folder / FILE, "".join([f"{HEAD}\n", *(_text(line) for line in lines)]))
 
 
 def _text(line: Line) -> str:

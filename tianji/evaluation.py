@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tianji import stats
+from tianji import stats, wholefile
 from tianji.algorithms.base import Policy
 from tianji.envs.base import Env
 from tianji.errors import TianJiError
@@ -218,9 +218,8 @@ def rewind_rows(folder: Path, env_steps: int) -> None:
         return
     with (folder / LOST).open("ab") as file:
         file.writelines(line + b"\n" for line in lost)
-    part = path.with_name(f"{FILE}.part")
-    part.write_bytes(b"".join(line + b"\n" for line in lines if not _is_lost(line, env_steps)))
-    os.replace(part, path)
+    kept = [line + b"\n" for line in lines if not _is_lost(line, env_steps)]
+    wholefile.write(path, b"".join(kept))
 
 
 def _is_lost(line: bytes, env_steps: int) -> bool:

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tianji import __version__
+from tianji import __version__, wholefile
 from tianji.checkpoint import Checkpoint
 from tianji.config import Config, from_json
 from tianji.errors import TianJiError
@@ -119,10 +119,11 @@ def refuse_checkpoint(saved: Checkpoint, config: Config) -> None:
 
 def _is_unused(folder: Path) -> bool:
     """Whether no run ever began there; whoever died before that left the lock and empty folders."""
-    found = {path.name for path in folder.iterdir()}
+    names = {path.name for path in folder.iterdir()}
+    found = {name for name in names if not wholefile.LEFT_OVER.fullmatch(name)}
     if LOCK not in found:
         return not found
-    ours = {LOCK, "logs", "checkpoints", "config.json.part"}
+    ours = {LOCK, "logs", "checkpoints"}
     saved = folder / "checkpoints"
     return found <= ours and not (saved.is_dir() and any(saved.iterdir()))
 
@@ -151,11 +152,8 @@ def identify(folder: Path, config: Config, engine: str, hyp: dict[str, Any]) -> 
         "versions": versions(),
         "commit": _commit(config.folder),
     }
-    path = folder / "config.json"
     with _explained(folder):
-        part = path.with_name("config.json.part")
-        part.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
-        os.replace(part, path)
+        wholefile.write(folder / "config.json", json.dumps(about, indent=2) + "\n")
 
 
 def rewind(folder: Path, env_steps: int) -> None:
@@ -173,9 +171,7 @@ def rewind(folder: Path, env_steps: int) -> None:
         return
     with (folder / "metrics.lost.jsonl").open("a", encoding="utf-8") as lost:
         lost.writelines(line for line in lines if _steps_of(line) > env_steps)
-    part = path.with_name("metrics.jsonl.part")
-    part.write_text("".join(kept), encoding="utf-8")
-    os.replace(part, path)
+    wholefile.write(path, "".join(kept))
 
 
 def _steps_of(line: str) -> float:

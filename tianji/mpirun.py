@@ -16,6 +16,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from tianji import wholefile
 from tianji.errors import TianJiError
 
 STATUS = "TIANJI_STATUS"  # the file that rank 0 leaves its exit status in
@@ -244,8 +245,6 @@ def _status_file() -> Path | None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all. Not where the folder is not: rank 0 is on another host then."""
+    """Not where the folder is not: rank 0 is on another host then."""
     if path.parent.is_dir():
-        half = path.with_suffix(".half")
-        half.write_text(text)
-        half.replace(path)
+        wholefile.write(path, text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from tianji.columns import aligned
 from tianji.config import Config
 from tianji.errors import TianJiError
 from tianji.resources import Share, assign
@@ -145,12 +146,7 @@ def _table(
     for role, home in sorted(homes, key=lambda item: places[item[1]][0]):
         number, host = places[home]
         rows.append((role, str(number), host, _spans(given[home].cores)))
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    ]
-    return "\n".join(line.rstrip() for line in lines)
+    return "\n".join(aligned(rows, left=range(len(rows[0]))))
 
 
 def _spans(cores: Iterable[int]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tianji import metrics
+from tianji import metrics, wholefile
 from tianji.episodefile import EpisodeFile
 from tianji.errors import TianJiError
 from tianji.evaluation import Evaluation
@@ -219,10 +218,8 @@ class Run:
 
     def _keep(self, name: str, content: dict[str, Any]) -> None:
         """Writes a file so that nobody ever sees half of it."""
-        part = self.folder / f"{name}.part"
         try:
-            part.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-            os.replace(part, self.folder / name)
+            wholefile.write(self.folder / name, json.dumps(content, indent=2) + "\n")
         except OSError as refusal:
             if name == SUMMARY:
                 warn(f"{name} cannot be written: {refusal}")

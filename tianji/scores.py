@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tianji import checkpoint
+from tianji.columns import aligned
 from tianji.envs import Rendering
 from tianji.errors import TianJiError
 from tianji.evaluation import FILE, Evaluation, add_row, check, evaluate, play
@@ -167,8 +168,7 @@ def table(scores: list[Score], block: str = "#") -> str:
     for scored, middle in zip(scores, middles, strict=True):
         share = (middle - low) / (high - low) if high > low else 0.0
         rows.append((*_cells(scored), block * round(BAR * share)))
-    widths = [max(len(row[i]) for row in rows) for i in range(7)]
-    return "\n".join(_aligned(row, widths) for row in rows)
+    return "\n".join(aligned(rows, left=(0, -1)))
 
 
 def _cells(scored: Score) -> tuple[str, ...]:
@@ -177,11 +177,6 @@ def _cells(scored: Score) -> tuple[str, ...]:
     steps = "?" if scored.env_steps is None else f"{scored.env_steps:,}"
     middle = [f"{value:,.1f}" for value in (result.mean, result.std, result.iqm)]
     return (scored.name, steps, f"{result.version:,}", *middle, f"{low:,.1f} to {high:,.1f}")
-
-
-def _aligned(row: tuple[str, ...], widths: list[int]) -> str:
-    name, *cells = (cell.rjust(width) for cell, width in zip(row, widths, strict=False))
-    return "  ".join([name.strip().ljust(widths[0]), *cells, row[-1]]).rstrip()
 
 
 def _range(values: tuple[float, ...] | tuple[int, ...]) -> str:

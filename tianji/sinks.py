@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from tianji import wholefile
 from tianji.appending import Appending, open_lines
 from tianji.config import Config
 from tianji.errors import TianJiError
@@ -179,7 +180,7 @@ def identity(folder: Path) -> str:
     word = re.sub(r"[^A-Za-z0-9_-]+", "-", folder.resolve().name).strip("-")[:64] or "run"
     unique = hashlib.blake2b(f"{folder.resolve()} {time.time_ns()}".encode(), digest_size=4)
     made = f"{word}-{unique.hexdigest()}"
-    path.write_text(json.dumps({"id": made}) + "\n", encoding="utf-8")
+    wholefile.write(path, json.dumps({"id": made}) + "\n")
     return made
 
 

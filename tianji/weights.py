@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from tianji import wholefile
 from tianji.algorithms.base import Weights
 from tianji.errors import TianJiError
 from tianji.evaluation import rewind_rows
@@ -111,14 +112,8 @@ def _save(
     path.parent.mkdir(exist_ok=True)
     metadata = {"version": str(version), "algorithm": algorithm} | about
     metadata["sha256"] = _checksum(weights, metadata)
-    temporary = path.with_suffix(".tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(save({"weights": weights.copy()}, metadata))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
+    with wholefile.writing(path) as file:
+        file.write(save({"weights": weights.copy()}, metadata))
+        file.flush()
+        os.fsync(file.fileno())
     return path

@@ -340,8 +340,11 @@ def test_only_what_is_ours_is_swept_away(tmp_path):
     saved = tmp_path / "checkpoints"
     for name in (".writing-3", ".last", ".old-0001-step-5", ".ssh", ".writing-x"):
         (saved / name).mkdir(parents=True)
+    for name in (".best.safetensors.42.part", "best.safetensors", ".notes.part"):
+        (saved / name).touch()
     checkpoint.sweep(tmp_path)
-    assert {path.name for path in saved.iterdir()} == {".ssh", ".writing-x"}
+    left = {".ssh", ".writing-x", "best.safetensors", ".notes.part"}
+    assert {path.name for path in saved.iterdir()} == left
 
 
 def test_a_score_that_is_no_number_is_none(tmp_path):

@@ -307,6 +307,34 @@ def test_the_sentence_has_the_numbers_and_says_what_it_leaves_open():
     assert "it would take about" in words.sentence(found, settings())
 
 
+@pytest.mark.parametrize("engine", ["local", "process", "mpi"])
+def test_the_tables_have_every_number_and_fit_into_80_columns(engine):
+    pairs, found = compared(
+        lambda s: learning(seed=s), lambda s: learning(70 + 9 * s, seed=s), 4, ages=(0, 800)
+    )
+    outcomes = words.outcomes(found, settings(engine=engine)).splitlines()
+    ages = words.ages(found, pairs, settings(engine=engine)).splitlines()
+    assert max(map(len, [*outcomes, *ages])) <= 80
+    names = [each.name for each in found.comparisons]
+    assert len(names) == 3 and outcomes[0].split("  ")[-1].strip() == names[-1]
+    heads = ("serial", engine, "difference", "interval", "margin", "verdict")
+    lines = dict(zip(heads, outcomes[1:], strict=True))
+    for each in found.comparisons:
+        difference, low, high = each.interval
+        assert words.number(each.iqms[0]) in lines["serial"].split()
+        assert words.number(each.iqms[1]) in lines[engine].split()
+        assert words.signed(difference) in lines["difference"].split()
+        assert f" {words.signed(low)} to {words.signed(high)}" in lines["interval"]
+        assert words.number(each.margin) in lines["margin"].split()
+        assert each.verdict in lines["verdict"]
+    age = found.samples[1]
+    for share, name in ((0.5, "age, median"), (0.95, "age, 95 %")):
+        (line,) = [each for each in ages if each.startswith(name)]
+        middles = [measures.percentile(rows, share) for rows in (age.serial, age.distributed)]
+        assert line.removeprefix(name).split()[:2] == [words.number(each) for each in middles]
+    assert f"{age.distance.ks:.3f}" in [w for each in ages for w in each.split()]
+
+
 def test_a_folder_is_gone_on_with_only_by_the_same_runs(tmp_path):
     none = compare([], STEPS, TARGET, RATIO, MARGIN, STEPS_MARGIN)
     files.write(tmp_path, settings(), [], none)

@@ -13,7 +13,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # From the ground up. A module may import from rows below its own, and from its own row only where
 # it is of the same package. The four packages above the bases never import each other.
 LAYERS = (
-    ("errors", "lazy", "stats", "appending", "tracker", "signals", "status", "banners"),
+    ("errors", "lazy", "stats", "appending", "tracker", "signals", "status", "banners", "columns"),
+    ("wholefile",),
     ("episodefile",),
     ("schema", "imports", "events", "mpirun", "hostfile"),
     ("state", "shepherd"),

@@ -209,6 +209,14 @@ def test_a_process_that_died_before_its_run_had_a_configuration_is_in_nobodys_wa
     assert not again.resumes
 
 
+def test_half_a_configuration_of_a_process_that_died_is_no_run(tmp_path: Path) -> None:
+    claim(tmp_path, config_of()).release()
+    (tmp_path / ".config.json.42.part").write_text('{"config"')
+    again = claim(tmp_path, config_of())
+    again.release()
+    assert not again.resumes
+
+
 def test_folders_that_look_like_ours_are_not_taken(tmp_path: Path) -> None:
     for name in ("logs", "checkpoints"):
         (tmp_path / name).mkdir()

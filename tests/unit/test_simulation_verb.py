@@ -134,7 +134,7 @@ def test_words_that_mean_nothing_are_refused_by_the_command_line(words, message,
     "words, message",
     [
         (["--cores-list", "1"], "1 cores: one group needs 2"),
-        (["--actors", "1", "--simulated", "/nowhere/s.json"], "--simulated /nowhere/s.json"),
+        (["--actors", "1", "--simulated", "/nowhere/s.json"], "/nowhere/s.json cannot be written"),
         (["--gpu"], "without a GPU"),
         (["--cores-list", "16", "--actors", "4"], "--actors with --cores-list"),
         (["--actors", "4", "--actors-list", "1,2"], "--actors with --actors-list"),

@@ -10,7 +10,6 @@ from importlib import metadata
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from tianji.errors import TianJiError
 from tianji.signals import Interrupted
@@ -201,16 +200,11 @@ ROWS = [
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_tables_fit_the_terminal_and_name_every_part(width):
-    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    with console.file:
-        for part in PARTS:
-            for each in table.of_part(part, ROWS, width):
-                console.print(each)
-        for each in table.conclusion(ROWS, {"Ray": "not installed: pip install ray"}):
-            console.print(each)
-        text = console.export_text()
+    lines = [line for part in PARTS for line in table.of_part(part, ROWS, width)]
+    lines += table.conclusion(ROWS, {"Ray": "not installed: pip install ray"})
+    text = "\n".join(lines)
     assert all(f"({part})" in text for part in PARTS)
-    assert "…" not in text and max(map(len, text.splitlines())) <= width
+    assert max(map(len, lines)) <= width
     assert "not installed: pip install ray" in text
     assert "knee NA* of 1 ms: 10.0 actors" in text
     assert "1.100" in text and "reached" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
 import os
@@ -10,7 +11,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-from tianji import __version__
+from tianji import __version__, wholefile
 from tianji.equivalence import measures
 from tianji.equivalence.compare import Comparison, Equivalence, Pair, Samples
 from tianji.equivalence.measures import Training
@@ -40,20 +41,14 @@ def write(folder: Path, settings: Settings, pairs: list[Pair], found: Equivalenc
         "samples": [_samples(each) for each in found.samples],
         "runs": runs,
     }
-    _keep(paths[0], json.dumps(content, indent=1) + "\n")
-    with paths[1].open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(runs[0]) if runs else ["engine"])
-        writer.writeheader()
-        writer.writerows(runs)
-    paths[2].write_text(draw(settings, pairs, found), encoding="utf-8")
+    table = io.StringIO(newline="")
+    writer = csv.DictWriter(table, list(runs[0]) if runs else ["engine"])
+    writer.writeheader()
+    writer.writerows(runs)
+    texts = json.dumps(content, indent=1) + "\n", table.getvalue(), draw(settings, pairs, found)
+    for path, text in zip(paths, texts, strict=True):
+        wholefile.write(path, text)
     return paths
-
-
-def _keep(path: Path, text: str) -> None:
-    """So that nobody ever sees half of it."""
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
 
 
 def _row(run: Training, settings: Settings) -> dict[str, Any]:

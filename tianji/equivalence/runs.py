@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tianji import episodefile, serial
+from tianji import episodefile, serial, wholefile
 from tianji.counts import Count, Histogram
 from tianji.equivalence.compare import Pair
 from tianji.equivalence.measures import Training, return_after
@@ -153,8 +153,7 @@ def _train_serially(job: Job, place: Path) -> None:
             "age_steps": Histogram(said["age"]).rows(),
         },
     }
-    text = json.dumps(summary, indent=2)
-    (place / SUMMARY).write_text(text + "\n", encoding="utf-8")  # last: now it is done
+    wholefile.write(place / SUMMARY, json.dumps(summary, indent=2) + "\n")  # last: now it is done
 
 
 def _train_distributed(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tianji import stats
+from tianji.columns import aligned
 from tianji.equivalence import measures
 from tianji.equivalence.compare import (
     RATIO_TOLERANCE,
@@ -16,10 +15,6 @@ from tianji.equivalence.compare import (
 )
 from tianji.equivalence.settings import Settings
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-COLOURS = {Verdict.EQUIVALENT: "green", Verdict.BETTER: "green", Verdict.WORSE: "bold red"}
 OPENINGS = {
     Verdict.EQUIVALENT: "Equivalent",
     Verdict.BETTER: "Better",
@@ -43,62 +38,52 @@ def signed(value: float) -> str:
     return ("+" if value > 0 else "") + number(value)
 
 
-def outcomes(found: Equivalence, settings: Settings) -> Table:
-    """What training came to, with a verdict in each line."""
-    from rich.text import Text
-
-    table = _table("", "serial", settings.engine, "difference", "95 % interval", "margin", "")
-    for each in found.comparisons:
-        difference, low, high = each.interval
-        verdict = each.verdict
-        table.add_row(
-            each.name,
-            *map(number, each.iqms),
-            signed(difference),
-            f"{signed(low)} to {signed(high)}",
-            number(each.margin),
-            Text(verdict, COLOURS.get(verdict, "yellow")),
-        )
-    return table
+def outcomes(found: Equivalence, settings: Settings) -> str:
+    """What training came to: a column for each number, which has one unit, and its verdict."""
+    head = ("", "serial", settings.engine, "difference", "95 % interval", "margin", "verdict")
+    columns = [head, *(_outcome(each) for each in found.comparisons)]
+    return "\n".join(aligned(list(zip(*columns, strict=True))))
 
 
-def ages(found: Equivalence, pairs: list[Pair], settings: Settings) -> Table:
+def _outcome(each: Comparison) -> tuple[str, ...]:
+    difference, low, high = each.interval
+    between = f"{signed(low)} to {signed(high)}"
+    numbers = (*map(number, each.iqms), signed(difference), between, number(each.margin))
+    return (each.name, *numbers, each.verdict)
+
+
+def ages(found: Equivalence, pairs: list[Pair], settings: Settings) -> str:
     """What training learned from."""
-    table = _table("", "serial", settings.engine, "KS", "Wasserstein", "KS among serial")
+    rows = [("", "serial", settings.engine, "KS", "among serial", "Wasserstein")]
     ratios = [[run.ratio for run in arm] for arm in zip(*pairs, strict=True)]
     fresh = [[run.freshness for run in arm] for arm in zip(*pairs, strict=True)]
     new = [[run.new for run in arm] for arm in zip(*pairs, strict=True)]
     shown = {f"replay ratio, target {found.ratio_target:g}": ratios, "freshness": fresh}
     for name, values in (shown | {"new samples, share": new}).items():
-        table.add_row(name, *(number(_iqm(arm)) for arm in values))
+        serial, distributed = (number(_iqm(arm)) for arm in values)
+        rows.append((name, serial, distributed, "", "", ""))
     for each in found.samples:
         among = "-" if each.among_serial is None else f"{each.among_serial.ks:.3f}"
         far = f"{number(each.distance.wasserstein)} {each.unit}"
-        cells = (*_middles(each), f"{each.distance.ks:.3f}", far, among)
-        table.add_row(f"{each.name}, median and 95 %", *cells)
-    return table
+        rows.append(
+            (f"{each.name}, median", *_at(each, 0.5), f"{each.distance.ks:.3f}", among, far)
+        )
+        rows.append((f"{each.name}, 95 %", *_at(each, 0.95), "", "", ""))
+    return "\n".join(aligned(rows))
 
 
-def _middles(samples: Samples) -> list[str]:
-    return [
-        " and ".join(number(measures.percentile(rows, share)) for share in (0.5, 0.95))
-        for rows in (samples.serial, samples.distributed)
-    ]
+def _at(samples: Samples, share: float) -> tuple[str, str]:
+    """Below which this share of the samples lies, serial and distributed."""
+    serial, distributed = samples.serial, samples.distributed
+    return (
+        number(measures.percentile(serial, share)),
+        number(measures.percentile(distributed, share)),
+    )
 
 
 def _iqm(values: list[float | None]) -> float | None:
     there = [value for value in values if value is not None]
     return stats.iqm(there) if there else None
-
-
-def _table(*head: str) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for i, name in enumerate(head):
-        table.add_column(name, justify="right" if i else "left", no_wrap=True)
-    return table
 
 
 def sentence(found: Equivalence, settings: Settings) -> str:

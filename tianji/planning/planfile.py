@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tianji import wholefile
 from tianji.config import Config
 from tianji.errors import TianJiError
 from tianji.planning.digest import digest_of
@@ -56,12 +56,8 @@ class Plan:
 
 def write(plan: Plan, path: Path) -> None:
     """Writes a plan so that nobody ever sees half of it."""
-    part = path.with_name(path.name + ".part")
-    try:
-        part.write_text(json.dumps(plan.to_json(), indent=2) + "\n", encoding="utf-8")
-        os.replace(part, path)
-    except OSError as error:
-        raise TianJiError(f"{path}: the plan cannot be written: {error.strerror}") from error
+    with wholefile.explained("name another file with --out"):
+        wholefile.write(path, json.dumps(plan.to_json(), indent=2) + "\n")
 
 
 def of_run(folder: Path) -> Plan | None:

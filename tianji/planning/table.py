@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
+from tianji.columns import aligned
 from tianji.planning.costs import actor_cost
 from tianji.planning.model import EQUAL
 from tianji.planning.profile import Profile
@@ -123,15 +124,7 @@ def _rows(choices: list[Choice], configured: Choice | None, width: int) -> list[
         rows.append(_row("config", configured))
     if width < WIDE:
         rows = [(*row[:8], row[-1]) for row in rows]
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    last = len(rows[0]) - 1
-    return [
-        "  ".join(
-            cell.ljust(width) if i in (0, 1, last) else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    return aligned(rows, left=(0, 1, -1))
 
 
 def _row(mark: str, choice: Choice) -> tuple[str, ...]:

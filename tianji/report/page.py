@@ -9,12 +9,11 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from tianji import __version__
+from tianji import __version__, wholefile
 from tianji.errors import TianJiError
 from tianji.report.files import Object
 from tianji.report.groups import differing, groups_of
@@ -44,7 +43,9 @@ def save(data: Object, out: str | Path | None = None) -> Path:
         out = Path(runs[0]["folder"] if len(runs) == 1 else ".") / "report.html"
     path = Path(out)
     _refuse_foreign(path)
-    _write(path, page(data))
+    text = page(data)
+    with wholefile.explained("name another with --out FILE"):
+        wholefile.write(path, text)
     return path
 
 
@@ -144,18 +145,3 @@ def _refuse_foreign(path: Path) -> None:
             raise TianJiError(f"{path} cannot be replaced: {error.strerror}: {advice}") from error
     if not ours:
         raise TianJiError(f"{path} exists and is not a report: {advice}, or move it away")
-
-
-def _write(path: Path, content: str) -> None:
-    """Writes a file so that nobody ever sees half of it."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("x", encoding="utf-8") as file:
-            file.write(content)
-        os.replace(part, path)
-    except OSError as error:
-        with suppress(OSError):  # of a disk that cannot be written nothing can be removed either
-            part.unlink()
-        raise TianJiError(
-            f"the report cannot be written: {path}: {error.strerror}: name another with --out FILE"
-        ) from error

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from tianji.columns import aligned
 from tianji.report.files import Object
 
 LONGEST_LABEL = 40  # characters of a run's or a configuration's name
@@ -13,9 +12,9 @@ GROUP_HEAD = ("configuration", "runs", "final time", "IQM of the return", "95 % 
 
 def describe(data: Object) -> str:
     """A line for every run, and for several one for every configuration as well."""
-    lines = _table(HEAD, [_run(run) for run in data["runs"]])
+    lines = aligned([HEAD, *map(_run, data["runs"])])
     if len(data["runs"]) > 1:
-        lines += ["", *_table(GROUP_HEAD, [_group(group) for group in data["groups"]])]
+        lines += ["", *aligned([GROUP_HEAD, *map(_group, data["groups"])])]
     for run in data["runs"]:
         notes = list(run["notices"])
         if run["error"]:
@@ -63,16 +62,3 @@ def _plain(words: str) -> str:
 def _cut(words: str) -> str:
     plain = _plain(words)
     return plain if len(plain) <= LONGEST_LABEL else f"{plain[: LONGEST_LABEL - 3]}..."
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns side by side: the first one to the left, figures to the right."""
-    cells = [head, *rows]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
-    return [
-        "  ".join(
-            cell.rjust(width) if i else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in cells
-    ]

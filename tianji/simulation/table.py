@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from tianji.columns import aligned
 from tianji.simulation.result import Simulated
 from tianji.simulation.schedule import Schedule
 from tianji.simulation.timeline import IDLE
@@ -17,9 +18,8 @@ HEAD = (
 
 def table(rows: Sequence[Simulated]) -> str:
     """A line for each layout, and below what is common to all."""
-    lines = [HEAD, *(_cells(row) for row in rows)]
-    text = _aligned(lines, left=(14,))
-    return "\n".join([text, "", *_notes(rows)])
+    lines = aligned([HEAD, *(_cells(row) for row in rows)], left=(-1,))
+    return "\n".join([*lines, "", *_notes(rows)])
 
 
 def styles_table(all_: Sequence[Schedule]) -> str:
@@ -39,7 +39,7 @@ def styles_table(all_: Sequence[Schedule]) -> str:
                 *(_percent(idle[doing]) for doing in IDLE),
             )
         )
-    return _aligned(lines, left=(0,))
+    return "\n".join(aligned(lines))
 
 
 def _cells(row: Simulated) -> tuple[str, ...]:
@@ -95,15 +95,3 @@ def _waits(row: Simulated) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f}"
-
-
-def _aligned(lines: Sequence[Sequence[str]], left: Sequence[int]) -> str:
-    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
-    texts = []
-    for line in lines:
-        cells = [
-            cell.ljust(width) if i in left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        texts.append("  ".join(cells).rstrip())
-    return "\n".join(texts)

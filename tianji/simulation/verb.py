@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+from tianji import wholefile
 from tianji.errors import TianJiError
 from tianji.planning.profile import Profile
 from tianji.simulation import diagram
@@ -174,10 +175,8 @@ def _actors(options: argparse.Namespace) -> list[int]:
 
 
 def _write(path: Path, text: str, option: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise TianJiError(f"{option} {path}: {error.strerror}: name a file to write to") from error
+    with wholefile.explained(f"name another file with {option}"):
+        wholefile.write(path, text)
     print(path)
 
 

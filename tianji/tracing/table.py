@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tianji.columns import aligned
 from tianji.roster import Kind, kind_of
 from tianji.tracing.flows import picked
 from tianji.tracing.reading import RoleTrace, Rows, Trace, waited
@@ -91,16 +92,16 @@ def describe(trace: Trace) -> str:
         f"the last {trace.seconds:.3g} s of what {trace.run} has recorded since "
         f"{trace.recorded_at}: engine {trace.engine}, {n_rows:,} spans",
         "",
-        *_aligned([["role", *(kind.word for kind in KINDS), "other"], *map(_row, _shown(trace))]),
+        *aligned([["role", *(kind.word for kind in KINDS), "other"], *map(_row, _shown(trace))]),
         "",
-        *_aligned([["idle, waiting for", *(f"{k.word}s" for k in OF)], *_waits(trace)]),
+        *aligned([["idle, waiting for", *(f"{k.word}s" for k in OF)], *_waits(trace)]),
     ]
     if (seconds := hand_over(trace)) is not None:
         lines += ["", f"an action is handed over within its actor, in {seconds * 1e6:.2g} us"]
     if gaps := gaps_of(trace):
         rows = [_gap(gap) for gap in gaps]
-        lines += ["", *_aligned([["longest gaps", "at", "", ""], *rows], (2, 3))]
-    return "\n".join(line.rstrip() for line in lines)
+        lines += ["", *aligned([["longest gaps", "at", "", ""], *rows], (2, 3))]
+    return "\n".join(lines)
 
 
 def _shown(trace: Trace) -> list[RoleTrace]:
@@ -163,16 +164,3 @@ def _seconds(rows: Rows) -> float:
 
 def _percent(share: float, zero: str = "-") -> str:
     return f"{100 * share:.1f} %" if share else zero
-
-
-def _aligned(rows: list[list[str]], left: tuple[int, ...] = (0,)) -> list[str]:
-    """Columns, some of them with their words to the left."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        cells = [
-            cell.ljust(width) if i in left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(cells))
-    return lines

@@ -8,13 +8,13 @@ complete event ("X"), times are microseconds since the window began, and each fl
 from __future__ import annotations
 
 import gzip
+import io
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from tianji.errors import TianJiError
+from tianji import wholefile
 from tianji.tracing.flows import flows_of
 from tianji.tracing.reading import Rows, Trace
 from tianji.tracing.rows import Doing, Wait, What
@@ -25,29 +25,23 @@ DIGITS = 3  # of a microsecond
 
 def save(trace: Trace, path: Path) -> int:
     """Writes the timeline, compressed if the name ends in .gz; returns how many events it has."""
-    part = path.with_name(f"{path.name}.part")
-    try:
-        n_events = _write(trace, part, path.suffix == ".gz")
-        os.replace(part, path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise TianJiError(
-            f"{path} cannot be written: {error.strerror}: name another file with --out"
-        ) from error
-    return n_events
+    with wholefile.explained("name another file with --out"), wholefile.writing(path) as whole:
+        if path.suffix == ".gz":
+            with gzip.open(whole, "wt", encoding="utf-8") as file:
+                return _write(trace, file)
+        with io.TextIOWrapper(whole, encoding="utf-8") as file:
+            return _write(trace, file)
 
 
-def _write(trace: Trace, path: Path, compressed: bool) -> int:
-    file: IO[str]
+def _write(trace: Trace, file: IO[str]) -> int:
     n_events = 0
-    with gzip.open(path, "wt") if compressed else path.open("w", encoding="utf-8") as file:
-        about = {"run": str(trace.run), "engine": trace.engine, "recorded_at": trace.recorded_at}
-        file.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[')
-        for event in events_of(trace):
-            file.write(",\n" if n_events else "\n")
-            file.write(json.dumps(event, separators=(",", ":")))
-            n_events += 1
-        file.write("\n]}\n")
+    about = {"run": str(trace.run), "engine": trace.engine, "recorded_at": trace.recorded_at}
+    file.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[')
+    for event in events_of(trace):
+        file.write(",\n" if n_events else "\n")
+        file.write(json.dumps(event, separators=(",", ":")))
+        n_events += 1
+    file.write("\n]}\n")
     return n_events
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tianji import __version__
+from tianji import __version__, wholefile
 from tianji.errors import TianJiError
 from tianji.transmission.parts import Measured
 from tianji.transmission.plan import Plan
@@ -34,14 +34,10 @@ def write(folder: Path, plan: Plan, measured: Measured) -> list[Path]:
     writer.writerows(table)
     said = json.dumps(_everything(plan, measured, table), indent=1) + "\n"
     texts = {"csv": lines.getvalue(), "json": said, "svg": draw(measured.rows)}
-    return [_write(folder / f"transmission.{kind}", text) for kind, text in texts.items()]
-
-
-def _write(path: Path, text: str) -> Path:
-    half = path.with_suffix(f"{path.suffix}.half")
-    half.write_text(text, newline="")
-    half.replace(path)
-    return path
+    paths = {folder / f"transmission.{kind}": text for kind, text in texts.items()}
+    for path, text in paths.items():
+        wholefile.write(path, text)
+    return list(paths)
 
 
 def made(folder: Path) -> Path:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
+from tianji.columns import aligned
 from tianji.transmission.rows import TITLES, Finding, Row, findings, knees
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
 
 NARROW = 100  # columns of a terminal below which tables leave out what the CSV has as well
 
 
-def of_part(part: str, rows: list[Row], width: int) -> list[RenderableType]:
-    """The tables of one part: by use, or by carrier."""
+def of_part(part: str, rows: list[Row], width: int) -> list[str]:
+    """The lines of one part's tables: by use, or by carrier."""
     rows = [row for row in rows if row.part == part]
     if part == "a":
         views, store = ([r for r in rows if r.use == use] for use in ("views", "store"))
@@ -25,56 +21,38 @@ def of_part(part: str, rows: list[Row], width: int) -> list[RenderableType]:
         ]
     if part == "d":
         return _by_size(f"(d) {TITLES['d']}", rows, width)
-    tables = []
+    lines = []
     for carrier in _names(rows):
         curve = [row for row in rows if row.carrier == carrier]
-        tables += _by_actors(f"({part}) {TITLES[part]}, {carrier}", curve, width)
-    return tables
+        lines += _by_actors(f"({part}) {TITLES[part]}, {carrier}", curve, width)
+    return lines
 
 
-def conclusion(rows: list[Row], skipped: dict[str, str]) -> list[RenderableType]:
+def conclusion(rows: list[Row], skipped: dict[str, str]) -> list[str]:
     """The figures that were asked for, and what was left out."""
-    from rich.text import Text
-
-    found = [_headline("figures asked for"), _found(findings(rows))] if rows else []
-    return [*found, *(Text(f"{name}: {reason}", "yellow") for name, reason in skipped.items())]
+    found = ["figures asked for", *_found(findings(rows)), ""] if rows else []
+    return [*found, *(f"{name}: {reason}" for name, reason in skipped.items())]
 
 
 def _names(rows: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(row.carrier for row in rows))
 
 
-def _headline(words: str) -> RenderableType:
-    from rich.text import Text
-
-    return Text(words, "bold")
-
-
-def _table(*columns: str) -> Table:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(column, justify="right")
-    return table
-
-
-def _by_size(title: str, rows: list[Row], width: int) -> list[RenderableType]:
+def _by_size(title: str, rows: list[Row], width: int) -> list[str]:
     """A line for each size: the limit, every carrier, and how near the first of ours comes."""
     if not rows:
         return []
     names = _names(rows)
     ours = next((name for name in ("shm", "mpi") if name in names), names[0])
     shares = _shares(ours, rows, width)
-    table = _table("KB", rows[0].limit, *names, *(header for header, _ in shares))
+    table = [["KB", rows[0].limit, *names, *(header for header, _ in shares)]]
     for size in sorted({row.message_bytes for row in rows}):
         at = {row.carrier: row for row in rows if row.message_bytes == size}
         line = [f"{size // 1024:,}", _rate(next(iter(at.values())).limit_megabytes_per_second)]
         line += [_rate(at[name].megabytes_per_second) if name in at else "" for name in names]
         line += [cell(at[ours]) if ours in at else "" for _, cell in shares]
-        table.add_row(*line)
-    return [_headline(f"{title}: MB/s"), table]
+        table.append(line)
+    return [f"{title}: MB/s", *aligned(table, left=()), ""]
 
 
 def _shares(name: str, rows: list[Row], width: int) -> list[tuple[str, Callable[[Row], str]]]:
@@ -104,26 +82,24 @@ def _rate(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 1_000 else f"{value:.1f}"
 
 
-def _by_actors(title: str, rows: list[Row], width: int) -> list[RenderableType]:
+def _by_actors(title: str, rows: list[Row], width: int) -> list[str]:
     """A line for each sample time and number of actors, and the knees below."""
-    from rich.text import Text
-
     predicted = any(row.costs is not None for row in rows)
     head = ["ST ms", "actors", f"s/{rows[0].n_messages:,}"]
     head += ["eq. 1", "error %"] if predicted else []
     head += ["MB/s"] + (["Tsp us", "Tsd us", "Trv us"] if predicted else [])
     head += ["NA*"] if predicted and width >= NARROW else []
-    table, last = _table(*head), None
+    table, last = [head], None
     for row in sorted(rows, key=lambda row: (row.asked_sample_seconds or 0, row.n_actors)):
         if last not in (None, row.asked_sample_seconds):
-            table.add_section()
+            table.append([""] * len(head))
         last = row.asked_sample_seconds
-        table.add_row(*_point(row)[: len(head)])
+        table.append(_point(row)[: len(head)])
     said = [
         f"knee NA* of {1e3 * seconds:g} ms: {actors:.1f} actors"
         for (_, _, seconds), actors in knees(rows).items()
     ]
-    return [_headline(title), table, *([Text("; ".join(said) + "\n")] if said else [])]
+    return [title, *aligned(table, left=()), *(["; ".join(said)] if said else []), ""]
 
 
 def _point(row: Row) -> list[str]:
@@ -140,12 +116,9 @@ def _time(seconds: float) -> str:
     return f"{seconds:,.1f}" if seconds >= 10 else f"{seconds:.2f}"
 
 
-def _found(found: list[Finding]) -> RenderableType:
-    from rich.text import Text
-
-    table = _table("", "asked", "found", "")
-    table.columns[0].justify = "left"
-    for each in found:
-        word = Text("reached", "green") if each.is_reached else Text("missed", "bold red")
-        table.add_row(each.what, each.asked, each.found, word)
-    return table
+def _found(found: list[Finding]) -> list[str]:
+    rows = [
+        (each.what, each.asked, each.found, "reached" if each.is_reached else "missed")
+        for each in found
+    ]
+    return aligned([("", "asked", "found", ""), *rows], left=(0, -1))

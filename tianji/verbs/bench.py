@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -44,8 +44,6 @@ def run(options: argparse.Namespace) -> int:
     What has been measured is printed and written also where the rest is not to be: after Ctrl-C,
     and after a transport that has failed.
     """
-    from rich.console import Console
-
     from tianji.signals import Signals
     from tianji.transmission import files, parts
     from tianji.transmission.options import plan_of
@@ -54,8 +52,7 @@ def run(options: argparse.Namespace) -> int:
 
     plan = plan_of(options)
     folder = files.made(options.out)
-    is_known = sys.stdout.isatty() or "COLUMNS" in os.environ
-    console = Console(highlight=False, width=None if is_known else WIDTH)
+    width = shutil.get_terminal_size((WIDTH, 24)).columns
     with Signals() as signals:
         signals.at_once = True  # hosts and processes go with the blocks that made them
         to_do, measured = parts.prepared(plan)
@@ -67,15 +64,19 @@ def run(options: argparse.Namespace) -> int:
                     measured.measure(part, progress)
                 finally:
                     progress.clear()
-                    for table in of_part(part.name, measured.rows, console.width):
-                        console.print(table)
+                    _say(of_part(part.name, measured.rows, width))
                     written = files.write(folder, plan, measured)
         finally:
-            for said in conclusion(measured.rows, measured.skipped):
-                console.print(said)
+            _say(conclusion(measured.rows, measured.skipped))
             _say_what_is_wrong(measured.foreign_load, progress.n_over, progress.n_steps)
             print(*(written or files.write(folder, plan, measured)), sep="\n", flush=True)
     return 0
+
+
+def _say(lines: list[str]) -> None:
+    for line in lines:
+        print(line)
+    sys.stdout.flush()  # the next part takes a while
 
 
 def _say_what_is_wrong(foreign_load: float, n_over: int, n_steps: int) -> None:

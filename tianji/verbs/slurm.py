@@ -87,10 +87,9 @@ def _refuse_to_lose(out: Path, config: Path) -> None:
 
 
 def _write(out: Path, text: str) -> None:
-    from tianji.errors import TianJiError
+    from tianji import wholefile
 
-    try:
-        out.write_text(text)
-        out.chmod(0o755)
-    except OSError as error:
-        raise TianJiError(f"{out} cannot be written: {error.strerror or error}") from error
+    with wholefile.explained("name another file with --out"):
+        wholefile.write(out, text)
+        if out.is_file():  # not /dev/stdout
+            out.chmod(0o755)

@@ -13,12 +13,8 @@ from typing import TYPE_CHECKING
 from tianji.verbs.training import add_engine, add_overrides
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from tianji.equivalence.compare import Equivalence, Pair
     from tianji.equivalence.settings import Settings
-
-WIDTH = 120  # columns of what is written into a file or a pipe
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -152,19 +148,13 @@ def _show(folder: Path, settings: Settings, pairs: list[Pair]) -> Equivalence | 
 
     if not pairs:
         return None
-    found, console = _compared(settings, pairs), _console()
-    console.print(words.outcomes(found, settings))
-    console.print(words.ages(found, pairs, settings))
+    found = _compared(settings, pairs)
+    print(
+        words.outcomes(found, settings), words.ages(found, pairs, settings), sep="\n\n", end="\n\n"
+    )
     for note in words.notes(found):
         print(f"note: {note}")
     print(words.sentence(found, settings))
     for path in _write(folder, settings, pairs):
         print(path)
     return found
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    is_known = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(highlight=False, width=None if is_known else WIDTH)
