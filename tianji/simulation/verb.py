@@ -6,12 +6,15 @@ import argparse
 import dataclasses
 import json
 import math
+import os
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from tianji.errors import TianJiError
 from tianji.planning.profile import Profile
-from tianji.simulation import diagram
+from tianji.simulation import diagram, picture
 from tianji.simulation.bounds import expected
 from tianji.simulation.layout import Layout, costs_of
 from tianji.simulation.result import Simulated
@@ -25,6 +28,8 @@ ASSUMED_GBIT = 10.0  # where a link is needed and nobody has said how fast it is
 FIGURE_ACTORS = 4  # of the diagram, unless --actors says otherwise
 HOST_CORES = 64
 MOST_SPREAD = 0.5
+NARROW, WIDE = 60, 160  # columns that the diagram takes, at least and at most
+UNSEEN = 100  # and where nobody says how many there are
 LAYOUT = ("--groups", "--actors", "--hosts", "--actors-list")  # where one is named, one is shown
 
 
@@ -97,11 +102,11 @@ def run(profile: Profile, options: argparse.Namespace) -> int:
     drawn = _styles(profile, layout, options)
     if drawn:
         print()
-        print(diagram.text(drawn))
+        print(diagram.text(drawn, _columns()))
         print()
         print(styles_table(drawn))
     if options.figure is not None:
-        _write(options.figure, diagram.svg(drawn), "--figure")
+        _write(options.figure, picture.svg(drawn), "--figure")
     if options.simulated is not None:
         plain = [result.to_json() for result in results]
         _write(options.simulated, json.dumps(plain, indent=1) + "\n", "--simulated")
@@ -165,6 +170,11 @@ def _styles(profile: Profile, layout: Layout, options: argparse.Namespace) -> li
         return []
     (actors, *_) = _actors(options) or [FIGURE_ACTORS]
     return schedules(profile, dataclasses.replace(layout, actors=actors), names)
+
+
+def _columns() -> int:
+    is_known = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return min(max(shutil.get_terminal_size().columns, NARROW), WIDE) if is_known else UNSEEN
 
 
 def _actors(options: argparse.Namespace) -> list[int]:
