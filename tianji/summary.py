@@ -14,7 +14,7 @@ from tianji.errors import USER_MISTAKE
 from tianji.folder import versions
 from tianji.job import Job
 from tianji.panel import span
-from tianji.planning.outcome import said
+from tianji.planning.outcome import Comparison
 from tianji.rates import at_start, homes_in, shares
 from tianji.roster import Kind, kind_of, roles_of
 from tianji.status import Status
@@ -225,7 +225,7 @@ def _measured(summary: dict[str, Any]) -> list[str]:
         _line("staleness", old),
     ]
     if planned := summary.get("plan"):
-        lines.append(_line("plan", said(planned)))
+        lines.append(_line("plan", Comparison.from_json(planned).sentence()))
     if summary["fusions"]:
         words = f"{summary['fusions']:,} of {summary['groups']} groups"
         lines.append(_line("fusions", f"{words}, {summary['fusion_distance']:.3g} apart at last"))
