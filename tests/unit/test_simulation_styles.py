@@ -96,7 +96,7 @@ def test_training_that_learns_once_has_no_priorities():
 
 def test_the_same_seed_draws_the_same():
     first, second, other = (schedules(JOB, FOUR, seed=seed) for seed in (0, 0, 1))
-    assert picture.svg(first) == picture.svg(second) != picture.svg(other)
+    assert picture.draw(first) == picture.draw(second) != picture.draw(other)
 
 
 def test_a_style_that_nobody_has_is_refused():
@@ -180,7 +180,7 @@ def test_many_actors_are_not_all_drawn():
 
 
 def test_the_picture_is_an_svg_with_a_block_for_each_thing(drawn):
-    root = xml.fromstring(picture.svg(list(drawn.values())))
+    root = xml.fromstring(picture.draw(list(drawn.values())))
     colours = {each.get("fill") for each in root.iter("{http://www.w3.org/2000/svg}rect")}
     assert {picture.COLOURS[doing] for doing in Doing} <= colours
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
+from tianji import svg
 from tianji.simulation.schedule import Schedule
 from tianji.simulation.timeline import Block, Doing
 from tianji.simulation.window import Window, busy_shares, drawn_rows, windows
@@ -22,63 +22,54 @@ COLOURS = {
     Doing.ROOM: "#eeeeee",
 }
 WIDTH, ROW, LEFT, RIGHT = 1_000, 16, 60, 60  # of the picture, in pixels
+SIZE = 11  # of letters
 MOST_TICKS = 10
 
 
-def svg(all_: Sequence[Schedule]) -> str:
+def draw(all_: Sequence[Schedule]) -> str:
     """A panel for each style, all on one scale, and what the colours mean."""
-    parts, y = [], 10
+    parts: list[str] = []
+    y = 10
     for schedule, window in zip(all_, windows(all_), strict=True):
         drawn, y = _panel(schedule, window, y)
         parts += drawn
     for i, doing in enumerate(Doing):
         x, top = LEFT + i % 3 * 290, y + i // 3 * 20
-        parts.append(f'<rect x="{x}" y="{top}" width="12" height="12" fill="{COLOURS[doing]}"/>')
-        parts.append(_words(x + 17, top + 10, doing.value))
-    height = y + 90
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}"'
-    style = 'font-family="sans-serif" font-size="11" fill="#222222"'
-    background = '<rect width="100%" height="100%" fill="white"/>'
-    return "\n".join([f"{head} {style}>", background, *parts, "</svg>", ""])
+        parts.append(svg.rect(x, top, 12, 12, COLOURS[doing]))
+        parts.append(svg.text(x + 17, top + 10, doing.value, size=SIZE))
+    return svg.page(WIDTH, y + 90, parts)
 
 
 def _panel(schedule: Schedule, window: Window, y: int) -> tuple[list[str], int]:
     """The rows of one style from y on, and where they end."""
     idle, busy = 100 * sum(schedule.idle().values()), busy_shares(schedule)
     title = f"{schedule.style}: {schedule.cores} cores, idle {idle:.1f} % of their time"
-    parts = [_words(LEFT, y + 12, title, 'font-weight="bold"'), _words(_right(), y + 12, "busy")]
+    right = WIDTH - RIGHT + 8
+    parts = [svg.text(LEFT, y + 12, title, size=SIZE, weight="bold")]
+    parts.append(svg.text(right, y + 12, "busy", size=SIZE))
     y += 18
     for row in drawn_rows(schedule):
-        parts.append(_words(LEFT - 6, y + 11, row, 'text-anchor="end"'))
-        parts += [_box(b, window, y) for b in schedule.timeline.blocks if b.row == row]
-        parts.append(_words(_right(), y + 11, f"{100 * busy[row]:.0f} %"))
+        parts.append(svg.text(LEFT - 6, y + 11, row, anchor="end", size=SIZE))
+        parts += _boxes([b for b in schedule.timeline.blocks if b.row == row], window, y)
+        parts.append(svg.text(right, y + 11, f"{100 * busy[row]:.0f} %", size=SIZE))
         y += ROW
     for at, words in window.ticks(MOST_TICKS):
-        x = _x(at + window.start, window)
-        parts.append(f'<path d="M{x:.2f} {y - 2}v5" stroke="#222222"/>')
-        parts.append(_words(x, y + 13, words, 'text-anchor="middle"'))
-    return [part for part in parts if part], y + 28
+        x = _x(window.start + at, window)
+        parts.append(f'<path d="M{x:.2f} {y - 2}v5" stroke="{svg.INK}"/>')
+        parts.append(svg.text(x, y + 13, words, anchor="middle", size=SIZE))
+    return parts, y + 28
 
 
-def _box(block: Block, window: Window, y: int) -> str:
-    """What of a block lies in the window; nothing if nothing does."""
-    left, right = max(block.start, window.start), min(block.end, window.end)
-    if right <= left:
-        return ""
-    x, width = _x(left, window), _x(right, window) - _x(left, window)
-    return (
-        f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="{ROW - 3}" '
-        f'fill="{COLOURS[block.doing]}"/>'
-    )
+def _boxes(blocks: Sequence[Block], window: Window, y: int) -> list[str]:
+    """What of the blocks lies in the window."""
+    boxes = []
+    for block in blocks:
+        left, right = max(block.start, window.start), min(block.end, window.end)
+        if right > left:
+            x = _x(left, window)
+            boxes.append(svg.rect(x, y, _x(right, window) - x, ROW - 3, COLOURS[block.doing]))
+    return boxes
 
 
 def _x(at: float, window: Window) -> float:
     return LEFT + (at - window.start) / window.seconds * (WIDTH - LEFT - RIGHT)
-
-
-def _right() -> int:
-    return WIDTH - RIGHT + 8
-
-
-def _words(x: float, y: int, words: str, how: str = "") -> str:
-    return f'<text x="{x:.2f}" y="{y}" {how}>{escape(words)}</text>'

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tianji.simulation.schedule import Schedule
+from tianji.svg import round_step
 
 SHOWN = 3 / 32  # of what was scheduled, which is one and a half rollouts with their updates
 MOST_ROWS = 6  # of actors or workers in one picture; the others look the same
@@ -28,7 +29,7 @@ class Window:
     def ticks(self, most: int) -> list[tuple[float, str]]:
         """Round times since its start, with words; the first says the unit."""
         size, unit = _unit(self.seconds)
-        step = _round_up(self.seconds / size / max(1, most))
+        step = round_step(self.seconds / size / max(1, most))
         times = [i * step for i in range(math.ceil(self.seconds / size / step))]
         words = [f"{time:g}" if time else f"0 {unit}" for time in times]
         return [(time * size, word) for time, word in zip(times, words, strict=True)]
@@ -70,9 +71,3 @@ def duration(seconds: float) -> str:
 
 def _unit(seconds: float) -> tuple[float, str]:
     return next(((size, unit) for size, unit in UNITS if seconds >= size), UNITS[-1])
-
-
-def _round_up(number: float) -> float:
-    """The next of 1, 2, 5, 10, 20, 50 and so on."""
-    power = 10.0 ** math.floor(math.log10(number))
-    return next(times * power for times in (1, 2, 5, 10) if times * power >= number * (1 - 1e-9))

@@ -44,7 +44,7 @@ def _write(path: Path, text: str) -> Path:
     return path
 
 
-def made(folder: Path) -> Path:
+def make_folder(folder: Path) -> Path:
     """The folder, which is made before anything is measured: later would be a pity."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

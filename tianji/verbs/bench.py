@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
+
+from tianji import terminal
 
 BUSY = 0.1  # of the machine in use by others, above which a run says so
 WIDTH = 120  # columns of what is written into a file or a pipe
@@ -53,12 +54,11 @@ def run(options: argparse.Namespace) -> int:
     from tianji.transmission.table import conclusion, of_part
 
     plan = plan_of(options)
-    folder = files.made(options.out)
-    is_known = sys.stdout.isatty() or "COLUMNS" in os.environ
-    console = Console(highlight=False, width=None if is_known else WIDTH)
+    folder = files.make_folder(options.out)
+    console = Console(highlight=False, width=terminal.columns(WIDTH))
     with Signals() as signals:
         signals.at_once = True  # hosts and processes go with the blocks that made them
-        to_do, measured = parts.prepared(plan)
+        to_do, measured = parts.prepare(plan)
         progress = Progress([step for part in to_do for step in part.steps], sys.stderr)
         written: list[Path] = []
         try:

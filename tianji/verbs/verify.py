@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tianji import terminal
 from tianji.verbs.training import add_engine, add_overrides
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     for name in THREAD_VARIABLES:  # before numpy and torch are loaded: serial is one thread
         os.environ.setdefault(name, "1")
     from tianji.equivalence import runs
-    from tianji.equivalence.settings import made, settle
+    from tianji.equivalence.settings import make_folder, settle
     from tianji.signals import Interrupted, Signals
 
     pairs: list[Pair] = []
@@ -86,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
             options.margin,
             options.steps_margin,
         )
-        folder = made(options.out or _new_folder(options.config), settings)
+        folder = make_folder(options.out or _new_folder(options.config), settings)
         status = 0
 
         def done(so_far: list[Pair]) -> None:
@@ -166,5 +167,4 @@ def _show(folder: Path, settings: Settings, pairs: list[Pair]) -> Equivalence | 
 def _console() -> Console:
     from rich.console import Console
 
-    is_known = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(highlight=False, width=None if is_known else WIDTH)
+    return Console(highlight=False, width=terminal.columns(WIDTH))
