@@ -150,7 +150,7 @@ class Source:
 
     def data(self) -> tuple[bytes, bool]:
         """The run as JSON, made anew only when a file has changed, and whether it has ended."""
-        from tianji.report.page import compared
+        from tianji.report.page import data_of
         from tianji.report.run import RunReader
 
         with self._lock:
@@ -159,7 +159,7 @@ class Source:
                 self._reader = RunReader(self._folder, self._before)
             if (stamp := self._reader.refresh()) != self._stamp:
                 self._stamp = stamp
-                document = compared([self._reader.document(live=True)])
+                document = data_of([self._reader.document(live=True)])
                 self._data = json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
             return self._data, self._reader.ended
 

@@ -91,7 +91,7 @@ def train(
 
         seconds = row_seconds or ROW_SECONDS
         run = Run(job, runner.name, claimed.folder, quiet, began, seconds, resumed)
-        return _watched(run, runner, signals)
+        return _train_and_report(run, runner, signals)
 
 
 def chosen_engine(config: Config, engine: str | None) -> str:
@@ -162,7 +162,7 @@ def _process_engine(
     shares = resources.assign(config, cores, alternates)
     for home in crew.homes[1:]:
         crew.start(home, shares[home])
-    job = _tried(config)
+    job = _try_out(config)
     identify(folder, config, "process", asdict(hyp))
     saved = None if resumed is None else resumed.saved
     return job, process_engine(job, crew, folder, shares, saved)
@@ -179,7 +179,7 @@ def _local_engine(
         os.environ.setdefault(name, str(config.parallel.learner_cfg.cores or 1))
     from tianji.engines.local import LocalEngine
 
-    job = _tried(config)
+    job = _try_out(config)
     identify(folder, config, "local", asdict(job.task.hyp))
     return job, LocalEngine(job, folder, None if resumed is None else resumed.saved)
 
@@ -191,15 +191,15 @@ def _mpi_engine(
     from tianji.engines.mpi import mpi_engine
     from tianji.transports.mpi import world
 
-    ranks, shares = _placed(config, stack)
+    ranks, shares = _place_ranks(config, stack)
     ranks.assign(shares, folder / "logs")
-    job = _tried(config)
+    job = _try_out(config)
     identify(folder, config, "mpi", asdict(job.task.hyp))
     saved = None if resumed is None else resumed.saved
     return job, mpi_engine(world(), job, ranks, folder, shares, saved)
 
 
-def _placed(config: Config, stack: ExitStack) -> tuple[Ranks, dict[str, Share]]:
+def _place_ranks(config: Config, stack: ExitStack) -> tuple[Ranks, dict[str, Share]]:
     """All ranks of the job, and what each may use."""
     from tianji.engines.ranks import Ranks, identity
     from tianji.job import load_algorithm
@@ -222,8 +222,8 @@ def placement(config: Config, engine: str | None = None) -> str:
     if name != "mpi":
         return _placement_here(config, name)
     with ExitStack() as stack:
-        ranks, shares = _placed(config, stack)
-        _tried(config)
+        ranks, shares = _place_ranks(config, stack)
+        _try_out(config)
         return ranks.table(shares)
 
 
@@ -232,7 +232,7 @@ def _placement_here(config: Config, name: str) -> str:
     from tianji.roster import homes_of
 
     cores, here = resources.available_cores(), platform.node()
-    job = _tried(config)
+    job = _try_out(config)
     if name == "local":
         return table_of_one_process(config, here, resources.Share(cores, 1))
     everybody = dict.fromkeys(homes_of(config).values(), resources.Share(cores, 1))
@@ -243,7 +243,7 @@ def _placement_here(config: Config, name: str) -> str:
 _MAKERS = {"process": _process_engine, "local": _local_engine, "mpi": _mpi_engine}
 
 
-def _tried(config: Config) -> Job:
+def _try_out(config: Config) -> Job:
     from tianji.channels import n_bytes_of
     from tianji.trial import try_out
 
@@ -252,7 +252,7 @@ def _tried(config: Config) -> Job:
     return job
 
 
-def _watched(run: Run, engine: Engine, signals: Signals) -> Report:
+def _train_and_report(run: Run, engine: Engine, signals: Signals) -> Report:
     """Trains with a view on it, and writes down how it ended, however it ended."""
     from tianji.examiner import Examiner
     from tianji.keeper import Keeper
@@ -279,7 +279,7 @@ def _watched(run: Run, engine: Engine, signals: Signals) -> Report:
         examiner.tick(progress)
         rebalancer.tick(progress)
 
-    status, exit_status, error = _trained(engine, Limits(run.job), tick, signals.check)
+    status, exit_status, error = _train_to_the_end(engine, Limits(run.job), tick, signals.check)
     signals.ignore()
     mpirun.mind_streams()
     rebalancer.close()
@@ -309,7 +309,7 @@ def _keep(run: Run, learned: Saved | None) -> None:
         run.warn(f"the final policy could not be written: {error.strerror or error}")
 
 
-def _trained(
+def _train_to_the_end(
     engine: Engine,
     limits: Limits,
     tick: Callable[[Progress], None],

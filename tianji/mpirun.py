@@ -80,7 +80,9 @@ def find() -> Path:
     found = shutil.which("mpirun") or shutil.which("mpiexec")
     if found is None:
         raise TianJiError(f"engine mpi needs mpirun, and there is none on the PATH: {INSTALL}")
-    refuse_mixed(Path(found), _said([found, "--version"]), _said([sys.executable, "-c", LIBRARY]))
+    refuse_mixed(
+        Path(found), _output_of([found, "--version"]), _output_of([sys.executable, "-c", LIBRARY])
+    )
     return Path(found)
 
 
@@ -114,7 +116,7 @@ def maker(text: str) -> str:
     return next((name for word, name in known.items() if word in text), "an unknown MPI")
 
 
-def _said(words: list[str]) -> str:
+def _output_of(words: list[str]) -> str:
     import subprocess
 
     try:
@@ -153,7 +155,7 @@ def command(
     words += [] if hostfile is None else ["--hostfile", str(hostfile)]
     words += [] if hosts is None else ["--host", ",".join(hosts)]
     words += ["--allow-run-as-root"] if os.geteuid() == 0 else []
-    if release(_said([str(path), "--version"])) >= FAULT_TOLERANT:
+    if release(_output_of([str(path), "--version"])) >= FAULT_TOLERANT:
         words += _of_release_5(spread, link_seconds)
         if "OMPI_MCA_btl" not in environment:  # looking for a fabric within one host takes 1 s
             words += ["--mca", "btl", NO_FILES if spread else f"{NO_FILES},ofi"]

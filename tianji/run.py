@@ -19,7 +19,7 @@ from tianji.evaluation import Evaluation
 from tianji.job import Job
 from tianji.panel import Scene
 from tianji.planning import planfile
-from tianji.planning.outcome import Steady, compared
+from tianji.planning.outcome import Steady, compare
 from tianji.planning.planfile import Plan
 from tianji.rates import Counts, Meter, Rates, homes_in, message_bytes, updates_since
 from tianji.resuming import Resumed
@@ -198,7 +198,7 @@ class Run:
             "status": status,
             "error": error,
             **measured,
-            "plan": self._plan and compared(self._plan, self._steady.rates()),
+            "plan": self._plan and compare(self._plan, self._steady.pace()).to_json(),
             "evaluation": self._evaluated.summary(),
             "rebalancing": self._decisions,
             "warnings": self.warnings,

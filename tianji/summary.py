@@ -14,7 +14,7 @@ from tianji.errors import USER_MISTAKE
 from tianji.folder import versions
 from tianji.job import Job
 from tianji.panel import span
-from tianji.planning.outcome import said
+from tianji.planning.outcome import Comparison
 from tianji.rates import at_start, homes_in, shares
 from tianji.roster import Kind, kind_of, roles_of
 from tianji.status import Status
@@ -27,6 +27,7 @@ COUNTS_OF_KIND: dict[Kind | None, dict[str, Count]] = {
     Kind.LEARNER: {"consumed": Count.CONSUMED},
     Kind.REDUCER: {"fusions": Count.FUSIONS},
 }
+SHORTEST_SECONDS = 1.0  # of training that a rate is taken over; of less, stopping counts as well
 COUNTS_OF_ALL = {"version": Count.VERSION, "pushed": Count.PUSHED, "refused": Count.REFUSED}
 
 
@@ -35,6 +36,7 @@ def summarise(
 ) -> dict[str, Any]:
     """Everything that was measured; training was last seen going on at `ticked_at`."""
     seconds = elapsed(progress, ticked_at)
+    counted = seconds if seconds >= SHORTEST_SECONDS else progress.elapsed(now)
     summary = {
         "config": job.config.name,
         "engine": engine,
@@ -58,9 +60,11 @@ def summarise(
         "fusion_distance": progress.distance,
         "restarts": 0,  # a role that ends early ends the run
         "resumes": times.resumes,
-        "production_per_second": _per_second(progress.produced, seconds),
-        "receiving_per_second": _per_second(progress.received, seconds),
-        "consumption_per_second": _per_second(progress.consumed, seconds),
+        "training_seconds": round(seconds, 3),
+        "counted_seconds": round(counted, 3),  # that the rates below are of
+        "production_per_second": _per_second(progress.produced, counted),
+        "receiving_per_second": _per_second(progress.received, counted),
+        "consumption_per_second": _per_second(progress.consumed, counted),
         "replay_ratio": {"target": job.ratio, "measured": metrics.ratio_of(progress, job)},
         "bottleneck": bottleneck(progress, job, engine),
         **_ages(job, progress),
@@ -211,16 +215,17 @@ def _measured(summary: dict[str, Any]) -> list[str]:
     made, learned = summary["production_per_second"], summary["consumption_per_second"]
     measured = "-" if ratio["measured"] is None else f"{ratio['measured']:#.3g}"
     used = f"{measured} samples learned from per sample made (target {ratio['target']:#.3g})"
+    rates = f"{made:,.0f} steps/s made, {learned:,.0f} samples/s learned from"
     steps, episodes, updates = (summary[n] for n in ("env_steps", "episodes", "updates"))
     old = f"samples were {stale['p50']:g} updates old (median), {stale['max']:g} at most"
     lines = [
         _line("work", f"{steps:,} steps, {episodes:,} episodes, {updates:,} updates"),
-        _line("rates", f"{made:,.0f} steps/s made, {learned:,.0f} samples/s learned from"),
+        _line("rates", rates + _short(summary)),
         _line("replay", used),
         _line("staleness", old),
     ]
     if planned := summary.get("plan"):
-        lines.append(_line("plan", said(planned)))
+        lines.append(_line("plan", Comparison.from_json(planned).sentence()))
     if summary["fusions"]:
         words = f"{summary['fusions']:,} of {summary['groups']} groups"
         lines.append(_line("fusions", f"{words}, {summary['fusion_distance']:.3g} apart at last"))
@@ -234,6 +239,14 @@ def _measured(summary: dict[str, Any]) -> list[str]:
     if summary["dropped"]:
         lines.append(_line("dropped", f"{summary['dropped']:,} samples for their age"))
     return [*lines, _line("limit", summary["bottleneck"])]
+
+
+def _short(summary: dict[str, Any]) -> str:
+    """Says over how little time the rates were taken, where there was no more."""
+    counted = summary.get("counted_seconds")  # a summary of an earlier version has none
+    if counted is None or counted == summary["training_seconds"]:
+        return ""
+    return f", over {span(counted)} with the end of the run: it trained for less than a second"
 
 
 def _line(label: str, text: str) -> str:

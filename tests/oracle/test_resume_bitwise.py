@@ -59,12 +59,12 @@ class Interruption:
     def __init__(self, monkeypatch, every):
         self.left = self.every = every
         self.n = 0
-        original = launch._trained
+        original = launch._train_to_the_end
 
         def trained(engine, limits, tick, check):
             return original(engine, limits, tick, self.check)
 
-        monkeypatch.setattr(launch, "_trained", trained)
+        monkeypatch.setattr(launch, "_train_to_the_end", trained)
 
     def check(self):
         self.left -= 1
@@ -229,7 +229,7 @@ def test_fresh_episodes_are_not_the_first_ones_once_more(tmp_path, monkeypatch):
     Interruption(monkeypatch, 700)
     train(config, tmp_path / "run")
     saved, _ = checkpoint.newest(tmp_path / "run")
-    made = launch._tried(config)
+    made = launch._try_out(config)
     fresh, resumed = LocalEngine(made), LocalEngine(made, tmp_path / "run", saved)
     assert not np.array_equal(fresh.roles[2].obs, resumed.roles[2].obs)
 

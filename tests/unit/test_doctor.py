@@ -39,8 +39,8 @@ GOOD = {
     "a GPU": checks.gpu(Answer(True, {"built_for": "CUDA 13.0", "gpus": ["Card"]}), A_GPU, None),
     "MPI": checks.mpi(MPI, Answer(True, "/venv/bin/mpirun")),
     "ULFM": checks.ulfm(MPI, Answer(True, {"ft": True})),
-    "a library": packages.needed("numpy", "1.26.4", {"numpy": "1.26"}),
-    "a local version": packages.needed("torch", "2.13.0+cpu", {"torch": "2.11"}),
+    "a library": packages.check_needed("numpy", "1.26.4", {"numpy": "1.26"}),
+    "a local version": packages.check_needed("torch", "2.13.0+cpu", {"torch": "2.11"}),
     "an extra": packages.optional("onnx", "1.17.0", "tianji export"),
 }
 
@@ -100,12 +100,12 @@ BAD = {
         "install torch",
     ),
     "a missing library": (
-        packages.needed("numpy", None, {"numpy": "1.26"}),
+        packages.check_needed("numpy", None, {"numpy": "1.26"}),
         Verdict.PROBLEM,
         "pip install 'numpy>=1.26'",
     ),
     "an old library": (
-        packages.needed("gymnasium", "0.29.1", {"gymnasium": "1.1"}),
+        packages.check_needed("gymnasium", "0.29.1", {"gymnasium": "1.1"}),
         Verdict.PROBLEM,
         "pip install 'gymnasium>=1.1'",
     ),

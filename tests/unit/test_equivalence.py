@@ -16,7 +16,7 @@ from tianji.equivalence import files, measures, words
 from tianji.equivalence.compare import Comparison, Verdict, compare, judge
 from tianji.equivalence.measures import Training
 from tianji.equivalence.runs import Estimate
-from tianji.equivalence.settings import Settings, made, settle
+from tianji.equivalence.settings import Settings, make_folder, settle
 from tianji.errors import TianJiError
 
 STEPS, TARGET, RATIO = 20_000, 80.0, 4.0
@@ -338,16 +338,16 @@ def test_the_tables_have_every_number_and_fit_into_80_columns(engine):
 def test_a_folder_is_gone_on_with_only_by_the_same_runs(tmp_path):
     none = compare([], STEPS, TARGET, RATIO, MARGIN, STEPS_MARGIN)
     files.write(tmp_path, settings(), [], none)
-    assert made(tmp_path, settings(seeds=tuple(range(9)), margin=0.2)) == tmp_path
+    assert make_folder(tmp_path, settings(seeds=tuple(range(9)), margin=0.2)) == tmp_path
     for change in (dict(steps=5), dict(engine="mpi"), dict(overrides=()), dict(content="f")):
         with pytest.raises(TianJiError, match="name another folder"):
-            made(tmp_path, settings(**change))
+            make_folder(tmp_path, settings(**change))
 
 
 def test_a_folder_with_something_else_in_it_is_refused(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(TianJiError, match="something else"):
-        made(tmp_path, settings())
+        make_folder(tmp_path, settings())
 
 
 def settled(*overrides, **options):

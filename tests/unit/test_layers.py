@@ -15,7 +15,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = (
     ("errors", "lazy", "stats", "appending", "tracker", "signals", "status", "banners", "columns"),
     ("wholefile",),
-    ("episodefile",),
+    ("episodefile", "svg", "terminal"),
     ("schema", "imports", "events", "mpirun", "hostfile"),
     ("state", "shepherd"),
     ("tensorfile",),
@@ -23,7 +23,7 @@ LAYERS = (
     ("channel", "store", "balance", "balancer", "trigger", "counts", "config"),
     ("replay", "rollouts", "consumption", "envs.base", "roster", "folder", "report"),
     ("resources", "sinks", "dashboard", "planning"),
-    ("placement",),
+    ("placement", "simulation"),
     ("slurm",),
     ("algorithms.base", "episodes", "trajectory", "role", "shards"),
     ("exchange", "fusion", "fitting", "standin"),
@@ -47,7 +47,6 @@ LAYERS = (
     ("engines", "outcome"),
     ("probing",),
     ("worker", "launch", "export", "doctor", "transmission", "equivalence"),
-    ("simulation",),
     ("verbs",),
     ("cli",),
     ("__main__",),
@@ -104,6 +103,11 @@ def test_imports_point_down(path):
     for other in set(ours(path)) - {unit}:
         down = row_of(other) < row_of(unit) or (unit, other) in ALONGSIDE
         assert down, f"{module_of(path)} imports {other}, which is not below it"
+
+
+def test_every_row_names_what_there_is_and_names_it_once():
+    names = [name for layer in LAYERS for name in layer]
+    assert sorted(names) == sorted({unit_of(module_of(path)) for path in FILES} - {""})
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)

@@ -16,7 +16,7 @@ MPICH = "HYDRA build details:\n    Version: 4.2.0\n"
 @pytest.fixture
 def found(monkeypatch):
     monkeypatch.setattr(mpirun, "find", lambda: Path("/venv/bin/mpirun"))
-    monkeypatch.setattr(mpirun, "_said", lambda words: "mpirun (Open MPI) 5.0.11\n")
+    monkeypatch.setattr(mpirun, "_output_of", lambda words: "mpirun (Open MPI) 5.0.11\n")
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_one_host_takes_more_ranks_than_it_has_cores(found):
 def test_an_older_mpirun_is_asked_for_nothing_that_it_does_not_know(
     found, monkeypatch, text, number
 ):
-    monkeypatch.setattr(mpirun, "_said", lambda words: text)
+    monkeypatch.setattr(mpirun, "_output_of", lambda words: text)
     words = mpirun.command(8, ["program"], environment={})
     assert mpirun.release(text) == number
     assert not {"--with-ft", "--prtemca", "slot:OVERSUBSCRIBE"} & set(words)

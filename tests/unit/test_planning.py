@@ -14,7 +14,7 @@ from tianji.errors import TianJiError
 from tianji.planning import planfile, table
 from tianji.planning.digest import digest_of
 from tianji.planning.model import actor_cost, learner_cost, predict
-from tianji.planning.outcome import Steady, compared, said
+from tianji.planning.outcome import Comparison, Pace, Steady, compare
 from tianji.planning.planfile import Plan
 from tianji.planning.profile import ActorCost, LearnerCost, Machine, Profile, Work
 from tianji.planning.solver import NOISE, Wish, candidates, solve
@@ -322,7 +322,7 @@ def test_groups_that_are_never_averaged_are_pointed_out(plan):
 def test_the_table_has_the_plan_its_numbers_and_what_limits_the_others():
     costs = profile()
     choices = solve(costs, Wish(8))
-    text = table.described(costs, choices, choices[1])
+    text = table.describe(costs, choices, choices[1])
     assert f"{choices[0].split.name}: " in text
     assert f"{choices[0].prediction.production:,.0f} steps/s made" in text
     assert text.count("bound") + text.count("balanced") >= len(choices)
@@ -331,17 +331,32 @@ def test_the_table_has_the_plan_its_numbers_and_what_limits_the_others():
 
 def test_rates_are_taken_when_the_run_has_settled():
     steady = Steady()
-    assert steady.rates() is None
+    assert steady.pace() is None
     for i in range(31):  # a tenth of a second each; warm-up for one second, then ten times as slow
         made = 100 * i if i < 20 else 2_000 + 10 * (i - 20)
         steady.read(i / 10, int(i >= 10), made, 2 * made)
-    assert steady.rates() == (pytest.approx(100), pytest.approx(200))
+    assert steady.pace() == Pace(pytest.approx(100), pytest.approx(200))
 
 
 def test_prediction_and_measurement_stand_side_by_side(plan):
     made, learned = plan.prediction.production, plan.prediction.consumption
-    found = compared(plan, (made / 1.1, learned / 1.1))
-    assert found["error"]["production_per_second"] == pytest.approx(0.1)
-    assert "+10 %" in said(found)
-    assert json.loads(json.dumps(found)) == found
-    assert "too short" in said(compared(plan, None))
+    found = compare(plan, Pace(made / 1.1, learned / 1.2))
+    errors = found.to_json()["error"]
+    assert errors["production_per_second"] == pytest.approx(0.1, abs=1e-4)
+    assert errors["consumption_per_second"] == pytest.approx(0.2, abs=1e-4)
+    assert f"predicted {made:,.0f} steps/s made, {learned:,.0f} samples/s" in found.sentence()
+    assert found.sentence().endswith(f"measured {made / 1.1:,.0f} and {learned / 1.2:,.0f} (+10 %)")
+    again = Comparison.from_json(json.loads(json.dumps(found.to_json())))
+    assert again.sentence() == found.sentence()
+
+
+def test_a_run_that_was_too_short_is_not_compared(plan):
+    found = compare(plan, None)
+    assert found.to_json()["measured"] is None and found.to_json()["error"] is None
+    assert "too short" in Comparison.from_json(found.to_json()).sentence()
+
+
+def test_a_rate_of_zero_has_no_error(plan):
+    found = compare(plan, Pace(0.0, 1.0))
+    assert found.to_json()["error"]["production_per_second"] is None
+    assert "%" not in found.sentence()

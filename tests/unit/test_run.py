@@ -20,6 +20,7 @@ from tianji.job import Job, prepare
 from tianji.resuming import Resumed, reopen
 from tianji.roster import kind_of, roles_of
 from tianji.run import Run
+from tianji.status import Status
 from tianji.summary import describe
 from tianji.times import Times
 from tianji.topology import make_env
@@ -413,6 +414,31 @@ def test_the_time_that_stopping_takes_is_not_training_time(
     clock.now = 111.0
     summary = run.finish("stopped", learned(job))
     assert (summary["production_per_second"], summary["wall_seconds"]) == (400.0, 11.0)
+
+
+@pytest.mark.parametrize("last_look", [101.5, 102.0, 102.4])  # all were ready at 102
+def test_a_run_of_less_than_a_second_has_the_rates_of_all_its_time(
+    tmp_path: Path, job: Job, clock: Clock, last_look: float
+) -> None:
+    run = Run(job, "process", tmp_path, quiet=True, started_at=100.0)
+    clock.now = last_look
+    run.tick(learned(job))
+    clock.now = 102.8
+    summary = run.finish(Status.FINISHED, learned(job))
+    assert (summary["counted_seconds"], summary["production_per_second"]) == (0.8, 2_000.0)
+    assert summary["training_seconds"] == pytest.approx(max(0.0, last_look - 102.0))
+    (rates,) = (line for line in describe(summary, tmp_path).splitlines() if "rates" in line)
+    assert "2,000 steps/s made, 40,000 samples/s" in rates
+    assert rates.endswith("over 0.8 s with the end of the run: it trained for less than a second")
+
+
+def test_a_run_that_was_solved_at_once_has_rates(tmp_path: Path, job: Job, clock: Clock) -> None:
+    progress = learned(job)
+    progress.solved_at, clock.now = 102.0, 106.0
+    summary = Run(job, "process", tmp_path, quiet=True, started_at=100.0).finish(
+        Status.SOLVED, progress
+    )
+    assert (summary["final_time_seconds"], summary["production_per_second"]) == (0.0, 400.0)
 
 
 def test_a_run_that_failed_before_it_began_has_a_summary_too(tmp_path: Path, job: Job) -> None:

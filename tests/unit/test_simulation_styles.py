@@ -6,13 +6,14 @@ import pytest
 from profiles import profile
 
 from tianji.errors import TianJiError
-from tianji.simulation import diagram
+from tianji.simulation import diagram, picture
 from tianji.simulation.events import Agenda, Level, Process
 from tianji.simulation.layout import Layout, costs_of
 from tianji.simulation.simulate import simulate
 from tianji.simulation.styles import STYLES, schedules
 from tianji.simulation.table import styles_table
 from tianji.simulation.timeline import Doing, Timeline
+from tianji.simulation.window import Window, duration, windows
 
 JOB = profile(step=0.2e-3, send=20e-6, receive=60e-6, draw=0.2e-3, update=1e-3)
 FOUR = Layout(actors=4)
@@ -95,7 +96,7 @@ def test_training_that_learns_once_has_no_priorities():
 
 def test_the_same_seed_draws_the_same():
     first, second, other = (schedules(JOB, FOUR, seed=seed) for seed in (0, 0, 1))
-    assert diagram.svg(first) == diagram.svg(second) != diagram.svg(other)
+    assert picture.draw(first) == picture.draw(second) != picture.draw(other)
 
 
 def test_a_style_that_nobody_has_is_refused():
@@ -106,21 +107,71 @@ def test_a_style_that_nobody_has_is_refused():
 # What is drawn
 
 
-def test_the_text_has_a_row_for_each_role_and_says_what_the_signs_mean(drawn):
-    lines = diagram.text(list(drawn.values()), width=80).splitlines()
-    assert max(len(line) for line in lines) <= 80
-    assert sum(line.startswith(" L ") for line in lines) == 4
-    gorila = lines[: lines.index("")]
-    assert [line.split()[0] for line in gorila[1:]] == ["A0", "A1", "A2", "A3", "L"]
-    assert "₁" in gorila[1] and "₃" in gorila[5] and "█" in gorila[5]
-    assert "₁ I: waits for weights" in lines
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_text_has_a_row_for_each_role_and_says_what_the_letters_mean(drawn, width):
+    lines = diagram.text(list(drawn.values()), width).splitlines()
+    assert max(len(line) for line in lines) <= width
+    assert sum(line.startswith("  L ") for line in lines) == 4
+    first = next(i for i, line in enumerate(lines) if line.startswith("Gorila: 5 cores, idle"))
+    scale, *rows = lines[first + 1 : lines.index("", first)]
+    assert scale.split()[0] == "|0" and scale.split()[-1] == "busy"
+    assert [line.split()[0] for line in rows] == ["A0", "A1", "A2", "A3", "L"]
+    assert all(line.endswith(" %") for line in rows)
+    assert "1" in rows[0].split()[1] and set("3Uu") <= set(rows[4].split()[1])
+    legend = lines[lines.index("", lines.index(next(x for x in lines if x[:5] == "ours:"))) :]
+    assert "1 I: waits for weights" in legend and "> send" not in legend
 
 
-def test_a_cell_shows_what_most_of_it_was_spent_on():
+def test_cheap_steps_are_drawn_so_that_several_updates_can_be_told_apart():
+    """As CartPole has it: steps of some microseconds, and hundreds of updates in a second."""
+    cheap = profile(step=20e-6, send=5e-6, receive=20e-6, draw=50e-6, update=3e-3)
+    for line in diagram.text(schedules(cheap, FOUR), 80).splitlines():
+        if line.split()[:1] == ["L"]:
+            assert 4 <= line.count("U") <= 20 and line.count("u") >= line.count("U"), line
+
+
+def test_every_style_is_drawn_on_one_scale_from_where_the_first_actor_begins(drawn):
+    styles = list(drawn.values())
+    shown = windows(styles)
+    assert len({window.seconds for window in shown}) == 1
+    for schedule, window in zip(styles, shown, strict=True):
+        row = schedule.timeline.rows()[0]
+        assert window.start in schedule.timeline.begun[row]
+        assert schedule.start < window.start and window.end <= schedule.end + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("seconds", "most", "unit", "step"),
+    [(0.103, 7, "ms", 20e-3), (3.41, 10, "s", 0.5), (40e-6, 4, "us", 10e-6), (1.0, 5, "s", 0.2)],
+)
+def test_a_scale_has_round_numbers_and_says_its_unit(seconds, most, unit, step):
+    ticks = Window(5.0, seconds).ticks(most)
+    assert ticks[0] == (0.0, f"0 {unit}") and ticks[1][0] == pytest.approx(step)
+    assert 2 <= len(ticks) <= most + 1 and ticks[-1][0] < seconds
+
+
+def test_a_number_of_the_scale_that_has_no_room_is_left_out_whole():
+    line = diagram._scale(Window(0.0, 102e-3), 31)  # the last two letters would be those of 100
+    assert len(line) == 31 and line.split() == ["|0", "ms", "|50"] and line.index("|50") == 15
+
+
+def test_a_duration_has_the_unit_that_suits_it():
+    assert [duration(s) for s in (2.5, 0.0123, 4e-6)] == ["2.5 s", "12.3 ms", "4 us"]
+
+
+def test_a_letter_shows_what_most_of_it_was_spent_on():
     line = Timeline()
     line.add("L", Doing.UPDATE, 0.0, 1.6)
-    line.add("L", Doing.TRAJECTORIES, 1.6, 4.0)
-    assert diagram._cells(line.blocks, 0.0, 4.0, 4) == "██₃₃"
+    line.add("L", Doing.UPDATE, 1.6, 3.0)
+    line.add("L", Doing.TRAJECTORIES, 3.0, 5.0)
+    assert diagram._cells(line.blocks, Window(0.0, 6.0), 6) == "UuU33 "
+
+
+def test_steps_that_are_too_short_for_a_letter_each_are_acting():
+    line = Timeline(infer_share=0.5)
+    line.add_rollout("A0", 0.0, 4.0, 64)
+    line.add_rollout("A0", 4.0, 8.0, 1)
+    assert diagram._cells(line.blocks, Window(0.0, 8.0), 8) == "aaaaiiss"
 
 
 def test_many_actors_are_not_all_drawn():
@@ -129,9 +180,9 @@ def test_many_actors_are_not_all_drawn():
 
 
 def test_the_picture_is_an_svg_with_a_block_for_each_thing(drawn):
-    root = xml.fromstring(diagram.svg(list(drawn.values())))
+    root = xml.fromstring(picture.draw(list(drawn.values())))
     colours = {each.get("fill") for each in root.iter("{http://www.w3.org/2000/svg}rect")}
-    assert {diagram.COLOURS[doing] for doing in Doing} <= colours
+    assert {picture.COLOURS[doing] for doing in Doing} <= colours
 
 
 def test_the_table_has_a_line_for_each_style(drawn):

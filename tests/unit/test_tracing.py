@@ -11,7 +11,7 @@ import pytest
 from tianji.errors import TianJiError
 from tianji.roster import Kind
 from tianji.tracing import FOLDER, forget
-from tianji.tracing.reading import joined, read, read_file
+from tianji.tracing.reading import join_idling, read, read_file
 from tianji.tracing.recorder import CHUNK_SECONDS, Recorder, Track
 from tianji.tracing.rows import DTYPE, ROW, Doing, Heading, Wait, What
 from tianji.tracing.table import describe, gaps_of, hand_over, share, waiting, waiting_of
@@ -221,7 +221,7 @@ def test_a_role_that_hangs_is_seen_to_idle(clock):
 
 
 def test_a_role_without_a_row_in_the_window_has_none():
-    assert joined(np.zeros(0, DTYPE)).size == 0
+    assert join_idling(np.zeros(0, DTYPE)).size == 0
 
 
 def test_idling_in_pieces_is_one_span(run):

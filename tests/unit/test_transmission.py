@@ -243,7 +243,7 @@ def test_the_share_that_others_use_is_seen(monkeypatch):
 def test_a_folder_that_cannot_be_made_is_said_before_anything_is_measured(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(TianJiError, match="--out"):
-        files.made(tmp_path / "file" / "below")
+        files.make_folder(tmp_path / "file" / "below")
 
 
 def test_the_plot_draws_limits_and_predictions_as_lines_and_measurements_as_points():
@@ -452,4 +452,4 @@ def test_a_peer_that_fails_is_named_and_left_out_while_ours_may_not_fail():
     assert rows_of(curve, skipped) == []
     assert skipped == {"queue": "failed: it hangs"}
     with pytest.raises(TianJiError):
-        steps.tried(shm, broken, Experiment(8, 8), skipped)
+        steps.run_or_skip(shm, broken, Experiment(8, 8), skipped)

@@ -69,12 +69,13 @@ def _gpu_and_mpi() -> tuple[Finding, ...]:
 
 def _needed() -> tuple[Finding, ...]:
     least = packages.minimums()
-    found = (packages.needed(name, packages.installed(name), least) for name in packages.NEEDED)
+    versions = {name: packages.version_of(name) for name in packages.NEEDED}
+    found = (packages.check_needed(name, there, least) for name, there in versions.items())
     return (ok("tianji", __version__), *found)
 
 
 def _optional() -> tuple[Finding, ...]:
     return tuple(
-        packages.optional(name, packages.installed(name), purpose)
+        packages.optional(name, packages.version_of(name), purpose)
         for name, purpose in packages.OPTIONAL.items()
     )

@@ -32,7 +32,7 @@ OPTIONAL = {
 }
 
 
-def installed(name: str) -> str | None:
+def version_of(name: str) -> str | None:
     """The version of a package, or None."""
     try:
         return metadata.version(name)
@@ -50,7 +50,7 @@ def minimums() -> dict[str, str]:
     return {match[1]: match[2] for match in found if match}
 
 
-def needed(name: str, version: str | None, least: Mapping[str, str]) -> Finding:
+def check_needed(name: str, version: str | None, least: Mapping[str, str]) -> Finding:
     """Is a library there, and new enough?"""
     wanted = least.get(name)
     advice = f"pip install '{name}>={wanted}'" if wanted else f"pip install {name}"

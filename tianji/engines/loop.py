@@ -59,7 +59,7 @@ def shared_channels(job: Job) -> list[ChannelSpec]:
     return [spec for spec in specs if not any(is_private(spec, homes, home) for home in places)]
 
 
-def described(
+def description_of(
     job: Job, folder: Path, shares: Mapping[str, Share], resumed: Checkpoint | None
 ) -> dict[str, Any]:
     """What every worker must know of a run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tianji.checkpoint import Checkpoint
-from tianji.engines.loop import described, shared_channels
+from tianji.engines.loop import description_of, shared_channels
 from tianji.engines.ranks import Ranks
 from tianji.engines.remote import RemoteEngine
 from tianji.resources import Share
@@ -24,7 +24,7 @@ def mpi_engine(
     resumed: Checkpoint | None = None,
 ) -> RemoteEngine:
     """Runs a job with the ranks that were gathered."""
-    ranks.brief(described(job, folder, shares, resumed))
+    ranks.brief(description_of(job, folder, shares, resumed))
     homes = homes_of(job.config)
     transport = ClusterTransport(world, shared_channels(job), homes, ranks.ranks, LAUNCHER)
     transport.start()

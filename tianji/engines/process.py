@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tianji.checkpoint import Checkpoint
 from tianji.engines.crew import Crew
-from tianji.engines.loop import described, shared_channels, transport_class
+from tianji.engines.loop import description_of, shared_channels, transport_class
 from tianji.engines.remote import RemoteEngine
 from tianji.resources import Share
 from tianji.roster import homes_of
@@ -23,6 +23,6 @@ def process_engine(
     """Runs a job with a crew, over shared memory or a transport of the user's."""
     homes, reserved = homes_of(job.config), (crew.memory, crew.events)
     transport = transport_class(job).create(shared_channels(job), homes, reserved)
-    about = described(job, folder, shares, resumed)
+    about = description_of(job, folder, shares, resumed)
     crew.brief(about | {"transport": transport.describe()})
     return RemoteEngine("process", job, crew, transport)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from html import escape
 
 import numpy as np
 
-from tianji import stats
+from tianji import stats, svg
 from tianji.equivalence import measures
 from tianji.equivalence.compare import Equivalence, Pair, Samples
 from tianji.equivalence.measures import Floats, Rows, Training
@@ -50,15 +49,11 @@ class Panel:
 def draw(settings: Settings, pairs: list[Pair], found: Equivalence) -> str:
     """Three panels beside each other."""
     panels = [_curves(settings, pairs), *(_ages(each) for each in found.samples)]
-    size = f'width="{len(panels) * WIDTH}" height="{HEIGHT}"'
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">',
-        '<rect width="100%" height="100%" fill="white"/>',
-    ]
+    lines: list[str] = []
     for i, panel in enumerate(panels):
         lines += [f'<g transform="translate({i * WIDTH} 0)">', *_framed(panel), "</g>"]
     lines += _legend(settings.engine)
-    return "\n".join([*lines, "</svg>", ""])
+    return svg.page(len(panels) * WIDTH, HEIGHT, lines)
 
 
 def _curves(settings: Settings, pairs: list[Pair]) -> Panel:
@@ -124,19 +119,17 @@ def _line(points: str, colour: str) -> str:
 def _framed(panel: Panel) -> list[str]:
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
     lines = [
-        f'<text x="{LEFT}" y="20" font-weight="bold">{escape(panel.title)}</text>',
-        f'<path d="M{LEFT} {TOP} V{bottom} H{right}" fill="none" stroke="#222"/>',
-        f'<text x="{(LEFT + right) / 2}" y="{HEIGHT - 10}" text-anchor="middle">'
-        f"{escape(panel.x_label)}</text>",
+        svg.text(LEFT, 20, panel.title, weight="bold"),
+        f'<path d="M{LEFT} {TOP} V{bottom} H{right}" fill="none" stroke="{svg.INK}"/>',
+        svg.text((LEFT + right) / 2, HEIGHT - 10, panel.x_label, anchor="middle"),
     ]
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         value = panel.y_low + share * (panel.y_top - panel.y_low)
         y, across = panel.y(value) + 4, share * panel.x_top
-        lines.append(f'<text x="{LEFT - 6}" y="{y:.1f}" text-anchor="end">{value:.3g}</text>')
+        lines.append(svg.text(LEFT - 6, y, f"{value:.3g}", anchor="end"))
         said = f"{across:,.0f}" if panel.x_top >= 10 else f"{across:g}"
-        place = f'x="{panel.x(across):.1f}" y="{bottom + 16}"'
         anchor = "end" if share == 1.0 else "middle"
-        lines.append(f'<text {place} text-anchor="{anchor}">{said}</text>')
+        lines.append(svg.text(panel.x(across), bottom + 16, said, anchor))
     return [*lines, *panel.shapes]
 
 
@@ -145,7 +138,7 @@ def _legend(engine: str) -> list[str]:
     for i, (name, colour) in enumerate((("serial", SERIAL), (engine, DISTRIBUTED))):
         x, y = WIDTH - RIGHT - 90, HEIGHT - BOTTOM - 26 + 16 * i
         lines += [
-            f'<rect x="{x}" y="{y - 9}" width="14" height="8" fill="{colour}"/>',
-            f'<text x="{x + 20}" y="{y}">{escape(name)}</text>',
+            svg.rect(x, y - 9, 14, 8, colour),
+            svg.text(x + 20, y, name),
         ]
     return lines

@@ -121,7 +121,7 @@ def _refuse_other_ends(config: str, job: Job) -> None:
             )
 
 
-def made(folder: Path, settings: Settings) -> Path:
+def make_folder(folder: Path, settings: Settings) -> Path:
     """The folder of the comparison: a new one, or one of the same settings to go on with."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -69,7 +69,7 @@ def contention(profile: Profile, learner_cores: int, busy_cores: float) -> float
     return (1.0 + load * (profile.contention - 1.0)) / profile.contention
 
 
-def settled(found: Callable[[float], float]) -> float:
+def settled_share(found: Callable[[float], float]) -> float:
     """The share of the time that actors are busy, where it depends on itself.
 
     `found` says what comes of a share: the busier actors are, the slower is the learner and the

@@ -7,7 +7,7 @@ the two rates the smaller one is what happens; the other side waits.
 
 from __future__ import annotations
 
-from tianji.planning.costs import DEPTH, actor_cost, contention, learner_cost, settled
+from tianji.planning.costs import DEPTH, actor_cost, contention, learner_cost, settled_share
 from tianji.planning.profile import ActorCost, LearnerCost, Profile
 from tianji.planning.split import Bound, Prediction, Split
 
@@ -27,7 +27,7 @@ def predict(profile: Profile, split: Split) -> Prediction:
         _, learning = _taking(profile, split, actor, learner, share)
         return min(1.0, 1.0 / (learning * could_produce))
 
-    receiving, learning = _taking(profile, split, actor, learner, settled(busy))
+    receiving, learning = _taking(profile, split, actor, learner, settled_share(busy))
     production = min(could_produce, 1.0 / learning)
     turns = work.alternates or split.one_core
     if turns:

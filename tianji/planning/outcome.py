@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tianji.planning.planfile import Plan
 
 SETTLING_SECONDS = 1.0  # from the first update until rates are those of a run that goes on
 SHORTEST_SECONDS = 1.0  # that a rate is taken over
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How fast a run makes steps and learns from samples."""
+
+    production_per_second: float
+    consumption_per_second: float
+
+    def to_json(self) -> dict[str, float]:
+        """As `summary.json` has it."""
+        return {name: round(rate, 4) for name, rate in asdict(self).items()}
 
 
 class Steady:
@@ -27,44 +41,64 @@ class Steady:
         if self._first is None and since is not None and now - since >= SETTLING_SECONDS:
             self._first = self._last
 
-    def rates(self) -> tuple[float, float] | None:
-        """Steps made and samples learned from per second; None of a run that was too short."""
+    def pace(self) -> Pace | None:
+        """None of a run that was too short."""
         if self._first is None or self._last[0] - self._first[0] < SHORTEST_SECONDS:
             return None
         seconds, made, learned = (b - a for a, b in zip(self._first, self._last, strict=True))
-        return made / seconds, learned / seconds
+        return Pace(made / seconds, learned / seconds)
 
 
-def compared(plan: Plan, measured: tuple[float, float] | None) -> dict[str, Any]:
-    """As `summary.json` has it; the errors are shares of what was measured."""
-    expected = plan.prediction.production, plan.prediction.consumption
-    return {
-        "split": plan.split.name,
-        "predicted": _named(expected),
-        "measured": None if measured is None else _named(measured),
-        "error": None
-        if measured is None
-        else _named(
-            tuple(
-                round(p / m - 1.0, 4) if m else None
-                for p, m in zip(expected, measured, strict=True)
-            )
-        ),
-    }
+@dataclass(frozen=True)
+class Comparison:
+    """Two paces of one split."""
+
+    split: str
+    predicted: Pace
+    measured: Pace | None  # None: the run was too short
+
+    def to_json(self) -> dict[str, Any]:
+        """As `summary.json` has it; the errors are shares of what was measured."""
+        return {
+            "split": self.split,
+            "predicted": self.predicted.to_json(),
+            "measured": None if self.measured is None else self.measured.to_json(),
+            "error": None if self.measured is None else self._errors(self.measured),
+        }
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Comparison:
+        """Reads what `to_json` wrote."""
+        measured = plain["measured"]
+        return cls(
+            plain["split"],
+            Pace(**plain["predicted"]),
+            None if measured is None else Pace(**measured),
+        )
+
+    def sentence(self) -> str:
+        """The same in a line."""
+        predicted, measured = self.predicted, self.measured
+        words = (
+            f"{self.split}, predicted {predicted.production_per_second:,.0f} steps/s made, "
+            f"{predicted.consumption_per_second:,.0f} samples/s"
+        )
+        if measured is None:
+            return f"{words}; the run was too short to compare"
+        error = self._errors(measured)["production_per_second"]
+        off = "" if error is None else f" ({100 * error:+.0f} %)"
+        made, learned = measured.production_per_second, measured.consumption_per_second
+        return f"{words}; measured {made:,.0f} and {learned:,.0f}{off}"
+
+    def _errors(self, measured: Pace) -> dict[str, float | None]:
+        predicted = asdict(self.predicted)
+        return {
+            name: round(predicted[name] / rate - 1.0, 4) if rate else None
+            for name, rate in asdict(measured).items()
+        }
 
 
-def _named(rates: tuple[float | None, ...]) -> dict[str, float | None]:
-    made, learned = (None if rate is None else round(rate, 4) for rate in rates)
-    return {"production_per_second": made, "consumption_per_second": learned}
-
-
-def said(compared: dict[str, Any]) -> str:
-    """The same in a line."""
-    made, learned = compared["predicted"].values()
-    words = f"{compared['split']}, predicted {made:,.0f} steps/s made, {learned:,.0f} samples/s"
-    if compared["measured"] is None:
-        return f"{words}; the run was too short to compare"
-    was_made, was_learned = compared["measured"].values()
-    error = compared["error"]["production_per_second"]
-    off = "" if error is None else f" ({100 * error:+.0f} %)"
-    return f"{words}; measured {was_made:,.0f} and {was_learned:,.0f}{off}"
+def compare(plan: Plan, measured: Pace | None) -> Comparison:
+    """What a plan predicts, beside what a run that followed it did."""
+    expected = plan.prediction
+    return Comparison(plan.split.name, Pace(expected.production, expected.consumption), measured)

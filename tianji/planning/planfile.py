@@ -126,8 +126,9 @@ def check(plan: Plan, config: Config, machine: Machine, source: str) -> list[str
     there = plan.profile.machine
     if (there.cpu, there.gpu) != (machine.cpu, machine.gpu):
         warnings.append(
-            f"{source} was made on another machine ({_said(there)}; this one is {_said(machine)}): "
-            "what it predicts does not hold here, and another split may be faster"
+            f"{source} was made on another machine ({_name_of(there)}; this one is "
+            f"{_name_of(machine)}): what it predicts does not hold here, and another split may be "
+            "faster"
         )
     if needed > machine.cores:
         warnings.append(
@@ -142,5 +143,5 @@ def check(plan: Plan, config: Config, machine: Machine, source: str) -> list[str
     return warnings
 
 
-def _said(machine: Machine) -> str:
+def _name_of(machine: Machine) -> str:
     return machine.cpu + (f" with {machine.gpu}" if machine.gpu else "")

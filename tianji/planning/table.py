@@ -16,7 +16,7 @@ WIDE = 115  # columns from which the table is whole
 WIDTH = 12  # of the words at the beginning of a line
 
 
-def described(
+def describe(
     profile: Profile, choices: list[Choice], configured: Choice | None, width: int = 160
 ) -> str:
     """The chosen split, what is expected of it, and the next-best ones with what limits each."""

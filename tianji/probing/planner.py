@@ -43,7 +43,7 @@ class Planned:
     configured: Choice | None  # the split that the configuration itself asks for
 
 
-def scaled(config: Config, factor: int, rule: Rule) -> dict[str, Any]:
+def scaling_keys(config: Config, factor: int, rule: Rule) -> dict[str, Any]:
     """The keys that multiply a batch and what it is drawn from, so that freshness is kept.
 
     An on-policy batch is what all environments bring in one rollout, so those are multiplied.

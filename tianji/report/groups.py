@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tianji.report.files import Object
-from tianji.report.rows import Floats, listed
+from tianji.report.rows import Floats, plain_list
 from tianji.stats import stratified
 from tianji.status import ENDED
 
@@ -141,8 +141,8 @@ def _band(curves: list[tuple[Floats, Floats]], stays: list[bool]) -> dict[str, A
     sums = np.where(known, rows, 0.0).sum(axis=0)
     mean = np.divide(sums, n, out=np.full(n.shape, np.nan), where=n > 0)
     return {
-        "x": listed(grid),
-        "mean": listed(mean),
-        "low": listed(np.where(n, np.where(known, rows, np.inf).min(axis=0), np.nan)),
-        "high": listed(np.where(n, np.where(known, rows, -np.inf).max(axis=0), np.nan)),
+        "x": plain_list(grid),
+        "mean": plain_list(mean),
+        "low": plain_list(np.where(n, np.where(known, rows, np.inf).min(axis=0), np.nan)),
+        "high": plain_list(np.where(n, np.where(known, rows, -np.inf).max(axis=0), np.nan)),
     }

@@ -9,7 +9,7 @@ import numpy as np
 
 from tianji.counts import Histogram
 from tianji.report.files import Object, number, section
-from tianji.report.rows import listed
+from tianji.report.rows import plain_list
 
 MOST_BARS = 40
 
@@ -47,7 +47,7 @@ def rebinned(rows: Any, marks: Object) -> Object:
             inside = min(upper, (bar + 1) * width) - max(lower, bar * width)
             shares[bar] += count / total * inside / (upper - lower)
     said = {name: number(marks.get(name)) for name in ("p50", "p95")}
-    return {"width": width, "shares": listed(shares)} | said
+    return {"width": width, "shares": plain_list(shares)} | said
 
 
 def _bins(rows: Any) -> list[tuple[float, float]]:

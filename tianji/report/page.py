@@ -33,7 +33,7 @@ def gather(runs: Sequence[str | Path]) -> Object:
         reader = RunReader(folder)
         reader.refresh()
         found.append(reader.document(points))
-    return compared(found)
+    return data_of(found)
 
 
 def save(data: Object, out: str | Path | None = None) -> Path:
@@ -49,7 +49,7 @@ def save(data: Object, out: str | Path | None = None) -> Path:
     return path
 
 
-def compared(runs: Sequence[Object]) -> Object:
+def data_of(runs: Sequence[Object]) -> Object:
     """The data of some runs with what they come to together."""
     return {
         "tianji": __version__,

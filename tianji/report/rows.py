@@ -38,7 +38,7 @@ MOST_SCALARS = 8  # of what `learn` returns, that are drawn
 NAN = float("nan")
 
 
-def listed(values: Floats) -> list[float | None]:
+def plain_list(values: Floats) -> list[float | None]:
     """With as many digits as a plot or its read-out can show, and None for what is not finite."""
     size = np.abs(values)
     usual = np.isfinite(size) & (size > 1e-12)

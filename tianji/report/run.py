@@ -23,7 +23,7 @@ from tianji.report.files import (
     text,
 )
 from tianji.report.histogram import histograms
-from tianji.report.rows import Evaluations, Floats, Rows, listed, roles_in
+from tianji.report.rows import Evaluations, Floats, Rows, plain_list, roles_in
 from tianji.status import Status
 
 RUN_FILES = ("config.json", "summary.json", "metrics.jsonl")
@@ -237,7 +237,7 @@ def _thinned(values: Floats, size: int) -> list[float | None]:
         sums = np.where(there, padded, 0.0).sum(axis=1)
         means = np.divide(sums, counts, out=np.full(counts.shape, np.nan), where=counts > 0)
         values = np.concatenate([means, values[-1:]])
-    return listed(values)
+    return plain_list(values)
 
 
 def _last(values: Floats) -> float | None:

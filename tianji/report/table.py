@@ -27,13 +27,13 @@ def _run(run: Object) -> tuple[str, ...]:
     numbers = run["numbers"]
     return (
         _cut(run["name"]),
-        _said(run["seed"], "g"),
+        _cell(run["seed"], "g"),
         run["status"],
-        _said(numbers["final_time_seconds"], ",.1f", " s"),
-        _said(numbers["mean_return_100"], ",.1f"),
-        _said(numbers["env_steps"], ",.0f"),
-        _said(numbers["consumption_per_second"], ",.0f"),
-        _said(numbers["staleness_p50"], ",.0f"),
+        _cell(numbers["final_time_seconds"], ",.1f", " s"),
+        _cell(numbers["mean_return_100"], ",.1f"),
+        _cell(numbers["env_steps"], ",.0f"),
+        _cell(numbers["consumption_per_second"], ",.0f"),
+        _cell(numbers["staleness_p50"], ",.0f"),
     )
 
 
@@ -44,13 +44,13 @@ def _group(group: Object) -> tuple[str, ...]:
     return (
         _cut(group["label"]),
         str(len(group["runs"])),
-        _said(time.get("median"), ",.1f", " s"),
-        _said(returns.get("iqm"), ",.1f"),
+        _cell(time.get("median"), ",.1f", " s"),
+        _cell(returns.get("iqm"), ",.1f"),
         between,
     )
 
 
-def _said(value: float | None, form: str, unit: str = "") -> str:
+def _cell(value: float | None, form: str, unit: str = "") -> str:
     return "-" if value is None else f"{value:{form}}{unit}"
 
 

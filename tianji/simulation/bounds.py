@@ -46,7 +46,7 @@ def cycle_seconds(costs: Costs) -> float:
     return acting + receiving + costs.draw_seconds + costs.update_seconds
 
 
-def expected(costs: Costs) -> float:
+def expected_rate(costs: Costs) -> float:
     """Units per second of one group, without simulating it."""
     if costs.alternates:
         return costs.per_version * costs.actors * costs.units / cycle_seconds(costs)

@@ -1,126 +1,115 @@
-"""The spatiotemporal diagram: in a terminal with a character per stretch of time, or as SVG."""
+"""The spatiotemporal diagram in a terminal: a letter for each stretch of a core's time."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
-from html import escape
 
 from tianji.simulation.schedule import Schedule
 from tianji.simulation.timeline import Block, Doing
+from tianji.simulation.window import Window, busy_shares, drawn_rows, duration, windows
 
-GLYPHS = {
-    Doing.INFER: "▒",
-    Doing.SIMULATE: "░",
-    Doing.UPDATE: "█",
-    Doing.SEND: "»",
-    Doing.RECEIVE: "▪",
-    Doing.PRIORITY: "▓",
-    Doing.WEIGHTS: "₁",
-    Doing.ACTION: "₂",
-    Doing.TRAJECTORIES: "₃",
-    Doing.ROOM: "·",
+SIGNS = {
+    Doing.INFER: "i",
+    Doing.SIMULATE: "s",
+    Doing.UPDATE: "u",
+    Doing.SEND: ">",
+    Doing.RECEIVE: "r",
+    Doing.PRIORITY: "p",
+    Doing.WEIGHTS: "1",
+    Doing.ACTION: "2",
+    Doing.TRAJECTORIES: "3",
+    Doing.ROOM: ".",
 }
-COLOURS = {
-    Doing.INFER: "#0b6e99",
-    Doing.SIMULATE: "#8cc3d9",
-    Doing.UPDATE: "#2f9e62",
-    Doing.SEND: "#d39b22",
-    Doing.RECEIVE: "#8a5a9e",
-    Doing.PRIORITY: "#4b4f9e",
-    Doing.WEIGHTS: "#f0b8ab",
-    Doing.ACTION: "#e5897a",
-    Doing.TRAJECTORIES: "#f6d5cd",
-    Doing.ROOM: "#eeeeee",
+BOTH = "a"  # inference and simulation in turns, where one letter stands for several of each
+BEGINS = "U"  # the first letter of an update
+MEANINGS = {sign: doing.value for doing, sign in SIGNS.items()} | {
+    SIGNS[Doing.UPDATE]: f"update; {BEGINS} where one begins",
+    BOTH: "inference and simulation in turns",
 }
-MOST_ROWS = 6  # of actors or workers in one picture; the others look the same
-SHOWN = 3 / 16  # of what was scheduled, from the end
-WIDTH, ROW, LEFT = 1_000, 16, 90  # of the picture, in pixels
+ACTING = (Doing.INFER, Doing.SIMULATE)
+ALONE = 0.9  # of the time of acting: from here on one letter for it, and not `BOTH`
+BUSY = " busy"  # the head of the column on the right, as wide as `100 %`
+TICK = 10  # letters between two numbers of the scale, at least
 
 
 def text(all_: Sequence[Schedule], width: int = 100) -> str:
-    """One block of rows for each style, and what the characters mean."""
-    lines: list[str] = []
-    for schedule in all_:
-        start, end = _shown(schedule)
-        lines.append(f"{schedule.style}: {schedule.cores} cores, {_time(end - start)} of a run")
-        rows = _rows(schedule)
-        label = max(len(row) for row in rows)
-        for row in rows:
-            blocks = [block for block in schedule.timeline.blocks if block.row == row]
-            lines.append(f"{row:>{label}} {_cells(blocks, start, end, width - label - 1)}")
-        if hidden := len(schedule.timeline.rows()) - len(rows):
-            lines.append(f"{'':>{label}} ... and {hidden} more")
-        lines.append("")
-    used = {block.doing for schedule in all_ for block in schedule.timeline.blocks}
-    lines += [f"{GLYPHS[doing]} {doing.value}" for doing in Doing if doing in used]
-    return "\n".join(lines)
+    """One block of rows for each style, all on one scale, and what the letters mean."""
+    shown = windows(all_)
+    label = max(len(row) for schedule in all_ for row in drawn_rows(schedule))
+    n_cells = width - label - len(BUSY) - 2
+    each = shown[0].seconds / n_cells
+    head = (
+        f"Who does what, for {duration(shown[0].seconds)} from where the first actor begins a "
+        f"trajectory. A letter is {duration(each)} of a core, and what most of it went into; "
+        "busy: of all the time that was simulated."
+    )
+    lines, used = [*textwrap.wrap(head, width), ""], set[str]()
+    for schedule, window in zip(all_, shown, strict=True):
+        cells = {
+            row: _cells(_blocks(schedule, row), window, n_cells) for row in drawn_rows(schedule)
+        }
+        lines += [*_rows(schedule, cells, _scale(window, n_cells), label), ""]
+        used.update(*cells.values())
+    return "\n".join(lines + [f"{sign} {MEANINGS[sign]}" for sign in MEANINGS if sign in used])
 
 
-def svg(all_: Sequence[Schedule]) -> str:
-    """The same as a picture."""
-    parts, y = [], 10
-    for schedule in all_:
-        drawn, y = _panel(schedule, y)
-        parts += drawn
-    for i, doing in enumerate(Doing):
-        x, top = LEFT + i % 3 * 290, y + i // 3 * 20
-        parts.append(f'<rect x="{x}" y="{top}" width="12" height="12" fill="{COLOURS[doing]}"/>')
-        parts.append(f'<text x="{x + 17}" y="{top + 10}">{escape(doing.value)}</text>')
-    height = y + 90
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}"'
-    style = 'font-family="sans-serif" font-size="11" fill="#222222"'
-    return "\n".join([f"{head} {style}>", _background(), *parts, "</svg>", ""])
+def _blocks(schedule: Schedule, row: str) -> list[Block]:
+    return [block for block in schedule.timeline.blocks if block.row == row]
 
 
-def _background() -> str:
-    return '<rect width="100%" height="100%" fill="white"/>'
+def _rows(schedule: Schedule, cells: dict[str, str], scale: str, label: int) -> list[str]:
+    """One style: its name, the scale, and a line for each row that is drawn."""
+    idle, busy = 100 * sum(schedule.idle().values()), busy_shares(schedule)
+    lines = [f"{schedule.style}: {schedule.cores} cores, idle {idle:.1f} % of their time"]
+    lines.append(f"{'':>{label}} {scale} {BUSY}")
+    lines += [f"{row:>{label}} {signs} {100 * busy[row]:>3.0f} %" for row, signs in cells.items()]
+    if hidden := len(schedule.timeline.rows()) - len(cells):
+        lines.append(f"{'':>{label}} ... and {hidden} more")
+    return lines
 
 
-def _panel(schedule: Schedule, y: int) -> tuple[list[str], int]:
-    """The rows of one style from y on, and where they end."""
-    start, end = _shown(schedule)
-    scale = (WIDTH - LEFT - 10) / (end - start)
-    title = f"{schedule.style}: {schedule.cores} cores, {_time(end - start)}"
-    parts = [f'<text x="{LEFT}" y="{y + 12}" font-weight="bold">{escape(title)}</text>']
-    y += 18
-    for row in _rows(schedule):
-        parts.append(f'<text x="{LEFT - 6}" y="{y + 11}" text-anchor="end">{escape(row)}</text>')
-        for block in schedule.timeline.blocks:
-            left, right = max(block.start, start), min(block.end, end)
-            if block.row == row and right > left:
-                x, width = LEFT + (left - start) * scale, (right - left) * scale
-                parts.append(
-                    f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="{ROW - 3}" '
-                    f'fill="{COLOURS[block.doing]}"/>'
-                )
-        y += ROW
-    return parts, y + 12
+def _scale(window: Window, n_cells: int) -> str:
+    """As in `|0 ms     |20       |40`; each stroke is where its number is."""
+    line = ""
+    for at, words in window.ticks(n_cells // TICK):
+        longer = line.ljust(int(at / window.seconds * n_cells)) + f"|{words}"
+        line = longer if len(longer) <= n_cells else line
+    return line.ljust(n_cells)
 
 
-def _rows(schedule: Schedule) -> list[str]:
-    """The first actors or workers, and all else."""
-    rows = schedule.timeline.rows()
-    many = [row for row in rows if row[0] in "AW"]
-    return many[:MOST_ROWS] + [row for row in rows if row[0] not in "AW"]
-
-
-def _shown(schedule: Schedule) -> tuple[float, float]:
-    return schedule.end * (1 - SHOWN), schedule.end
-
-
-def _cells(blocks: Sequence[Block], start: float, end: float, width: int) -> str:
-    """A character for each stretch: what most of it was spent on."""
-    each = (end - start) / width
-    spent: list[dict[Doing, float]] = [{} for _ in range(width)]
+def _cells(blocks: Sequence[Block], window: Window, n_cells: int) -> str:
+    """A letter for each stretch: what most of it was spent on."""
+    each = window.seconds / n_cells
+    inside: list[list[tuple[float, Block]]] = [[] for _ in range(n_cells)]
     for block in blocks:
-        first = max(0, int((block.start - start) / each))
-        for i in range(first, min(width, int((block.end - start) / each) + 1)):
-            left = start + i * each
+        first = max(0, int((block.start - window.start) / each))
+        for i in range(first, min(n_cells, int((block.end - window.start) / each) + 1)):
+            left = window.start + i * each
             seconds = min(block.end, left + each) - max(block.start, left)
             if seconds > 0:
-                spent[i][block.doing] = spent[i].get(block.doing, 0.0) + seconds
-    return "".join(GLYPHS[max(of, key=lambda d: of[d])] if of else " " for of in spent).rstrip()
+                inside[i].append((seconds, block))
+    signs, update = "", None
+    for cell in inside:
+        sign, longest = _sign(cell)
+        if sign == SIGNS[Doing.UPDATE] and longest is not update:
+            sign, update = BEGINS, longest
+        signs += sign
+    return signs
 
 
-def _time(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds >= 1 else f"{1e3 * seconds:.3g} ms"
+def _sign(cell: Sequence[tuple[float, Block]]) -> tuple[str, Block | None]:
+    """The letter of one stretch, and the longest block of what it stands for."""
+    if not cell:
+        return " ", None
+    spent = dict.fromkeys(Doing, 0.0)
+    for seconds, block in cell:
+        spent[block.doing] += seconds
+    infer, simulate = (spent[doing] for doing in ACTING)
+    others = {doing: seconds for doing, seconds in spent.items() if doing not in ACTING}
+    most = max(others, key=lambda doing: others[doing])
+    if infer + simulate >= others[most]:
+        main = Doing.INFER if infer > simulate else Doing.SIMULATE
+        return (SIGNS[main] if spent[main] >= ALONE * (infer + simulate) else BOTH), None
+    of_it = [(seconds, block) for seconds, block in cell if block.doing is most]
+    return SIGNS[most], max(of_it, key=lambda pair: pair[0])[1]

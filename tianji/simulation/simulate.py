@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tianji.errors import TianJiError
-from tianji.planning.costs import settled
+from tianji.planning.costs import settled_share
 from tianji.planning.model import EQUAL
 from tianji.planning.profile import Profile
 from tianji.planning.split import Bound
-from tianji.simulation.bounds import bounds_of, expected
+from tianji.simulation.bounds import bounds_of, expected_rate
 from tianji.simulation.group import Group
 from tianji.simulation.layout import Costs, Layout, costs_of, slower
 from tianji.simulation.result import Idle, Simulated, staleness_of
@@ -100,7 +100,7 @@ def _settled(
         bounds = bounds_of(measured.times(slower(profile, layout, share)))
         return bounds.production / bounds.sampling
 
-    busy = settled(expected_busy)
+    busy = settled_share(expected_busy)
     for _ in range(ROUNDS):
         share = slower(profile, layout, busy)
         group = Group(measured.times(share), seed, spread)
@@ -222,7 +222,7 @@ def balanced(profile: Profile, layout: Layout, most_cores: int | None = None) ->
         return dataclasses.replace(layout, actors=max(1, int(min(wanted, most))))
 
     def rate(actors: int) -> float:
-        return expected(costs_of(profile, dataclasses.replace(layout, actors=actors)))
+        return expected_rate(costs_of(profile, dataclasses.replace(layout, actors=actors)))
 
     each, learner = rate(1), rate(1_000_000)
     around = {max(1, math.floor(learner / each)), max(1, math.ceil(learner / each))}
@@ -259,7 +259,7 @@ def spread_over(profile: Profile, layout: Layout, cores: int, host_cores: int) -
         if room >= least:
             actors = min(whole.actors, room if alternates else room - layout.fixed_cores)
             group = dataclasses.replace(whole, actors=actors)
-            made = groups * expected(costs_of(profile, group))
+            made = groups * expected_rate(costs_of(profile, group))
             choices.append((made, -groups, group))
     _, groups, group = max(choices, key=lambda choice: choice[:2])
     return dataclasses.replace(

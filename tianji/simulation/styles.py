@@ -108,6 +108,8 @@ def _seed(job: Job) -> Schedule:
     each = costs.steps / blocks  # steps that one block stands for
     while group.now < job.horizon:
         at = group.now
+        for row in group.actors:
+            group.line.begin(row, at)
         for _ in range(blocks):
             at = _seed_step(group, at, each)
         ready = [at] * n

@@ -25,7 +25,7 @@ def table(rows: Sequence[Simulated]) -> str:
 def styles_table(all_: Sequence[Schedule]) -> str:
     """A line for each style: rates, and the share of its cores' time that each wait takes."""
     head = ("style", "cores", "produced/s", "consumed/s", "per core", "idle %")
-    lines: list[tuple[str, ...]] = [(*head, "I", "II", "III", "held back")]
+    lines: list[tuple[str, ...]] = [(*head, "I", "II", "III", "held")]
     for schedule in all_:
         idle = schedule.idle()
         lines.append(

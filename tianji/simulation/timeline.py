@@ -46,14 +46,20 @@ class Timeline:
 
     blocks: list[Block] = field(default_factory=list)
     infer_share: float = 0.5  # of a step, for those who only know how long a trajectory took
+    begun: dict[str, list[float]] = field(default_factory=dict)  # trajectories, by row
 
     def add(self, row: str, doing: Doing, start: float, end: float) -> None:
         """Notes a block; one of no length is left out."""
         if end > start:
             self.blocks.append(Block(row, doing, start, end))
 
+    def begin(self, row: str, start: float) -> None:
+        """Notes where a trajectory begins."""
+        self.begun.setdefault(row, []).append(start)
+
     def add_rollout(self, row: str, start: float, end: float, steps: int) -> None:
         """Notes a trajectory as inference and simulation in turns."""
+        self.begin(row, start)
         n = min(steps, FINEST)
         each = (end - start) / n
         for i in range(n):

@@ -9,11 +9,11 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from tianji import wholefile
+from tianji import terminal, wholefile
 from tianji.errors import TianJiError
 from tianji.planning.profile import Profile
-from tianji.simulation import diagram
-from tianji.simulation.bounds import expected
+from tianji.simulation import diagram, picture
+from tianji.simulation.bounds import expected_rate
 from tianji.simulation.layout import Layout, costs_of
 from tianji.simulation.result import Simulated
 from tianji.simulation.schedule import Schedule
@@ -26,6 +26,8 @@ ASSUMED_GBIT = 10.0  # where a link is needed and nobody has said how fast it is
 FIGURE_ACTORS = 4  # of the diagram, unless --actors says otherwise
 HOST_CORES = 64
 MOST_SPREAD = 0.5
+NARROW, WIDE = 60, 160  # columns that the diagram takes, at least and at most
+UNSEEN = 100  # and where nobody says how many there are
 LAYOUT = ("--groups", "--actors", "--hosts", "--actors-list")  # where one is named, one is shown
 
 
@@ -58,10 +60,10 @@ def add_arguments(parser: argparse._ActionsContainer, count: Callable[[str], int
 
 def check(options: argparse.Namespace) -> None:
     """Refuses options that would have no effect, before anything is measured."""
-    own = [name for name in _own() if _said(options, name)]
+    own = [name for name in _own() if _is_given(options, name)]
     if not options.simulate and own:
         raise TianJiError(f"{own[0]}: an option of --simulate: add that, or leave this out")
-    named = [name for name in LAYOUT if _said(options, name)]
+    named = [name for name in LAYOUT if _is_given(options, name)]
     if options.cores_list is not None and named:
         raise TianJiError(
             f"{named[0]} with --cores-list: the balanced group is replicated over those cores: "
@@ -84,7 +86,7 @@ def _own() -> list[str]:
     return [name for name in names if name != "--simulate"]
 
 
-def _said(options: argparse.Namespace, name: str) -> bool:
+def _is_given(options: argparse.Namespace, name: str) -> bool:
     return getattr(options, name[2:].replace("-", "_")) not in (None, False)
 
 
@@ -98,11 +100,11 @@ def run(profile: Profile, options: argparse.Namespace) -> int:
     drawn = _styles(profile, layout, options)
     if drawn:
         print()
-        print(diagram.text(drawn))
+        print(diagram.text(drawn, _columns()))
         print()
         print(styles_table(drawn))
     if options.figure is not None:
-        _write(options.figure, diagram.svg(drawn), "--figure")
+        _write(options.figure, picture.draw(drawn), "--figure")
     if options.simulated is not None:
         plain = [result.to_json() for result in results]
         _write(options.simulated, json.dumps(plain, indent=1) + "\n", "--simulated")
@@ -125,7 +127,7 @@ def _simulated(profile: Profile, layout: Layout, options: argparse.Namespace) ->
 
 def _sweeps(options: argparse.Namespace) -> bool:
     """Whether no layout was named."""
-    return not any(_said(options, name) for name in LAYOUT)
+    return not any(_is_given(options, name) for name in LAYOUT)
 
 
 def _layout(profile: Profile, options: argparse.Namespace) -> Layout:
@@ -154,7 +156,7 @@ def _learner_cores(profile: Profile, layout: Layout) -> int:
 
     def worth(cores: int) -> float:
         group = balanced(profile, dataclasses.replace(layout, learner_cores=cores))
-        made = expected(costs_of(profile, group))
+        made = expected_rate(costs_of(profile, group))
         return made / group.group_cores(profile.work.alternates)
 
     return max(sorted({cost.cores for cost in profile.learners}), key=worth)
@@ -166,6 +168,10 @@ def _styles(profile: Profile, layout: Layout, options: argparse.Namespace) -> li
         return []
     (actors, *_) = _actors(options) or [FIGURE_ACTORS]
     return schedules(profile, dataclasses.replace(layout, actors=actors), names)
+
+
+def _columns() -> int:
+    return min(max(terminal.columns(UNSEEN), NARROW), WIDE)
 
 
 def _actors(options: argparse.Namespace) -> list[int]:

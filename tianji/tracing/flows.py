@@ -54,7 +54,7 @@ def flows_of(trace: Trace) -> Iterator[Flow]:
         yield from _weights(actor, rows)
 
 
-def picked(rows: Rows, kind: Doing, what: What | None = None) -> Rows:
+def rows_of_kind(rows: Rows, kind: Doing, what: What | None = None) -> Rows:
     """The rows of one kind, and of one thing that is sent or received."""
     mask = rows["kind"] == kind
     if what is not None:
@@ -64,11 +64,11 @@ def picked(rows: Rows, kind: Doing, what: What | None = None) -> Rows:
 
 
 def _trajectories(buffer: str, rows: dict[str, Rows]) -> Iterator[Flow]:
-    came = picked(rows[buffer], Doing.RECEIVE, What.TRAJECTORY)
-    drawn = picked(rows[buffer], Doing.SEND, What.BATCH)
+    came = rows_of_kind(rows[buffer], Doing.RECEIVE, What.TRAJECTORY)
+    drawn = rows_of_kind(rows[buffer], Doing.SEND, What.BATCH)
     group = group_of(buffer)
     sent = {
-        name: _by(picked(own, Doing.SEND, What.TRAJECTORY), "number")
+        name: _by(rows_of_kind(own, Doing.SEND, What.TRAJECTORY), "number")
         for name, own in rows.items()
         if kind_of(name) is Kind.ACTOR and group_of(name) == group
     }
@@ -88,9 +88,9 @@ def _batches(buffer: str, rows: dict[str, Rows]) -> Iterator[Flow]:
     first = role_name(Kind.LEARNER, 0, group)
     if first not in rows:
         return
-    updates = _by(picked(rows[first], Doing.UPDATE), "version")
-    published = picked(rows[first], Doing.SEND, What.WEIGHTS)
-    for version, row in _by(picked(rows[buffer], Doing.SEND, What.BATCH), "version").items():
+    updates = _by(rows_of_kind(rows[first], Doing.UPDATE), "version")
+    published = rows_of_kind(rows[first], Doing.SEND, What.WEIGHTS)
+    for version, row in _by(rows_of_kind(rows[buffer], Doing.SEND, What.BATCH), "version").items():
         stops = [_stop(buffer, row)]
         if (update := updates.get(version)) is not None:
             stops.append(_stop(first, update))
@@ -104,8 +104,8 @@ def _weights(actor: str, rows: dict[str, Rows]) -> Iterator[Flow]:
     learner = role_name(Kind.LEARNER, 0, group_of(actor))
     if learner not in rows:
         return
-    published = _by(picked(rows[learner], Doing.SEND, What.WEIGHTS), "version")
-    for row in picked(rows[actor], Doing.RECEIVE, What.WEIGHTS):
+    published = _by(rows_of_kind(rows[learner], Doing.SEND, What.WEIGHTS), "version")
+    for row in rows_of_kind(rows[actor], Doing.RECEIVE, What.WEIGHTS):
         if (start := published.get(int(row["version"]))) is not None:
             yield from _flow("weights", [_stop(learner, start), _stop(actor, row)])
 

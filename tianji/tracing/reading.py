@@ -107,7 +107,7 @@ def _window(
 def _roles(recording: Recording, began: float) -> list[RoleTrace]:
     heading, rows = recording.heading, _cut(recording.rows, began)
     return [
-        RoleTrace(name, heading.home, joined(rows[rows["role"] == i]))
+        RoleTrace(name, heading.home, join_idling(rows[rows["role"] == i]))
         for i, name in enumerate(heading.roles)
     ]
 
@@ -171,7 +171,7 @@ def _on_one_clock(rows: Rows, offset: float) -> Rows:
     return rows
 
 
-def joined(rows: Rows) -> Rows:
+def join_idling(rows: Rows) -> Rows:
     """The rows of one role, with idling that was written down in pieces in one."""
     if not rows.size:
         return rows
@@ -187,7 +187,7 @@ def joined(rows: Rows) -> Rows:
     return whole
 
 
-def waited(rows: Rows, wait: Wait) -> Rows:
+def rows_of_wait(rows: Rows, wait: Wait) -> Rows:
     """The rows in which a role waited for one thing."""
     found: Rows = rows[(rows["kind"] == Doing.IDLE) & (rows["what"] == wait)]
     return found

@@ -9,8 +9,8 @@ import numpy as np
 
 from tianji.columns import aligned
 from tianji.roster import Kind, kind_of
-from tianji.tracing.flows import picked
-from tianji.tracing.reading import RoleTrace, Rows, Trace, waited
+from tianji.tracing.flows import rows_of_kind
+from tianji.tracing.reading import RoleTrace, Rows, Trace, rows_of_wait
 from tianji.tracing.rows import Doing, Wait
 
 KINDS = (
@@ -51,14 +51,14 @@ def present(role: RoleTrace) -> float:
 
 def share(role: RoleTrace, kind: Doing) -> float:
     """Of the time that a role was there, what it spent with one kind of thing."""
-    return _seconds(picked(role.rows, kind)) / (present(role) or 1.0)
+    return _seconds(rows_of_kind(role.rows, kind)) / (present(role) or 1.0)
 
 
 def waiting(role: RoleTrace, wait: Wait) -> float:
     """Of the time that a role was there, how much of it it waited for one thing."""
     if wait is Wait.ACTION:
         return _seconds(role.rows[_before_simulation(role.rows)]) / (present(role) or 1.0)
-    return _seconds(waited(role.rows, wait)) / (present(role) or 1.0)
+    return _seconds(rows_of_wait(role.rows, wait)) / (present(role) or 1.0)
 
 
 def waiting_of(trace: Trace, kind: Kind, wait: Wait) -> float | None:
@@ -127,7 +127,7 @@ def _gap(gap: Gap) -> list[str]:
 
 
 def _idle(role: RoleTrace, trace: Trace) -> Iterator[Gap]:
-    for row in picked(role.rows, Doing.IDLE):
+    for row in rows_of_kind(role.rows, Doing.IDLE):
         at, seconds = float(row["began"]) - trace.began, float(row["ended"] - row["began"])
         yield Gap(role.name, at, seconds, Wait(int(row["what"])).words)
 

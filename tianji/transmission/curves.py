@@ -12,7 +12,7 @@ from tianji.transmission.experiment import Collected, Experiment, Use
 from tianji.transmission.hosts import Hosts
 from tianji.transmission.plan import LINK_BITS, MESSAGE_BYTES, Plan
 from tianji.transmission.rows import Row
-from tianji.transmission.steps import Part, Skipped, Step, crossing, guess, tried
+from tianji.transmission.steps import Part, Skipped, Step, crossing, guess, run_or_skip
 
 DEPTH = 4  # messages of each actor in flight
 
@@ -90,7 +90,7 @@ class Curve:
         for _ in range(self._rounds):
             for seconds in self._times:
                 experiment = self._experiment(n_actors, seconds)
-                one = tried(self._carrier, self._run, experiment, skipped)
+                one = run_or_skip(self._carrier, self._run, experiment, skipped)
                 found[seconds] += [] if one is None else [one]
         asked = [seconds for seconds in self._times if seconds and found[seconds]]
         return [self._row(n_actors, seconds, found) for seconds in asked]

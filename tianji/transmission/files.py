@@ -40,7 +40,7 @@ def write(folder: Path, plan: Plan, measured: Measured) -> list[Path]:
     return list(paths)
 
 
-def made(folder: Path) -> Path:
+def make_folder(folder: Path) -> Path:
     """The folder, which is made before anything is measured: later would be a pity."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -40,7 +40,7 @@ class Measured:
         self.done.append(part.name)
 
 
-def prepared(plan: Plan) -> tuple[list[Part], Measured]:
+def prepare(plan: Plan) -> tuple[list[Part], Measured]:
     """The parts to measure, and where to; what cannot run here is named there, with the reason."""
     carriers, skipped = available((*plan.transports, *plan.peers))
     far = [carrier for carrier in carriers if carrier.across is not None]

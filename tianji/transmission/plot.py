@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from html import escape
 
+from tianji import svg
+from tianji.svg import INK
 from tianji.transmission.rows import TITLES, Row
 
 WIDTH, HEIGHT = 620, 420  # of one panel
@@ -21,7 +23,7 @@ COLOURS = {
     "ZeroMQ tcp": "#a67c2d",
     "Ray": "#4b4f9e",
 }
-INK, PALE = "#222222", "#dddddd"
+PALE = "#dddddd"
 
 Points = list[tuple[float, float]]
 
@@ -55,15 +57,11 @@ def draw(rows: list[Row]) -> str:
     panels = [panel for panel in _panels(rows) if panel.series]
     across = min(2, max(1, len(panels)))
     down = max(1, math.ceil(len(panels) / across))
-    size = f'width="{across * WIDTH}" height="{down * HEIGHT}"'
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">',
-        '<rect width="100%" height="100%" fill="white"/>',
-    ]
+    lines: list[str] = []
     for i, panel in enumerate(panels):
         x, y = i % across * WIDTH, i // across * HEIGHT
         lines += [f'<g transform="translate({x} {y})">', *_drawn(panel), "</g>"]
-    return "\n".join([*lines, "</svg>", ""])
+    return svg.page(across * WIDTH, down * HEIGHT, lines)
 
 
 # ------------------------------------------------------------------------------------ what is drawn
@@ -155,13 +153,7 @@ class _FromZero:
 
     def marks(self) -> list[float]:
         """Five or so round numbers."""
-        rough = self._high / 5
-        step = next(
-            s * 10.0**power
-            for power in range(math.floor(math.log10(rough)), 99)
-            for s in (1, 2, 5)
-            if s * 10.0**power >= rough
-        )
+        step = svg.round_step(self._high / 5)
         return [i * step for i in range(math.floor(self._high / step) + 1)]
 
 
@@ -170,19 +162,19 @@ def _drawn(panel: Panel) -> list[str]:
     across = _Scale([x for x, _ in points], LEFT, WIDTH - RIGHT)
     kind = _FromZero if panel.is_from_zero else _Scale
     up = kind([y for _, y in points], HEIGHT - BOTTOM, TOP)
-    lines = [_text(LEFT, 24, panel.title, size=14, weight="bold")]
+    lines = [svg.text(LEFT, 24, panel.title, size=14, weight="bold")]
     for value in up.marks():
         lines.append(_line(LEFT, up(value), WIDTH - RIGHT, up(value), PALE))
-        lines.append(_text(LEFT - 8, up(value) + 4, f"{value:,g}", anchor="end"))
+        lines.append(svg.text(LEFT - 8, up(value) + 4, f"{value:,g}", anchor="end"))
     for value in _marks([x for x, _ in points], panel.is_bytes):
         lines.append(_line(across(value), TOP, across(value), HEIGHT - BOTTOM, PALE))
         label = _bytes(value) if panel.is_bytes else f"{value:g}"
-        lines.append(_text(across(value), HEIGHT - BOTTOM + 18, label, anchor="middle"))
+        lines.append(svg.text(across(value), HEIGHT - BOTTOM + 18, label, anchor="middle"))
     middle = (LEFT + WIDTH - RIGHT) / 2
-    lines.append(_text(middle, HEIGHT - 12, panel.x_label, anchor="middle"))
+    lines.append(svg.text(middle, HEIGHT - 12, panel.x_label, anchor="middle"))
     lines.append(
         f'<text transform="translate(16 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)" '
-        f'text-anchor="middle" fill="{INK}">{escape(panel.y_label)}</text>'
+        f'text-anchor="middle">{escape(panel.y_label)}</text>'
     )
     for i, series in enumerate(panel.series):
         lines += _shape(series, across, up) + _legend(series, TOP + 10 + 19 * i)
@@ -223,17 +215,8 @@ def _legend(series: Series, y: float) -> list[str]:
         mark = _line(x, y, x + 18, y, series.colour, more=f' stroke-width="1.5"{dashes}')
     else:
         mark = _point(x + 9, y, series)
-    return [mark, _text(x + 24, y + 4, series.name, size=11)]
+    return [mark, svg.text(x + 24, y + 4, series.name, size=11)]
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, colour: str, more: str = "") -> str:
     return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}"{more}/>'
-
-
-def _text(
-    x: float, y: float, words: str, anchor: str = "start", size: int = 12, weight: str = "normal"
-) -> str:
-    return (
-        f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-size="{size}" '
-        f'font-weight="{weight}" fill="{INK}">{escape(words)}</text>'
-    )

@@ -19,7 +19,7 @@ from tianji.transmission.limits import (
 )
 from tianji.transmission.plan import LINK_BITS, Plan
 from tianji.transmission.rows import Row
-from tianji.transmission.steps import Part, Skipped, Step, crossing, guess, tried
+from tianji.transmission.steps import Part, Skipped, Step, crossing, guess, run_or_skip
 
 DEPTH, LEAST_DEPTH = 8, 2  # messages in flight; a trajectory's channel has two
 FLIGHT_BYTES = 8 << 20  # of large messages fewer are: caches hold them, and so do those of a run
@@ -62,7 +62,7 @@ def _sizes(
             times[name].append(seconds_of(experiment))
         for carrier, use in _uses(plan, carriers, size, i):
             given = _given(experiment, carrier, use)
-            found = tried(carrier, carrier.run, given, skipped)
+            found = run_or_skip(carrier, carrier.run, given, skipped)
             if found is not None:
                 scale = experiment.n_messages / given.n_messages
                 times[_key(carrier, use)].append(found.seconds * scale)
@@ -144,7 +144,7 @@ def _links(
         raw.append(raw_tcp_seconds(hosts[1], hosts[0], n_bytes))
         for carrier in _crossed(plan, carriers, experiment.message_bytes, i):
             across = partial(crossing, carrier, hosts)
-            if (came := tried(carrier, across, experiment, skipped)) is not None:
+            if (came := run_or_skip(carrier, across, experiment, skipped)) is not None:
                 found[carrier.name].append(came)
     return [_link_row(experiment, name, raw, each) for name, each in found.items()]
 

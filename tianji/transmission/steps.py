@@ -43,7 +43,7 @@ class Part:
     hosts: Hosts | None = None  # that are there while the part is measured
 
 
-def tried(
+def run_or_skip(
     carrier: Carrier, run: Callable[[Experiment], T], experiment: Experiment, skipped: Skipped
 ) -> T | None:
     """A peer that fails is named and left out from then on; our own transports may not fail."""

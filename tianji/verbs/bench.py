@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 from pathlib import Path
+
+from tianji import terminal
 
 BUSY = 0.1  # of the machine in use by others, above which a run says so
 WIDTH = 120  # columns of what is written into a file or a pipe
@@ -51,11 +52,11 @@ def run(options: argparse.Namespace) -> int:
     from tianji.transmission.table import conclusion, of_part
 
     plan = plan_of(options)
-    folder = files.made(options.out)
-    width = shutil.get_terminal_size((WIDTH, 24)).columns
+    folder = files.make_folder(options.out)
+    width = terminal.columns(WIDTH)
     with Signals() as signals:
         signals.at_once = True  # hosts and processes go with the blocks that made them
-        to_do, measured = parts.prepared(plan)
+        to_do, measured = parts.prepare(plan)
         progress = Progress([step for part in to_do for step in part.steps], sys.stderr)
         written: list[Path] = []
         try:

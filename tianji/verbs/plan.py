@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
-import shutil
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tianji import terminal
 from tianji.verbs.training import add_overrides
 
 if TYPE_CHECKING:
@@ -89,12 +89,12 @@ def run(options: argparse.Namespace) -> int:
     out = _out(options)
     overrides = [*options.overrides, *(["learner_cfg.device='cuda'"] if options.gpu else [])]
     config = load(options.config, overrides)
-    settings = planner.scaled(config, options.batch_scale or 1, options.lr_rule)
+    settings = planner.scaling_keys(config, options.batch_scale or 1, options.lr_rule)
     if options.gpu:
         settings["learner_cfg.device"] = "cuda"
     profile, wish = _profile(options.profile), _wish(options)
     began = time.monotonic()
-    say = _Said(options.quiet or profile is not None)
+    say = _StatusLine(options.quiet or profile is not None)
     try:
         job = options.config, overrides, wish.cores, settings, say, options.seconds, profile
         planned_for, found = planner.measure(*job)
@@ -109,9 +109,9 @@ def run(options: argparse.Namespace) -> int:
             print(f"{out}: the costs, and a plan for this machine that leaves all open\n")
         return verb.run(found, options)
     planned = planner.make(planned_for, found, wish, settings)
-    print(f"{config.name} for {_said(wish)}, {measured} on {where}\n")
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE
-    print(table.described(found, planned.choices, planned.configured, max(width, NARROW)))
+    print(f"{config.name} for {_words_of(wish)}, {measured} on {where}\n")
+    width = max(terminal.columns(WIDE), NARROW)
+    print(table.describe(found, planned.choices, planned.configured, width))
     planfile.write(planned.plan, out)
     print(f"\nto train with it: tianji train {options.config} --plan {out}")
     return 0
@@ -131,7 +131,7 @@ def _n(count: int, word: str) -> str:
     return f"{count:,} {word}{'s' * (count > 1)}"
 
 
-def _said(wish: Wish) -> str:
+def _words_of(wish: Wish) -> str:
     cores = _n(wish.cores, "core")
     return cores if wish.hosts == 1 else f"{wish.hosts} hosts of {cores} each"
 
@@ -160,7 +160,7 @@ def _profile(path: Path | None) -> Profile | None:
     return None if path is None else planfile.read(path).profile
 
 
-class _Said:
+class _StatusLine:
     """One line about what is being measured, written over the one before."""
 
     def __init__(self, quiet: bool) -> None:

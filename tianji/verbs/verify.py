@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     for name in THREAD_VARIABLES:  # before numpy and torch are loaded: serial is one thread
         os.environ.setdefault(name, "1")
     from tianji.equivalence import runs
-    from tianji.equivalence.settings import made, settle
+    from tianji.equivalence.settings import make_folder, settle
     from tianji.signals import Interrupted, Signals
 
     pairs: list[Pair] = []
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
             options.margin,
             options.steps_margin,
         )
-        folder = made(options.out or _new_folder(options.config), settings)
+        folder = make_folder(options.out or _new_folder(options.config), settings)
         status = 0
 
         def done(so_far: list[Pair]) -> None:

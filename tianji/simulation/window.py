@@ -1,0 +1,73 @@
+"""What both drawings of Figure 1 show of each style: which stretch of time, and which rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tianji.simulation.schedule import Schedule
+from tianji.svg import round_step
+
+SHOWN = 3 / 32  # of what was scheduled, which is one and a half rollouts with their updates
+MOST_ROWS = 6  # of actors or workers in one picture; the others look the same
+UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of simulated time."""
+
+    start: float
+    seconds: float
+
+    @property
+    def end(self) -> float:
+        """Where it is over."""
+        return self.start + self.seconds
+
+    def ticks(self, most: int) -> list[tuple[float, str]]:
+        """Round times since its start, with words; the first says the unit."""
+        size, unit = _unit(self.seconds)
+        step = round_step(self.seconds / size / max(1, most))
+        times = [i * step for i in range(math.ceil(self.seconds / size / step))]
+        words = [f"{time:g}" if time else f"0 {unit}" for time in times]
+        return [(time * size, word) for time, word in zip(times, words, strict=True)]
+
+
+def windows(all_: Sequence[Schedule]) -> list[Window]:
+    """Of each style one, all as long; each begins with a trajectory of the first actor."""
+    seconds = SHOWN * min(schedule.end for schedule in all_)
+    return [Window(_begin(schedule, schedule.end - seconds), seconds) for schedule in all_]
+
+
+def _begin(schedule: Schedule, latest: float) -> float:
+    """The last beginning of a trajectory that leaves room for the whole window."""
+    begun = schedule.timeline.begun.get(schedule.timeline.rows()[0], [])
+    return max((at for at in begun if at <= latest), default=latest)
+
+
+def drawn_rows(schedule: Schedule) -> list[str]:
+    """The first actors or workers, and all else."""
+    rows = schedule.timeline.rows()
+    many = [row for row in rows if row[0] in "AW"]
+    return many[:MOST_ROWS] + [row for row in rows if row[0] not in "AW"]
+
+
+def busy_shares(schedule: Schedule) -> dict[str, float]:
+    """For each row, the share of the counted time in which it does something."""
+    shares = schedule.timeline.shares(schedule.start, schedule.end)
+    return {
+        row: sum(share for doing, share in of.items() if not doing.is_idle)
+        for row, of in shares.items()
+    }
+
+
+def duration(seconds: float) -> str:
+    """As in `1.5 s`, `20 ms` or `0.8 us`."""
+    size, unit = _unit(seconds)
+    return f"{seconds / size:.3g} {unit}"
+
+
+def _unit(seconds: float) -> tuple[float, str]:
+    return next(((size, unit) for size, unit in UNITS if seconds >= size), UNITS[-1])
