@@ -11,6 +11,7 @@ def profile(
     update=1e-3,
     draw=0.0,
     load=0.0,
+    contention=1.0,
     envs=8,
     act=None,
     trajectory_bytes=4_096,
@@ -23,6 +24,6 @@ def profile(
         Machine("a processor", 4),
         Work(name="made", digest="0", **asked),
         (ActorCost(envs, step, send, receive, trajectory_bytes, 40_000_000, act),),
-        (LearnerCost(1, asked["batch"], update, draw, 150_000_000),),
+        (LearnerCost(1, asked["batch"], update, draw, 150_000_000, contention),),
         load,
     )

@@ -53,7 +53,7 @@ def test_asynchronous_training_is_as_fast_in_both(
     step, more, send, receive, load, update, draw, ratio, contention, cores, actors, envs, groups,
     alone,
 ):  # fmt: skip
-    job = profile(update=update, draw=draw, load=load, ratio=ratio)
+    job = profile(update=update, draw=draw, load=load, ratio=ratio, contention=contention)
     job = dataclasses.replace(
         job,
         machine=dataclasses.replace(job.machine, cores=cores),
@@ -61,7 +61,6 @@ def test_asynchronous_training_is_as_fast_in_both(
             ActorCost(n, step * (1 + more * (n - 1)), send, receive * n, 1_000 * n, 1)
             for n in (1, 8)
         ),
-        contention=contention,
     )
     said, layout = both(job, actors=actors, envs=envs, groups=groups, buffer_alone=alone)
     assume(said.imbalance > AWAY)
@@ -112,7 +111,8 @@ def test_actors_that_wait_leave_the_learner_more_of_the_machine():
     """
     alone = profile(step=1e-4, update=12.8e-3)
     beside = dataclasses.replace(
-        alone, contention=2.0, machine=dataclasses.replace(alone.machine, cores=16)
+        profile(step=1e-4, update=12.8e-3, contention=2.0),
+        machine=dataclasses.replace(alone.machine, cores=16),
     )
     said, layout = both(beside, actors=8, envs=8)
     found = simulate(beside, layout)

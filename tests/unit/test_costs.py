@@ -49,10 +49,19 @@ def test_cores_that_were_not_measured_bring_nothing():
 
 
 def test_a_learner_costs_what_was_measured_beside_busy_cores_and_less_beside_idle_ones():
-    job = dataclasses.replace(profile(), contention=2.0)  # on four cores
-    assert contention(job, 1, 0) == 0.5
-    assert contention(job, 1, 1.5) == 0.75
-    assert contention(job, 1, 3) == contention(job, 1, 300) == 1.0
+    job = profile(contention=2.0)  # on four cores
+    [learner] = job.learners
+    assert contention(job, learner, 0) == 0.5
+    assert contention(job, learner, 1.5) == 0.75
+    assert contention(job, learner, 3) == contention(job, learner, 300) == 1.0
+
+
+def test_busy_neighbours_cost_every_number_of_learner_cores_something_else():
+    one, two = (LearnerCost(n, 128, 1e-3, 0.0, 1, contention=n) for n in (1, 2))
+    job = dataclasses.replace(profile(), learners=(one, two))
+    assert contention(job, learner_cost(job, 1, 128), 0) == 1.0
+    assert contention(job, learner_cost(job, 2, 128), 0) == 0.5
+    assert contention(job, learner_cost(job, 3, 256), 0) == 0.5  # as the nearest that was measured
 
 
 def test_a_profile_without_costs_is_refused():

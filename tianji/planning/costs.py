@@ -57,16 +57,18 @@ def learner_cost(profile: Profile, cores: int, batch: int) -> LearnerCost:
         update_seconds=slower * at(a.update_seconds, b.update_seconds),
         draw_seconds=at(a.draw_seconds, b.draw_seconds),
         memory_bytes=round(at(a.memory_bytes, b.memory_bytes)),
+        contention=max(a.contention, b.contention),
     )
 
 
-def contention(profile: Profile, learner_cores: int, busy_cores: float) -> float:
+def contention(profile: Profile, learner: LearnerCost, busy_cores: float) -> float:
     """The share of its measured cost that a learner has beside so many other busy cores.
 
-    It was measured with all others busy: where actors wait, it is faster than that.
+    It was measured with all others busy: where actors wait, it is faster than that. Threads that
+    wait for each other suffer most, so it is another one for every number of cores.
     """
-    load = min(1.0, busy_cores / max(1, profile.machine.cores - learner_cores))
-    return (1.0 + load * (profile.contention - 1.0)) / profile.contention
+    load = min(1.0, busy_cores / max(1, profile.machine.cores - learner.cores))
+    return (1.0 + load * (learner.contention - 1.0)) / learner.contention
 
 
 def settled_share(found: Callable[[float], float]) -> float:

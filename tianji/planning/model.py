@@ -62,7 +62,7 @@ def _taking(
 ) -> tuple[float, float]:
     """Seconds for each step that comes, of receiving and in all, beside actors so `busy`."""
     work = profile.work
-    slower = _slower(profile, split, busy)
+    slower = _slower(profile, split, learner, busy)
     receiving = slower * actor.receive_seconds / (work.steps * split.envs)
     updating = slower * work.ratio * learner.update_seconds / (split.batch * split.learners)
     drawing = slower * work.ratio * learner.draw_seconds / split.batch
@@ -71,13 +71,13 @@ def _taking(
     return receiving, updating + drawing + receiving
 
 
-def _slower(profile: Profile, split: Split, busy: float) -> float:
+def _slower(profile: Profile, split: Split, learner: LearnerCost, busy: float) -> float:
     """The share of its measured cost that a learner has beside all roles of all groups."""
     if profile.work.alternates:
         return 1.0
     own = split.learners * split.learner_cores + split.buffer_alone
     others = split.groups * (own + split.actors * busy) - split.learner_cores
-    return contention(profile, split.learner_cores, others)
+    return contention(profile, learner, others)
 
 
 def _bound(could_produce: float, could_take: float, receives: bool) -> Bound:

@@ -70,6 +70,7 @@ class LearnerCost:
     update_seconds: float  # learning from one batch and publishing the weights
     draw_seconds: float  # making the batch, in the buffer
     memory_bytes: int  # of the process, with the store
+    contention: float = 1.0  # times as long as alone that it takes beside busy cores
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,6 @@ class Profile:
     actors: tuple[ActorCost, ...]  # by `envs`, fewest first
     learners: tuple[LearnerCost, ...]  # by `batch`, then `cores`
     load_seconds: float = 0.0  # an actor takes newer weights
-    contention: float = 1.0  # times as long as alone that a learner takes beside busy cores
     link_bytes_per_second: float | None = None  # between hosts, where there are several
 
     def to_json(self) -> dict[str, Any]:

@@ -61,10 +61,10 @@ class _Probe:
         self._actors = [stack.enter_context(Hand("actor", 1)) for _ in range(most)]
         self._learners = [hand for hand in learners if hand.threads <= most]
         self._choices = env_choices(job, len(cores))
-        self._contention = 1.0
         self._loading = 0.0  # seconds to take newer weights
         self._length = float(job.length)  # steps per trajectory; a trigger may push earlier
-        n_stages = len(self._choices) + len(self._learners) + (not self._takes_turns)
+        alone = 0 if self._takes_turns else len(self._learners)
+        n_stages = len(self._choices) + len(self._learners) + alone
         each = (seconds - LOADING_SECONDS) / n_stages - MAKING_SECONDS
         self._seconds = min(LONGEST_SECONDS, max(SHORTEST_SECONDS, each))
 
@@ -80,7 +80,6 @@ class _Probe:
             actors=tuple(sorted(actors, key=lambda cost: cost.envs)),
             learners=tuple(sorted(learners, key=lambda cost: cost.cores)),
             load_seconds=self._loading,
-            contention=self._contention,
         )
 
     def _at_once(self) -> tuple[list[ActorCost], list[LearnerCost]]:
@@ -94,23 +93,27 @@ class _Probe:
             acted, learned = self._stage(first, envs)
             actors.append(self._actor_cost(envs, acted, _receiving(learned)))
             alike.append(self._learner_cost(first.threads, learned))
-        learners = [_middle(alike)]
-        self._contention = self._beside_others(first, learners[0])
+        learners = [self._alone_too(first, _middle(alike), 1.0)]
         for hand in more:
             if not self._is_late():
                 _, learned = self._stage(hand, self._choices[0])
-                learners.append(self._learner_cost(hand.threads, learned))
+                beside = self._learner_cost(hand.threads, learned)
+                learners.append(self._alone_too(hand, beside, learners[-1].contention))
         return actors, learners
 
-    def _beside_others(self, hand: Hand, beside: LearnerCost) -> float:
-        """Times as long as alone that a learner took beside busy cores."""
+    def _alone_too(self, hand: Hand, beside: LearnerCost, otherwise: float) -> LearnerCost:
+        """The same cost, with times as long as alone that the learner took beside busy cores.
+
+        `otherwise` where there is no time to measure it.
+        """
         if len(self._cores) == 1 or self._is_late():
-            return 1.0
-        self._say("a learner alone")
+            return replace(beside, contention=otherwise)
+        n = hand.threads
+        self._say(f"a learner with {n} core{'s' * (n > 1)} alone")
         config = variant(self._job, self._choices[0])
-        answers = together([(hand, config, self._cores[: hand.threads])], self._seconds)
-        alone = self._learner_cost(hand.threads, answers[0])
-        return max(1.0, beside.update_seconds / alone.update_seconds)
+        answers = together([(hand, config, self._cores[:n])], self._seconds)
+        alone = self._learner_cost(n, answers[0])
+        return replace(beside, contention=max(1.0, beside.update_seconds / alone.update_seconds))
 
     def _stage(self, learner: Hand, envs: int) -> tuple[list[Answer], Answer]:
         n = learner.threads

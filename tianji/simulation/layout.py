@@ -172,7 +172,8 @@ def slower(profile: Profile, layout: Layout, busy: float) -> float:
     groups = math.ceil(layout.groups / layout.hosts)
     here = layout.actors - _remote(layout, alternates=False)
     others = groups * (layout.fixed_cores + here * busy) - layout.learner_cores
-    return contention(profile, layout.learner_cores, others)
+    learner = learner_cost(profile, layout.learner_cores, profile.work.batch)
+    return contention(profile, learner, others)
 
 
 def envs_of(profile: Profile, layout: Layout) -> int:
