@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from profiles import profile
 
-from tianji.planning.costs import DEPTH, actor_cost
+from tianji.planning.costs import DEPTH, actor_cost, shared_update_seconds
 from tianji.planning.model import predict
 from tianji.planning.profile import ActorCost
 from tianji.planning.split import Bound, Split
@@ -18,13 +18,12 @@ NEAR = 0.03
 AWAY = 0.25  # from balance: closer to it each side waits for the other now and then
 
 
-def both(job, *, actors, envs, groups=1, learner_cores=1, buffer_alone=False):
+def both(job, *, actors, envs, groups=1, learners=1, learner_cores=1, buffer_alone=False):
     split = Split(
-        groups, learner_cores, actors, envs, job.work.batch, job.work.pool,
-        buffer_alone=buffer_alone,
+        groups, learner_cores, actors, envs, job.work.batch, job.work.pool, learners, buffer_alone
     )  # fmt: skip
     layout = Layout(
-        groups, learner_cores=learner_cores, actors=actors, envs=envs, buffer_alone=buffer_alone
+        groups, learners, learner_cores, actors=actors, envs=envs, buffer_alone=buffer_alone
     )
     return predict(job, split), layout
 
@@ -47,13 +46,18 @@ small = st.floats(1e-8, 1e-6)  # beside the others, so that one thing limits
     actors=st.integers(1, 12),
     envs=st.sampled_from([1, 2, 4, 8, 12]),
     groups=st.sampled_from([1, 3]),
+    learners=st.sampled_from([1, 2, 3]),
+    weights=st.sampled_from([0, 4_000_000]),
     alone=st.booleans(),
 )
 def test_asynchronous_training_is_as_fast_in_both(
     step, more, send, receive, load, update, draw, ratio, contention, cores, actors, envs, groups,
-    alone,
+    learners, weights, alone,
 ):  # fmt: skip
-    job = profile(update=update, draw=draw, load=load, ratio=ratio, contention=contention)
+    job = profile(
+        update=update, draw=draw, load=load, ratio=ratio, contention=contention,
+        weights_bytes=weights,
+    )  # fmt: skip
     job = dataclasses.replace(
         job,
         machine=dataclasses.replace(job.machine, cores=cores),
@@ -62,17 +66,27 @@ def test_asynchronous_training_is_as_fast_in_both(
             for n in (1, 8)
         ),
     )
-    said, layout = both(job, actors=actors, envs=envs, groups=groups, buffer_alone=alone)
+    said, layout = both(
+        job, actors=actors, envs=envs, groups=groups, learners=learners, buffer_alone=alone
+    )
     assume(said.imbalance > AWAY)
     making = 16 * actor_cost(job, envs).step_seconds
     if said.bound is Bound.SAMPLE:  # what comes while the learner is busy has to find room
-        assume(update + draw < making)
+        assume(shared_update_seconds(job, 1, job.work.batch, learners) + draw < making)
     else:  # and what waits has to be enough for its next update
         assume(ratio * DEPTH * actors * 16 * envs > 2 * job.work.batch)
     found = simulate(job, layout)
     assert found.production == pytest.approx(said.production, rel=NEAR)
     assert found.consumption == pytest.approx(said.consumption, rel=NEAR)
     assert (found.limit is Bound.SAMPLE) == (said.bound is Bound.SAMPLE)
+
+
+def test_learners_that_share_a_batch_pay_for_their_exchange_in_both():
+    """40 MB of weights are under way for longer than half an update takes."""
+    job = profile(step=1e-4, update=10e-3, weights_bytes=40_000_000)
+    said, layout = both(job, actors=2, envs=8, learners=2)
+    assert said.production == pytest.approx(128 / (5e-3 + 15e-6 + 40e6 / 7e9))
+    assert simulate(job, layout).production == pytest.approx(said.production, rel=NEAR)
 
 
 @pytest.mark.parametrize("actors", [1, 2, 4, 8])

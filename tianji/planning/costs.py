@@ -5,6 +5,7 @@ The model of a plan and the simulator ask the same questions, and have to get th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from tianji.errors import TianJiError
@@ -12,6 +13,8 @@ from tianji.planning.profile import ActorCost, LearnerCost, Profile
 
 ROUNDS = 12  # of halving: to a share of 0.0002
 DEPTH = 2  # trajectories that an actor may have under way, the one it writes among them
+EXCHANGE_SECONDS = 15e-6  # of learners that share a batch: a message of no size (docs/groups.md)
+EXCHANGE_BYTES_PER_SECOND = 7e9  # and of a large one
 
 
 def actor_cost(profile: Profile, envs: int) -> ActorCost:
@@ -59,6 +62,21 @@ def learner_cost(profile: Profile, cores: int, batch: int) -> LearnerCost:
         memory_bytes=round(at(a.memory_bytes, b.memory_bytes)),
         contention=max(a.contention, b.contention),
     )
+
+
+def shared_update_seconds(profile: Profile, cores: int, batch: int, learners: int) -> float:
+    """Seconds of one update that so many learners make together, each with a part of the batch.
+
+    After its part each sends the others its gradient, once: PPO's minibatches are not counted.
+    """
+    part = learner_cost(profile, cores, math.ceil(batch / learners))
+    exchanging = (learners - 1) * message_seconds(profile.work.weights_bytes)
+    return part.update_seconds + exchanging
+
+
+def message_seconds(n_bytes: int) -> float:
+    """What it takes to give another learner on this host so much."""
+    return EXCHANGE_SECONDS + n_bytes / EXCHANGE_BYTES_PER_SECOND
 
 
 def contention(profile: Profile, learner: LearnerCost, busy_cores: float) -> float:

@@ -7,7 +7,14 @@ the two rates the smaller one is what happens; the other side waits.
 
 from __future__ import annotations
 
-from tianji.planning.costs import DEPTH, actor_cost, contention, learner_cost, settled_share
+from tianji.planning.costs import (
+    DEPTH,
+    actor_cost,
+    contention,
+    learner_cost,
+    settled_share,
+    shared_update_seconds,
+)
 from tianji.planning.profile import ActorCost, LearnerCost, Profile
 from tianji.planning.split import Bound, Prediction, Split
 
@@ -64,7 +71,8 @@ def _taking(
     work = profile.work
     slower = _slower(profile, split, learner, busy)
     receiving = slower * actor.receive_seconds / (work.steps * split.envs)
-    updating = slower * work.ratio * learner.update_seconds / (split.batch * split.learners)
+    update = shared_update_seconds(profile, split.learner_cores, split.batch, split.learners)
+    updating = slower * work.ratio * update / split.batch
     drawing = slower * work.ratio * learner.draw_seconds / split.batch
     if split.buffer_alone:
         return receiving + drawing, max(updating, receiving + drawing)

@@ -6,11 +6,8 @@ import math
 from dataclasses import dataclass, replace
 
 from tianji.errors import TianJiError
-from tianji.planning.costs import actor_cost, contention, learner_cost
+from tianji.planning.costs import actor_cost, contention, learner_cost, shared_update_seconds
 from tianji.planning.profile import Profile
-
-EXCHANGE_SECONDS = 15e-6  # of learners that share a batch: a message of no size (docs/groups.md)
-EXCHANGE_BYTES_PER_SECOND = 7e9  # and of a large one
 
 
 @dataclass(frozen=True)
@@ -125,9 +122,7 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
     if work.on_policy or work.alternates:  # whole trajectories, as many batches as ever in the pool
         batch = max(1, work.rollouts or layout.actors) * units
         pool = batch if work.alternates else max(1, round(work.pool / work.batch)) * batch
-    cores, part = layout.learner_cores, math.ceil(batch / layout.learners)
-    whole = learner_cost(profile, cores, batch)
-    learner = learner_cost(profile, cores, part)
+    cores = layout.learner_cores
     remote = _remote(layout, work.alternates)
     link = layout.link_bytes_per_second or profile.link_bytes_per_second
     if remote and link is None:
@@ -145,8 +140,8 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
         load_seconds=profile.load_seconds,
         batch=batch,
         pool=pool,
-        update_seconds=learner.update_seconds + _exchange(layout.learners, work.weights_bytes),
-        draw_seconds=whole.draw_seconds,  # one buffer makes all parts
+        update_seconds=shared_update_seconds(profile, cores, batch, layout.learners),
+        draw_seconds=learner_cost(profile, cores, batch).draw_seconds,  # of all parts
         ratio=work.ratio,
         send_interval=work.send_interval,
         is_alone=layout.buffer_alone,
@@ -197,9 +192,3 @@ def _remote(layout: Layout, alternates: bool) -> int:
     per_host = math.ceil(layout.group_cores(alternates) / hosts)
     here = per_host if alternates else max(0, per_host - layout.fixed_cores)
     return layout.actors - min(layout.actors, here)
-
-
-def _exchange(learners: int, weights_bytes: int) -> float:
-    """Seconds in which learners send each other one gradient."""
-    others = learners - 1
-    return others * (EXCHANGE_SECONDS + weights_bytes / EXCHANGE_BYTES_PER_SECOND)

@@ -20,17 +20,10 @@ import heapq
 import numpy as np
 
 from tianji.errors import TianJiError
-from tianji.planning.costs import actor_cost
+from tianji.planning.costs import actor_cost, message_seconds
 from tianji.planning.profile import Profile
 from tianji.simulation.group import Group
-from tianji.simulation.layout import (
-    EXCHANGE_BYTES_PER_SECOND,
-    EXCHANGE_SECONDS,
-    Costs,
-    Layout,
-    costs_of,
-    envs_of,
-)
+from tianji.simulation.layout import Costs, Layout, costs_of, envs_of
 from tianji.simulation.schedule import InStep, Job, Schedule
 from tianji.simulation.timeline import FINEST, Doing
 
@@ -147,7 +140,7 @@ def _a3c(job: Job) -> Schedule:
     n = max(1, (job.costs.actors + 1) // 2)
     schedule = job.schedule("A3C", 2 * n)
     workers = [InStep(job, schedule, [f"W{i}A"], f"W{i}L") for i in range(n)]
-    pushing = EXCHANGE_SECONDS + job.costs.weights_bytes / EXCHANGE_BYTES_PER_SECOND
+    pushing = message_seconds(job.costs.weights_bytes)
     turns = [(0.0, i) for i in range(n)]
     free_at = 0.0
     while turns[0][0] < job.horizon:
