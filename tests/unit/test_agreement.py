@@ -18,13 +18,12 @@ NEAR = 0.03
 AWAY = 0.25  # from balance: closer to it each side waits for the other now and then
 
 
-def both(job, *, actors, envs, groups=1, learners=1, learner_cores=1, buffer_alone=False):
+def both(job, *, groups=1, learners=1, learner_cores=1, actors, envs, alone=False, hosts=1):
     split = Split(
-        groups, learner_cores, actors, envs, job.work.batch, job.work.pool, learners, buffer_alone
+        groups, learner_cores, actors, envs, job.work.batch, job.work.pool, learners, alone,
+        hosts=hosts,
     )  # fmt: skip
-    layout = Layout(
-        groups, learners, learner_cores, actors=actors, envs=envs, buffer_alone=buffer_alone
-    )
+    layout = Layout(groups, learners, learner_cores, actors, envs, hosts, buffer_alone=alone)
     return predict(job, split), layout
 
 
@@ -48,11 +47,12 @@ small = st.floats(1e-8, 1e-6)  # beside the others, so that one thing limits
     groups=st.sampled_from([1, 3]),
     learners=st.sampled_from([1, 2, 3]),
     weights=st.sampled_from([0, 4_000_000]),
+    hosts=st.sampled_from([1, 3]),
     alone=st.booleans(),
 )
 def test_asynchronous_training_is_as_fast_in_both(
     step, more, send, receive, load, update, draw, ratio, contention, cores, actors, envs, groups,
-    learners, weights, alone,
+    learners, weights, hosts, alone,
 ):  # fmt: skip
     job = profile(
         update=update, draw=draw, load=load, ratio=ratio, contention=contention,
@@ -67,8 +67,9 @@ def test_asynchronous_training_is_as_fast_in_both(
         ),
     )
     said, layout = both(
-        job, actors=actors, envs=envs, groups=groups, learners=learners, buffer_alone=alone
-    )
+        job, groups=groups, learners=learners, actors=actors, envs=envs, alone=alone,
+        hosts=min(groups, hosts),
+    )  # fmt: skip
     assume(said.imbalance > AWAY)
     making = 16 * actor_cost(job, envs).step_seconds
     if said.bound is Bound.SAMPLE:  # what comes while the learner is busy has to find room
@@ -132,6 +133,19 @@ def test_actors_that_wait_leave_the_learner_more_of_the_machine():
     found = simulate(beside, layout)
     assert found.production == pytest.approx(said.production, rel=NEAR)
     assert 1.8 < found.production / simulate(alone, layout).production < 2.0
+
+
+def test_only_roles_of_its_own_host_are_beside_a_learner_in_both():
+    """Two groups that share a host of 16 cores slow each other down; on a host each they do not."""
+    job = profile(step=1e-3, update=12.8e-3, contention=3.0)
+    job = dataclasses.replace(job, machine=dataclasses.replace(job.machine, cores=16))
+    one, _ = both(job, actors=7, envs=8)
+    together, here = both(job, groups=2, actors=7, envs=8)
+    apart, there = both(job, groups=2, actors=7, envs=8, hosts=2)
+    assert apart.production == pytest.approx(2 * one.production)
+    assert together.production < 0.95 * apart.production
+    assert simulate(job, here).production == pytest.approx(together.production, rel=NEAR)
+    assert simulate(job, there).production == pytest.approx(apart.production, rel=NEAR)
 
 
 @pytest.mark.parametrize("update", [1e-4, 50e-3])

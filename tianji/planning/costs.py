@@ -79,12 +79,15 @@ def message_seconds(n_bytes: int) -> float:
     return EXCHANGE_SECONDS + n_bytes / EXCHANGE_BYTES_PER_SECOND
 
 
-def contention(profile: Profile, learner: LearnerCost, busy_cores: float) -> float:
-    """The share of its measured cost that a learner has beside so many other busy cores.
+def contended_share(profile: Profile, learner: LearnerCost, busy_cores: float) -> float:
+    """The share of its measured cost that a learner has beside so many busy cores of its host.
 
     It was measured with all others busy: where actors wait, it is faster than that. Threads that
-    wait for each other suffer most, so it is another one for every number of cores.
+    wait for each other suffer most, so it is another one for every number of cores. A learner that
+    takes turns with its actors was measured alone.
     """
+    if profile.work.alternates:
+        return 1.0
     load = min(1.0, busy_cores / max(1, profile.machine.cores - learner.cores))
     return (1.0 + load * (learner.contention - 1.0)) / learner.contention
 

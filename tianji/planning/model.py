@@ -10,7 +10,7 @@ from __future__ import annotations
 from tianji.planning.costs import (
     DEPTH,
     actor_cost,
-    contention,
+    contended_share,
     learner_cost,
     settled_share,
     shared_update_seconds,
@@ -69,23 +69,15 @@ def _taking(
 ) -> tuple[float, float]:
     """Seconds for each step that comes, of receiving and in all, beside actors so `busy`."""
     work = profile.work
-    slower = _slower(profile, split, learner, busy)
-    receiving = slower * actor.receive_seconds / (work.steps * split.envs)
+    here = split.groups_per_host * (split.learning_cores + split.actors * busy)
+    share = contended_share(profile, learner, here - split.learner_cores)
+    receiving = share * actor.receive_seconds / (work.steps * split.envs)
     update = shared_update_seconds(profile, split.learner_cores, split.batch, split.learners)
-    updating = slower * work.ratio * update / split.batch
-    drawing = slower * work.ratio * learner.draw_seconds / split.batch
+    updating = share * work.ratio * update / split.batch
+    drawing = share * work.ratio * learner.draw_seconds / split.batch
     if split.buffer_alone:
         return receiving + drawing, max(updating, receiving + drawing)
     return receiving, updating + drawing + receiving
-
-
-def _slower(profile: Profile, split: Split, learner: LearnerCost, busy: float) -> float:
-    """The share of its measured cost that a learner has beside all roles of all groups."""
-    if profile.work.alternates:
-        return 1.0
-    own = split.learners * split.learner_cores + split.buffer_alone
-    others = split.groups * (own + split.actors * busy) - split.learner_cores
-    return contention(profile, learner, others)
 
 
 def _bound(could_produce: float, could_take: float, receives: bool) -> Bound:

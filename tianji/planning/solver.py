@@ -74,7 +74,8 @@ def candidates(profile: Profile, wish: Wish) -> Iterator[Split]:
                     continue
                 for envs in _envs(profile, wish, actors):
                     split = Split(groups, cores, actors, envs, work.batch, work.pool, work.learners)
-                    yield replace(split, one_core=room < 1)
+                    split = replace(split, one_core=room < 1, hosts=wish.hosts)
+                    yield split
                     if not alternates and actors < room:
                         yield replace(split, buffer_alone=True)
 

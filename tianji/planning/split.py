@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -30,17 +31,28 @@ class Split:
     learners: int = 1
     buffer_alone: bool = False  # a core of its own instead of riding with the learner
     one_core: bool = False  # all roles of a group share a single core
+    hosts: int = 1  # that the groups are spread over, each of them whole
 
     @property
     def name(self) -> str:
         """As the paper writes it, `L2A8`: learners and actors in all."""
         return f"L{self.groups * self.learners}A{self.groups * self.actors}"
 
+    @property
+    def groups_per_host(self) -> int:
+        """Of the host that has most of them."""
+        return math.ceil(self.groups / self.hosts)
+
+    @property
+    def learning_cores(self) -> int:
+        """Of one group, beside its actors."""
+        return self.learners * self.learner_cores + self.buffer_alone
+
     def cores(self, alternates: bool) -> int:
         """Of all groups; where acting and learning take turns they use the same ones."""
         if self.one_core:
             return self.groups
-        learning = self.learners * self.learner_cores + self.buffer_alone
+        learning = self.learning_cores
         return self.groups * (max(learning, self.actors) if alternates else learning + self.actors)
 
 

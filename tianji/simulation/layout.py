@@ -6,7 +6,12 @@ import math
 from dataclasses import dataclass, replace
 
 from tianji.errors import TianJiError
-from tianji.planning.costs import actor_cost, contention, learner_cost, shared_update_seconds
+from tianji.planning.costs import (
+    actor_cost,
+    contended_share,
+    learner_cost,
+    shared_update_seconds,
+)
 from tianji.planning.profile import Profile
 
 
@@ -35,15 +40,20 @@ class Layout:
             raise TianJiError(f"link: want a speed above 0, got {self.link_bytes_per_second:g}")
 
     @property
-    def fixed_cores(self) -> int:
+    def learning_cores(self) -> int:
         """Of one group, beside its actors."""
         return self.learners * self.learner_cores + self.buffer_alone
 
     def group_cores(self, alternates: bool) -> int:
         """Of one group; where acting and learning take turns, both use the same."""
         if alternates:
-            return max(self.fixed_cores, self.actors)
-        return self.fixed_cores + self.actors
+            return max(self.learning_cores, self.actors)
+        return self.learning_cores + self.actors
+
+    @property
+    def groups_per_host(self) -> int:
+        """Of the host that has most of them."""
+        return math.ceil(self.groups / self.hosts)
 
     @property
     def hosts_per_group(self) -> int:
@@ -157,18 +167,12 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
     )
 
 
-def slower(profile: Profile, layout: Layout, busy: float) -> float:
-    """The share of their measured costs that learner and buffer have beside actors so `busy`.
-
-    Only the roles on its own host are beside a learner.
-    """
-    if profile.work.alternates:
-        return 1.0
-    groups = math.ceil(layout.groups / layout.hosts)
-    here = layout.actors - _remote(layout, alternates=False)
-    others = groups * (layout.fixed_cores + here * busy) - layout.learner_cores
+def share_beside(profile: Profile, layout: Layout, busy: float) -> float:
+    """The share of their measured costs that learner and buffer have beside actors so `busy`."""
+    actors = layout.actors - _remote(layout, profile.work.alternates)
+    here = layout.groups_per_host * (layout.learning_cores + actors * busy)
     learner = learner_cost(profile, layout.learner_cores, profile.work.batch)
-    return contention(profile, learner, others)
+    return contended_share(profile, learner, here - layout.learner_cores)
 
 
 def envs_of(profile: Profile, layout: Layout) -> int:
@@ -190,5 +194,5 @@ def _remote(layout: Layout, alternates: bool) -> int:
     if hosts == 1:
         return 0
     per_host = math.ceil(layout.group_cores(alternates) / hosts)
-    here = per_host if alternates else max(0, per_host - layout.fixed_cores)
+    here = per_host if alternates else max(0, per_host - layout.learning_cores)
     return layout.actors - min(layout.actors, here)

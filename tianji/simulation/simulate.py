@@ -18,7 +18,7 @@ from tianji.planning.profile import Profile
 from tianji.planning.split import Bound
 from tianji.simulation.bounds import bounds_of, expected_rate
 from tianji.simulation.group import Group
-from tianji.simulation.layout import Costs, Layout, costs_of, slower
+from tianji.simulation.layout import Costs, Layout, costs_of, share_beside
 from tianji.simulation.result import Idle, Simulated, staleness_of
 
 PER_ACTOR = 12  # trajectories of each actor that are simulated, a third of which is not counted
@@ -97,16 +97,16 @@ def _settled(
     measured = costs_of(profile, layout)
 
     def expected_busy(share: float) -> float:
-        bounds = bounds_of(measured.times(slower(profile, layout, share)))
+        bounds = bounds_of(measured.times(share_beside(profile, layout, share)))
         return bounds.production / bounds.sampling
 
     busy = settled_share(expected_busy)
     for _ in range(ROUNDS):
-        share = slower(profile, layout, busy)
+        share = share_beside(profile, layout, busy)
         group = Group(measured.times(share), seed, spread)
         before, after = _run(group)
         found = 1.0 - _idle(before, after, layout.actors).actors
-        if abs(slower(profile, layout, found) / share - 1.0) < SETTLED:
+        if abs(share_beside(profile, layout, found) / share - 1.0) < SETTLED:
             break
         busy = (busy + found) / 2  # halfway, so that it does not swing
     return group, before, after
@@ -200,7 +200,7 @@ def _fusing(
     wanted, each = updates / profile.work.fusion_interval, profile.work.weights_bytes
     reducing = layout.groups * each / REDUCED_BYTES_PER_SECOND
     speed = layout.link_bytes_per_second or profile.link_bytes_per_second or math.inf
-    elsewhere = layout.groups - math.ceil(layout.groups / layout.hosts)
+    elsewhere = layout.groups - layout.groups_per_host
     sending = elsewhere * each / speed
     fusions = min([wanted, *(1.0 / s for s in (reducing, sending) if s > 0)])
     return fusions, fusions * reducing, fusions * sending
@@ -215,7 +215,7 @@ def balanced(profile: Profile, layout: Layout, most_cores: int | None = None) ->
     Whole actors seldom hit the balance: of the two numbers around it, the one that gives more per
     core. Synchronous training has as many as its environments are enough for.
     """
-    most = math.inf if most_cores is None else most_cores - layout.fixed_cores
+    most = math.inf if most_cores is None else most_cores - layout.learning_cores
     if profile.work.alternates:
         most = math.inf if most_cores is None else most_cores
         wanted = max(1, profile.work.envs // (layout.envs or 1))
@@ -227,7 +227,7 @@ def balanced(profile: Profile, layout: Layout, most_cores: int | None = None) ->
     each, learner = rate(1), rate(1_000_000)
     around = {max(1, math.floor(learner / each)), max(1, math.ceil(learner / each))}
     around = {max(1, int(min(n, most))) for n in around}
-    best = max(sorted(around), key=lambda n: rate(n) / (n + layout.fixed_cores))
+    best = max(sorted(around), key=lambda n: rate(n) / (n + layout.learning_cores))
     return dataclasses.replace(layout, actors=best)
 
 
@@ -247,7 +247,10 @@ def sweep(
 
 def spread_over(profile: Profile, layout: Layout, cores: int, host_cores: int) -> Layout:
     """As many groups as fit, or one more with fewer actors each, whichever makes more."""
-    alternates, least = profile.work.alternates, layout.fixed_cores + (not profile.work.alternates)
+    alternates, least = (
+        profile.work.alternates,
+        layout.learning_cores + (not profile.work.alternates),
+    )
     if cores < least:
         raise TianJiError(f"{cores} cores: one group needs {least}, an actor among them")
     one = dataclasses.replace(layout, groups=1, hosts=1)
@@ -257,7 +260,7 @@ def spread_over(profile: Profile, layout: Layout, cores: int, host_cores: int) -
     for groups in (fit, fit + 1):
         room = cores // groups
         if room >= least:
-            actors = min(whole.actors, room if alternates else room - layout.fixed_cores)
+            actors = min(whole.actors, room if alternates else room - layout.learning_cores)
             group = dataclasses.replace(whole, actors=actors)
             made = groups * expected_rate(costs_of(profile, group))
             choices.append((made, -groups, group))
