@@ -15,13 +15,14 @@ def profile(
     envs=8,
     act=None,
     trajectory_bytes=4_096,
+    gpu=None,
     **work,
 ):
     """One actor and one learner were measured; `work` are fields of Work."""
     asked = dict(steps=16, batch=128, pool=4_096, warmup=512, ratio=1.0, envs=envs)
     asked |= dict(alternates=False, weights_bytes=40_000) | work
     return Profile(
-        Machine("a processor", 4),
+        Machine("a processor", 4, gpu),
         Work(name="made", digest="0", **asked),
         (ActorCost(envs, step, send, receive, trajectory_bytes, 40_000_000, act),),
         (LearnerCost(1, asked["batch"], update, draw, 150_000_000, contention),),

@@ -148,6 +148,16 @@ def test_only_roles_of_its_own_host_are_beside_a_learner_in_both():
     assert simulate(job, there).production == pytest.approx(apart.production, rel=NEAR)
 
 
+@pytest.mark.parametrize("learners", [1, 2])
+def test_groups_of_one_host_share_its_gpu_in_both(learners):
+    job = profile(step=1e-4, update=12.8e-3, gpu="cuda", weights_bytes=0)
+    one, _ = both(job, learners=learners, actors=2, envs=8)
+    for groups, hosts in ((1, 1), (8, 1), (8, 2), (8, 8)):
+        said, layout = both(job, groups=groups, learners=learners, actors=2, envs=8, hosts=hosts)
+        assert said.production == pytest.approx(hosts * one.production, rel=NEAR)
+        assert simulate(job, layout).production == pytest.approx(said.production, rel=NEAR)
+
+
 @pytest.mark.parametrize("update", [1e-4, 50e-3])
 def test_samples_are_as_old_in_both(update):
     job = profile(update=update, pool=1_280)

@@ -174,6 +174,14 @@ def test_slow_updates_get_more_groups():
     assert (found.groups, found.actors) == (8, 1)
 
 
+def test_a_gpu_is_not_multiplied_by_groups():
+    slow = profile(step=1e-5, update=0.1, speedup=1.0)
+    slow = dataclasses.replace(slow, machine=dataclasses.replace(slow.machine, gpu="cuda"))
+    found = solve(slow, Wish(16))[0]
+    assert found.split.groups == 1
+    assert found.prediction.could_take == pytest.approx(100 / (2 * 0.101), rel=0.01)
+
+
 def test_an_on_policy_batch_keeps_its_environments_however_many_actors_have_them():
     costs = profile(alternates=True, on_policy=True, ratio=1.0, envs=12, batch=120, pool=120)
     for found in candidates(costs, Wish(16)):

@@ -64,14 +64,18 @@ def learner_cost(profile: Profile, cores: int, batch: int) -> LearnerCost:
     )
 
 
-def shared_update_seconds(profile: Profile, cores: int, batch: int, learners: int) -> float:
+def shared_update_seconds(
+    profile: Profile, cores: int, batch: int, learners: int, groups_per_host: int = 1
+) -> float:
     """Seconds of one update that so many learners make together, each with a part of the batch.
 
-    After its part each sends the others its gradient, once: PPO's minibatches are not counted.
+    After its part each sends the others its gradient, once: PPO's minibatches are not counted. A
+    host has one GPU, so what its learners compute there adds up, be they of one group or several.
     """
-    part = learner_cost(profile, cores, math.ceil(batch / learners))
+    part = learner_cost(profile, cores, math.ceil(batch / learners)).update_seconds
     exchanging = (learners - 1) * message_seconds(profile.work.weights_bytes)
-    return part.update_seconds + exchanging
+    at_once = 1 if profile.machine.gpu is None else groups_per_host * learners
+    return at_once * part + exchanging
 
 
 def message_seconds(n_bytes: int) -> float:

@@ -72,7 +72,9 @@ def _taking(
     here = split.groups_per_host * (split.learning_cores + split.actors * busy)
     share = contended_share(profile, learner, here - split.learner_cores)
     receiving = share * actor.receive_seconds / (work.steps * split.envs)
-    update = shared_update_seconds(profile, split.learner_cores, split.batch, split.learners)
+    update = shared_update_seconds(
+        profile, split.learner_cores, split.batch, split.learners, split.groups_per_host
+    )
     updating = share * work.ratio * update / split.batch
     drawing = share * work.ratio * learner.draw_seconds / split.batch
     if split.buffer_alone:

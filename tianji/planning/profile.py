@@ -18,7 +18,7 @@ class Machine:
 
     cpu: str  # the model's name
     cores: int  # that this process may use
-    gpu: str | None = None  # the learner's, if it had one
+    gpu: str | None = None  # the learner's, if it had one; a host has one for all its learners
     memory_bytes: int | None = None  # free when the probe began; None: unknown
 
 

@@ -150,7 +150,9 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
         load_seconds=profile.load_seconds,
         batch=batch,
         pool=pool,
-        update_seconds=shared_update_seconds(profile, cores, batch, layout.learners),
+        update_seconds=shared_update_seconds(
+            profile, cores, batch, layout.learners, layout.groups_per_host
+        ),
         draw_seconds=learner_cost(profile, cores, batch).draw_seconds,  # of all parts
         ratio=work.ratio,
         send_interval=work.send_interval,
