@@ -158,6 +158,22 @@ def test_groups_of_one_host_share_its_gpu_in_both(learners):
         assert simulate(job, layout).production == pytest.approx(said.production, rel=NEAR)
 
 
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize(
+    ("update", "draw", "receive", "bound"),
+    [
+        (10e-3, 6e-3, 1e-9, Bound.TRAINING),
+        (1e-3, 6e-3, 1e-9, Bound.TRAINING),  # making batches
+        (10e-3, 1e-3, 5e-3, Bound.TRAINING),
+        (1e-3, 1e-3, 5e-3, Bound.COMMUNICATION),
+    ],
+)
+def test_the_limit_has_the_same_name_in_both(update, draw, receive, bound, alone):
+    job = profile(step=1e-5, update=update, draw=draw, receive=receive)
+    said, layout = both(job, actors=4, envs=8, alone=alone)
+    assert said.bound is simulate(job, layout).limit is bound
+
+
 @pytest.mark.parametrize("update", [1e-4, 50e-3])
 def test_samples_are_as_old_in_both(update):
     job = profile(update=update, pool=1_280)

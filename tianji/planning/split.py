@@ -19,6 +19,37 @@ class Bound(enum.StrEnum):
 
 
 @dataclass(frozen=True)
+class Taking:
+    """What a learner and its buffer spend on the samples that come, in seconds or any share."""
+
+    updating: float
+    drawing: float
+    receiving: float
+    buffer_alone: bool  # on a core of its own, beside the learner
+
+    def times(self, share: float) -> Taking:
+        """The same where all of it takes a share of the time."""
+        return Taking(
+            share * self.updating, share * self.drawing, share * self.receiving, self.buffer_alone
+        )
+
+    @property
+    def whole(self) -> float:
+        """Of the process that has more to do, or of the only one."""
+        buffering = self.drawing + self.receiving
+        return max(self.updating, buffering) if self.buffer_alone else self.updating + buffering
+
+    @property
+    def bound(self) -> Bound:
+        """What most of it is: making a batch is for training, whoever does it."""
+        training = self.updating + self.drawing
+        if self.buffer_alone:
+            learns = self.updating >= self.drawing + self.receiving
+            training = self.updating if learns else self.drawing
+        return Bound.COMMUNICATION if self.receiving > training else Bound.TRAINING
+
+
+@dataclass(frozen=True)
 class Split:
     """Who gets how many cores; everything but `groups` is of one group."""
 

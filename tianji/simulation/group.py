@@ -52,7 +52,7 @@ class Group:
         self.balance = Balance(costs.ratio, costs.batch, 0, costs.slack)
         self._waiting: deque[tuple[int, int]] = deque()  # actor and version of what has come
         self._pool = Pool(costs, self._random)
-        self.receiving = Level(agenda)
+        self.receiving, self.drawing = Level(agenda), Level(agenda)
         # learner
         self._batches: deque[list[int]] = deque()
         self._in_flight = 0  # batches drawn and not freed
@@ -153,7 +153,7 @@ class Group:
     def _buffer_steps(self) -> Iterator[float]:
         """Receives at most one trajectory of each actor and hands out at most one batch."""
         while self._unweighed:
-            yield from self._busy(self.receiving, Doing.PRIORITY, self.costs.priority_seconds)
+            yield from self._busy(self.drawing, Doing.PRIORITY, self.costs.priority_seconds)
             self._unweighed -= 1
             self._in_flight -= 1
         n = self.costs.actors
@@ -166,7 +166,7 @@ class Group:
             self._free(i)
         if self.balance.may_consume() and self._in_flight < self.costs.batches_ahead:
             drawing = self._spent(self.costs.draw_seconds)
-            yield from self._busy(self.receiving, Doing.RECEIVE, drawing)
+            yield from self._busy(self.drawing, Doing.RECEIVE, drawing)
             self._hand_out()
 
     def _may_receive(self) -> bool:
@@ -270,10 +270,8 @@ class Group:
         if not seconds and doing is Doing.PRIORITY:
             return
         if self._timeline is not None:
-            row, now = (
-                "B" if self.costs.is_alone and level is self.receiving else "L",
-                self.agenda.now,
-            )
+            row = "B" if self.costs.is_alone and level is not self.updating else "L"
+            now = self.agenda.now
             self._timeline.add(row, doing, now, now + seconds)
         level.add(1)
         yield seconds

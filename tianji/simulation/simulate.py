@@ -15,7 +15,7 @@ from tianji.errors import TianJiError
 from tianji.planning.costs import settled_share
 from tianji.planning.model import EQUAL
 from tianji.planning.profile import Profile
-from tianji.planning.split import Bound
+from tianji.planning.split import Bound, Taking
 from tianji.simulation.bounds import bounds_of, expected_rate
 from tianji.simulation.group import Group
 from tianji.simulation.layout import Costs, Layout, costs_of, share_beside
@@ -45,6 +45,7 @@ class _Reading:
     learner_idle: float
     buffer_idle: float
     updating: float
+    drawing: float
     receiving: float
     up: float
     down: float
@@ -148,6 +149,7 @@ def _read(group: Group) -> _Reading:
         group.learner_idle,
         group.buffer_idle,
         group.updating.area,
+        group.drawing.area,
         group.receiving.area,
         group.up.busy_seconds,
         group.down.busy_seconds,
@@ -165,7 +167,7 @@ def _idle(before: _Reading, after: _Reading, actors: int) -> Idle:
 
 
 def _limit(costs: Costs, before: _Reading, after: _Reading, link: float) -> Bound:
-    """What is busiest: links and receiving are communication, updates and draws are training.
+    """What is busiest; a link is communication.
 
     Actors that are as busy as the others are in balance with them, as in `planning.model`.
     """
@@ -173,22 +175,21 @@ def _limit(costs: Costs, before: _Reading, after: _Reading, link: float) -> Boun
         return Bound.TURNS
     seconds = after.at - before.at
     idle = _idle(before, after, costs.actors)
-    updating = (after.updating - before.updating) / seconds
-    receiving = (after.receiving - before.receiving) / seconds
-    if costs.is_alone:
-        busy = {Bound.TRAINING: 1.0 - idle.learner, Bound.COMMUNICATION: max(link, receiving)}
-    else:
-        together = 1.0 - idle.learner
-        learns = updating >= receiving
-        busy = {
-            Bound.TRAINING: together if learns else updating,
-            Bound.COMMUNICATION: max(link, receiving if learns else together),
-        }
-    taking = max(busy, key=lambda bound: busy[bound])
-    acting = 1.0 - idle.actors
-    if min(acting, busy[taking]) >= (1.0 - EQUAL) * max(acting, busy[taking]):
+    updating, drawing, receiving = (
+        (b - a) / seconds
+        for a, b in (
+            (before.updating, after.updating),
+            (before.drawing, after.drawing),
+            (before.receiving, after.receiving),
+        )
+    )
+    acting, taking = 1.0 - idle.actors, 1.0 - min(idle.learner, idle.buffer)
+    bound = Taking(updating, drawing, receiving, costs.is_alone).bound
+    if link > taking:
+        taking, bound = link, Bound.COMMUNICATION
+    if min(acting, taking) >= (1.0 - EQUAL) * max(acting, taking):
         return Bound.NONE
-    return Bound.SAMPLE if acting > busy[taking] else taking
+    return Bound.SAMPLE if acting > taking else bound
 
 
 def _fusing(
