@@ -107,6 +107,19 @@ def test_groups_multiply_rates_and_memory_and_keep_freshness():
     assert (four.freshness, four.staleness) == (one.freshness, one.staleness)
 
 
+def test_a_group_has_one_store_however_many_learners_and_wherever_the_buffer_is():
+    costs = profile(store_bytes=1_000 * MB)
+    learner, process, rings = 100 * MB, 20 * MB, 2 * 4_000
+    for changes, more in (
+        ({}, 0),
+        ({"learners": 3}, 2 * learner),
+        ({"buffer_alone": True}, process),
+        ({"actors": 2}, process + rings),
+    ):
+        found = predict(costs, split(**changes)).memory_bytes
+        assert found == 1_000 * MB + learner + process + rings + more
+
+
 def test_costs_between_those_measured_lie_on_a_line():
     assert actor_cost(profile(), 2).step_seconds == pytest.approx(0.001 * 1.5)
     assert actor_cost(profile(), 8).step_seconds == pytest.approx(0.001 * 3)

@@ -50,7 +50,7 @@ def predict(profile: Profile, split: Split) -> Prediction:
         bound=Bound.TURNS if turns else _bound(could_produce, could_take, taking.bound),
         staleness=_staleness(profile, split, could_produce < could_take),
         freshness=min(1.0, split.batch / split.pool),
-        memory_bytes=_memory(split, actor, learner),
+        memory_bytes=_memory(profile, split, actor, learner),
         knee=making / actor.receive_seconds if actor.receive_seconds else float("inf"),
     )
 
@@ -101,7 +101,12 @@ def _staleness(profile: Profile, split: Split, sample_bound: bool) -> float:
     return work.ratio * (in_flight + kept) / split.batch
 
 
-def _memory(split: Split, actor: ActorCost, learner: LearnerCost) -> int:
+def _memory(profile: Profile, split: Split, actor: ActorCost, learner: LearnerCost) -> int:
+    """Of all processes, rings and stores.
+
+    A buffer by itself was not measured: it loads what an actor loads, and so counts as one.
+    """
+    acting = (split.actors + split.buffer_alone) * actor.memory_bytes
     rings = split.actors * DEPTH * actor.trajectory_bytes
-    group = split.learners * learner.memory_bytes + split.actors * actor.memory_bytes + rings
-    return split.groups * group
+    learning = split.learners * learner.memory_bytes
+    return split.groups * (acting + rings + learning + profile.work.store_bytes)

@@ -41,6 +41,7 @@ class Work:
     rollouts: int | None = None  # trajectories per batch where they were given; else one per actor
     learners: int = 1  # in a group, each with a part of every batch
     fusion_interval: int = 10  # updates from one fusion of the groups to the next
+    store_bytes: int = 0  # of a group: the pool, and what waits to get into it
 
     @property
     def freshness(self) -> float:
@@ -69,7 +70,7 @@ class LearnerCost:
     batch: int  # units
     update_seconds: float  # learning from one batch and publishing the weights
     draw_seconds: float  # making the batch, in the buffer
-    memory_bytes: int  # of the process, with the store
+    memory_bytes: int  # of the process, without the store
     contention: float = 1.0  # times as long as alone that it takes beside busy cores
 
 
@@ -80,7 +81,7 @@ class Profile:
     machine: Machine
     work: Work
     actors: tuple[ActorCost, ...]  # by `envs`, fewest first
-    learners: tuple[LearnerCost, ...]  # by `batch`, then `cores`
+    learners: tuple[LearnerCost, ...]  # by `cores`, fewest first
     load_seconds: float = 0.0  # an actor takes newer weights
     link_bytes_per_second: float | None = None  # between hosts, where there are several
 

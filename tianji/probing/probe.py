@@ -14,6 +14,7 @@ from dataclasses import replace
 from statistics import fmean, median
 
 from tianji import resources
+from tianji.channels import n_bytes_of
 from tianji.config import Config
 from tianji.errors import TianJiError
 from tianji.job import Job, prepare
@@ -284,6 +285,7 @@ def work_of(job: Job) -> Work:
         rollouts=given,
         learners=learner.num,
         fusion_interval=learner.send_root_interval,
+        store_bytes=n_bytes_of(job)["store"] // job.config.n_groups,
     )
 
 
