@@ -187,6 +187,14 @@ def test_staleness_of_known_lags():
     assert staleness_of([5], 100).p50 == pytest.approx(55, abs=1)
 
 
+@pytest.mark.parametrize(("receive", "rate"), [(0.0, 4 * 8e3), (16e-3, 128 / 16e-3)])
+@pytest.mark.parametrize("update", [1e-5, 0.5])
+def test_nobody_is_held_back_before_the_first_update(update, receive, rate):
+    job = profile(step=1e-3, receive=receive, update=update, warmup=6_400)
+    found = simulate(job, Layout(actors=4))
+    assert found.warmup_seconds == near(6_400 / rate)
+
+
 @pytest.mark.parametrize("hosts", [1, 2])
 def test_what_is_in_flight_is_bounded_however_slow_the_learner(hosts):
     job = profile(update=1.0, trajectory_bytes=10_000)

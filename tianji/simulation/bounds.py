@@ -38,6 +38,12 @@ def bounds_of(costs: Costs) -> Bounds:
     )
 
 
+def warmup_rate(costs: Costs) -> float:
+    """Units per second of one group while nothing is learned yet, and so nobody is held back."""
+    receiving = (costs.receive_seconds + costs.insert_seconds) / costs.units
+    return min(bounds_of(costs).sampling, _per(receiving), _link(costs))
+
+
 def cycle_seconds(costs: Costs) -> float:
     """One turn of synchronous training: act, receive from all, learn."""
     n = costs.per_version

@@ -16,7 +16,7 @@ from tianji.planning.costs import settled_share
 from tianji.planning.model import EQUAL
 from tianji.planning.profile import Profile
 from tianji.planning.split import Bound, Taking
-from tianji.simulation.bounds import bounds_of, expected_rate
+from tianji.simulation.bounds import bounds_of, expected_rate, warmup_rate
 from tianji.simulation.group import Group
 from tianji.simulation.layout import Costs, Layout, costs_of, share_beside
 from tianji.simulation.result import Idle, Simulated, staleness_of
@@ -83,7 +83,7 @@ def simulate(profile: Profile, layout: Layout, seed: int = 0, spread: float = 0.
         staleness=staleness_of(group.lags[before.n_lags : after.n_lags], most),
         knee=costs_of(profile, layout).knee,
         limit=_limit(costs, before, after, link),
-        warmup_seconds=profile.work.warmup / production if production else math.inf,
+        warmup_seconds=profile.work.warmup / warmup_rate(costs),
         fusions=fusions,
         reducer=reducer,
         seconds=group.agenda.now,
