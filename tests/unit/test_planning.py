@@ -143,7 +143,7 @@ def oracle(costs, cores):
         for envs, alone in itertools.product((1, 4), (False, True)):
             found = split(groups=groups, learner_cores=learner, actors=actors, envs=envs,
                           buffer_alone=alone)  # fmt: skip
-            if found.cores(costs.work.alternates) <= cores:
+            if found.cores(costs.work) <= cores:
                 best = max(best, predict(costs, found).production)
     return best
 
@@ -166,7 +166,7 @@ def test_no_split_is_faster_than_the_solvers_beyond_noise(costs, cores):
 @given(costs_of_all_kinds, st.integers(1, 40), st.integers(1, 4))
 def test_no_split_uses_more_cores_or_changes_what_freshness_is_made_of(costs, cores, hosts):
     for found in candidates(costs, Wish(cores, hosts)):
-        assert found.cores(costs.work.alternates) <= cores * hosts
+        assert found.cores(costs.work) <= cores * hosts
         assert (found.batch, found.pool) == (costs.work.batch, costs.work.pool)
 
 
@@ -216,7 +216,7 @@ def test_a_store_has_room_for_a_trajectory_of_every_actor():
 
 def test_a_single_core_is_shared():
     [best, *_] = solve(profile(), Wish(1))
-    assert best.split.one_core and best.split.cores(alternates=False) == 1
+    assert best.split.one_core and best.split.cores(work()) == 1
     both = 1 / best.prediction.could_produce + 1 / best.prediction.could_take
     assert best.prediction.production == pytest.approx(1 / both)
 

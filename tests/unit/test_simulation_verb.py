@@ -133,7 +133,7 @@ def test_words_that_mean_nothing_are_refused_by_the_command_line(words, message,
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["--cores-list", "1"], "1 cores: one group needs 2"),
+        (["--cores-list", "1"], "1 core on hosts of 64: one group needs 2"),
         (["--actors", "1", "--simulated", "/nowhere/s.json"], "/nowhere/s.json cannot be written"),
         (["--gpu"], "without a GPU"),
         (["--cores-list", "16", "--actors", "4"], "--actors with --cores-list"),
@@ -203,4 +203,4 @@ def test_a_plan_is_written_beside_a_simulation_where_it_was_asked_for(costs, cap
     assert f"{out}: the costs, and a plan for this machine" in capsys.readouterr().out
     written = planfile.read(out)
     assert written.profile == planfile.read(costs).profile
-    assert written.split.cores(alternates=False) <= 2
+    assert written.split.cores(JOB.work) <= 2

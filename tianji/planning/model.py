@@ -76,7 +76,7 @@ def _taking(profile: Profile, split: Split, actor: ActorCost, learner: LearnerCo
         updating=work.ratio * update / split.batch,
         drawing=work.ratio * learner.draw_seconds / split.batch,
         receiving=actor.receive_seconds / (work.steps * split.envs),
-        buffer_alone=split.buffer_alone,
+        buffer_alone=split.buffer_alone and not work.alternates,  # in turns it waits, too
     )
 
 

@@ -48,6 +48,10 @@ class Work:
         """P of equation 2."""
         return min(1.0, self.batch / self.pool)
 
+    def cores_of(self, learning: int, acting: int) -> int:
+        """That a group needs to learn and act on so many; taking turns, both use the same ones."""
+        return max(learning, acting) if self.alternates else learning + acting
+
 
 @dataclass(frozen=True)
 class ActorCost:

@@ -7,6 +7,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tianji.planning.profile import Work
+
 
 class Bound(enum.StrEnum):
     """What keeps a split from being faster (section 4.3.3 of the paper), or in turns."""
@@ -79,12 +81,11 @@ class Split:
         """Of one group, beside its actors."""
         return self.learners * self.learner_cores + self.buffer_alone
 
-    def cores(self, alternates: bool) -> int:
-        """Of all groups; where acting and learning take turns they use the same ones."""
+    def cores(self, work: Work) -> int:
+        """Of all groups."""
         if self.one_core:
             return self.groups
-        learning = self.learning_cores
-        return self.groups * (max(learning, self.actors) if alternates else learning + self.actors)
+        return self.groups * work.cores_of(self.learning_cores, self.actors)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tianji.simulation.layout import Costs
+from tianji.planning.costs import settled_share
+from tianji.planning.profile import Profile
+from tianji.simulation.layout import Costs, Layout, costs_of, share_beside
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,17 @@ def cycle_seconds(costs: Costs) -> float:
     acting = n * (costs.rollout_seconds + costs.send_seconds) + costs.load_seconds
     receiving = costs.actors * costs.receive_seconds  # what came before the last is in by then
     return acting + receiving + costs.draw_seconds + costs.update_seconds
+
+
+def expected_busy(profile: Profile, layout: Layout) -> float:
+    """The share of their time in which actors are not held back by a learner beside them."""
+    measured = costs_of(profile, layout)
+
+    def found(busy: float) -> float:
+        bounds = bounds_of(measured.times(share_beside(profile, layout, busy)))
+        return bounds.production / bounds.sampling
+
+    return settled_share(found)
 
 
 def expected_rate(costs: Costs) -> float:

@@ -12,7 +12,7 @@ from tianji.planning.costs import (
     learner_cost,
     shared_update_seconds,
 )
-from tianji.planning.profile import Profile
+from tianji.planning.profile import Profile, Work
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,9 @@ class Layout:
         """Of one group, beside its actors."""
         return self.learners * self.learner_cores + self.buffer_alone
 
-    def group_cores(self, alternates: bool) -> int:
-        """Of one group; where acting and learning take turns, both use the same."""
-        if alternates:
-            return max(self.learning_cores, self.actors)
-        return self.learning_cores + self.actors
+    def group_cores(self, work: Work) -> int:
+        """Of one group."""
+        return work.cores_of(self.learning_cores, self.actors)
 
     @property
     def groups_per_host(self) -> int:
@@ -133,7 +131,7 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
         batch = max(1, work.rollouts or layout.actors) * units
         pool = batch if work.alternates else max(1, round(work.pool / work.batch)) * batch
     cores = layout.learner_cores
-    remote = _remote(layout, work.alternates)
+    remote = _remote(layout, work)
     link = layout.link_bytes_per_second or profile.link_bytes_per_second
     if remote and link is None:
         raise TianJiError(
@@ -171,7 +169,7 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
 
 def share_beside(profile: Profile, layout: Layout, busy: float) -> float:
     """The share of their measured costs that learner and buffer have beside actors so `busy`."""
-    actors = layout.actors - _remote(layout, profile.work.alternates)
+    actors = layout.actors - _remote(layout, profile.work)
     here = layout.groups_per_host * (layout.learning_cores + actors * busy)
     learner = learner_cost(profile, layout.learner_cores, profile.work.batch)
     return contended_share(profile, learner, here - layout.learner_cores)
@@ -190,11 +188,11 @@ def envs_of(profile: Profile, layout: Layout) -> int:
     return max(profile.actors, key=lambda cost: cost.envs / cost.step_seconds).envs
 
 
-def _remote(layout: Layout, alternates: bool) -> int:
+def _remote(layout: Layout, work: Work) -> int:
     """Actors of a group that its learner's host has no room for."""
     hosts = layout.hosts_per_group
     if hosts == 1:
         return 0
-    per_host = math.ceil(layout.group_cores(alternates) / hosts)
-    here = per_host if alternates else max(0, per_host - layout.learning_cores)
+    per_host = math.ceil(layout.group_cores(work) / hosts)
+    here = per_host if work.alternates else max(0, per_host - layout.learning_cores)
     return layout.actors - min(layout.actors, here)

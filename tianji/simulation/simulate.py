@@ -6,17 +6,14 @@ others are as it is; that is what makes ten thousand cores a matter of seconds.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tianji.errors import TianJiError
-from tianji.planning.costs import settled_share
 from tianji.planning.model import EQUAL
 from tianji.planning.profile import Profile
 from tianji.planning.split import Bound, Taking
-from tianji.simulation.bounds import bounds_of, expected_rate, warmup_rate
+from tianji.simulation.bounds import expected_busy, warmup_rate
 from tianji.simulation.group import Group
 from tianji.simulation.layout import Costs, Layout, costs_of, share_beside
 from tianji.simulation.result import Idle, Simulated, staleness_of
@@ -28,7 +25,6 @@ MOST_EVENTS = 600_000
 ROUNDS = 3  # until the learner's speed and the actors' waits agree
 SETTLED = 0.005  # of the learner's costs: a change that does not matter
 REDUCED_BYTES_PER_SECOND = 2e9  # parameters that a reducer adds up: a guess, and shown as such
-CORES = (16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096, 10_000)
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,7 @@ def simulate(profile: Profile, layout: Layout, seed: int = 0, spread: float = 0.
     fusions, reducer, fusion_link = _fusing(profile, layout, costs, updates)
     return Simulated(
         layout=layout,
-        cores=layout.groups * layout.group_cores(costs.alternates),
+        cores=layout.groups * layout.group_cores(profile.work),
         production=layout.groups * production,
         receiving=layout.groups * receiving,
         consumption=layout.groups * consumption,
@@ -95,13 +91,7 @@ def _settled(
     profile: Profile, layout: Layout, seed: int, spread: float
 ) -> tuple[Group, _Reading, _Reading]:
     """The group whose learner is as fast as it is beside actors that wait as often as they do."""
-    measured = costs_of(profile, layout)
-
-    def expected_busy(share: float) -> float:
-        bounds = bounds_of(measured.times(share_beside(profile, layout, share)))
-        return bounds.production / bounds.sampling
-
-    busy = settled_share(expected_busy)
+    measured, busy = costs_of(profile, layout), expected_busy(profile, layout)
     for _ in range(ROUNDS):
         share = share_beside(profile, layout, busy)
         group = Group(measured.times(share), seed, spread)
@@ -205,74 +195,3 @@ def _fusing(
     sending = elsewhere * each / speed
     fusions = min([wanted, *(1.0 / s for s in (reducing, sending) if s > 0)])
     return fusions, fusions * reducing, fusions * sending
-
-
-# --------------------------------------------------------------------------------------- many cores
-
-
-def balanced(profile: Profile, layout: Layout, most_cores: int | None = None) -> Layout:
-    """The same with as many actors as keep the learner busy: the group that is replicated.
-
-    Whole actors seldom hit the balance: of the two numbers around it, the one that gives more per
-    core. Synchronous training has as many as its environments are enough for.
-    """
-    most = math.inf if most_cores is None else most_cores - layout.learning_cores
-    if profile.work.alternates:
-        most = math.inf if most_cores is None else most_cores
-        wanted = max(1, profile.work.envs // (layout.envs or 1))
-        return dataclasses.replace(layout, actors=max(1, int(min(wanted, most))))
-
-    def rate(actors: int) -> float:
-        return expected_rate(costs_of(profile, dataclasses.replace(layout, actors=actors)))
-
-    each, learner = rate(1), rate(1_000_000)
-    around = {max(1, math.floor(learner / each)), max(1, math.ceil(learner / each))}
-    around = {max(1, int(min(n, most))) for n in around}
-    best = max(sorted(around), key=lambda n: rate(n) / (n + layout.learning_cores))
-    return dataclasses.replace(layout, actors=best)
-
-
-def sweep(
-    profile: Profile,
-    layout: Layout,
-    cores: Sequence[int] = CORES,
-    host_cores: int = 64,
-    seed: int = 0,
-    spread: float = 0.0,
-) -> list[Simulated]:
-    """One result for each number of cores, with the group that is balanced by itself replicated."""
-    return [
-        simulate(profile, spread_over(profile, layout, n, host_cores), seed, spread) for n in cores
-    ]
-
-
-def spread_over(profile: Profile, layout: Layout, cores: int, host_cores: int) -> Layout:
-    """As many groups as fit, or one more with fewer actors each, whichever makes more."""
-    alternates, least = (
-        profile.work.alternates,
-        layout.learning_cores + (not profile.work.alternates),
-    )
-    if cores < least:
-        raise TianJiError(f"{cores} cores: one group needs {least}, an actor among them")
-    one = dataclasses.replace(layout, groups=1, hosts=1)
-    whole = balanced(profile, one, cores)
-    fit = cores // whole.group_cores(alternates)
-    choices = []
-    for groups in (fit, fit + 1):
-        room = cores // groups
-        if room >= least:
-            actors = min(whole.actors, room if alternates else room - layout.learning_cores)
-            group = dataclasses.replace(whole, actors=actors)
-            made = groups * expected_rate(costs_of(profile, group))
-            choices.append((made, -groups, group))
-    _, groups, group = max(choices, key=lambda choice: choice[:2])
-    return dataclasses.replace(
-        group, groups=-groups, hosts=_hosts(-groups, group.group_cores(alternates), host_cores)
-    )
-
-
-def _hosts(groups: int, cores: int, host_cores: int) -> int:
-    """Hosts for groups of so many cores: whole groups on each, or whole hosts for each."""
-    if cores <= host_cores:
-        return math.ceil(groups / (host_cores // cores))
-    return groups * math.ceil(cores / host_cores)
