@@ -1,13 +1,8 @@
-"""Tables of plain text: columns side by side, and nothing is ever cut to fit; and single words."""
+"""Tables of plain text: columns side by side, and nothing is ever cut to fit."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-
-
-def count_of(n: int, word: str) -> str:
-    """As in `1 core` and `1,024 cores`."""
-    return f"{n:,} {word}{'s' * (n != 1)}"
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:

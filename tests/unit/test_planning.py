@@ -240,6 +240,8 @@ def test_what_does_not_fit_into_memory_is_no_plan():
 def test_what_cannot_be_split_says_what_was_asked():
     with pytest.raises(TianJiError, match="no split of 4 cores on 1 host has --actors 9"):
         solve(profile(), Wish(4, actors=9))
+    with pytest.raises(TianJiError, match="no split of 1 core on 2 hosts has --actors 9, --buffer"):
+        solve(profile(), Wish(1, hosts=2, actors=9, buffer_alone=True))
 
 
 # --------------------------------------------------------------------------- the file and the words

@@ -53,6 +53,7 @@ def test_without_a_layout_the_balanced_group_is_replicated(capsys):
     cores = [int(row[0].replace(",", "")) for row in rows]
     assert len(rows) == 10 and 9_000 < cores[-1] <= 10_000 and cores == sorted(cores)
     assert "knee of equation 1" in out and "links of 10 Gbit/s are assumed" in out
+    assert "(2 GB/s, a guess)" in out
 
 
 def test_the_cores_that_were_named_are_simulated(capsys):

@@ -10,11 +10,11 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tianji.columns import count_of
 from tianji.errors import TianJiError
 from tianji.planning.model import predict
 from tianji.planning.profile import Profile, Work
 from tianji.planning.split import Prediction, Split
+from tianji.wording import count_of
 
 NOISE = 0.03  # a split that is faster by less than this share may just have been lucky
 MOST_SHOWN = 6  # next-best splits
@@ -151,8 +151,9 @@ def _no_split(profile: Profile, wish: Wish) -> str:
     words = [f"{name} {value}" for name, value in given.items() if value is not None]
     said = ", ".join([*words, *["--buffer-alone"] * bool(wish.buffer_alone)])
     work = profile.work
-    learners = f", {work.learners} learners in a group" if work.learners > 1 else ""
-    total = f"; the actors of a group share {work.envs} environments" if work.on_policy else ""
+    learners = f", {count_of(work.learners, 'learner')} in a group" if work.learners > 1 else ""
+    envs = count_of(work.envs, "environment")
+    total = f"; the actors of a group share {envs}" if work.on_policy else ""
     return (
         f"no split of {count_of(wish.cores, 'core')} on {count_of(wish.hosts, 'host')} has "
         f"{said or 'what the configuration asks for'}{learners}{total}: leave more of it open, or "

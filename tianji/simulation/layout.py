@@ -13,6 +13,7 @@ from tianji.planning.costs import (
     shared_update_seconds,
 )
 from tianji.planning.profile import Profile, Work
+from tianji.wording import count_of
 
 
 @dataclass(frozen=True)
@@ -135,8 +136,8 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
     link = layout.link_bytes_per_second or profile.link_bytes_per_second
     if remote and link is None:
         raise TianJiError(
-            f"{layout.hosts} hosts for {layout.groups} groups: trajectories cross a link whose "
-            "speed is not known: say it with --link-gbit"
+            f"{count_of(layout.hosts, 'host')} for {count_of(layout.groups, 'group')}: what actors "
+            "send crosses a link whose speed is not known: say it with --link-gbit"
         )
     return Costs(
         actors=layout.actors,

@@ -17,6 +17,7 @@ from tianji.simulation.bounds import expected_busy, warmup_rate
 from tianji.simulation.group import Group
 from tianji.simulation.layout import Costs, Layout, costs_of, share_beside
 from tianji.simulation.result import Idle, Simulated, staleness_of
+from tianji.wording import count_of
 
 PER_ACTOR = 12  # trajectories of each actor that are simulated, a third of which is not counted
 LEAST_TRAJECTORIES = 400
@@ -65,7 +66,7 @@ def simulate(profile: Profile, layout: Layout, seed: int = 0, spread: float = 0.
     idle = _idle(before, after, costs.actors)
     link = (after.up - before.up) / seconds
     most = 0.0 if costs.takes_once else costs.pool * costs.ratio / costs.batch
-    fusions, reducer, fusion_link = _fusing(profile, layout, costs, updates)
+    fusions, reducer, fusion_link = _fusing(profile, layout, updates)
     return Simulated(
         layout=layout,
         cores=layout.groups * layout.group_cores(profile.work),
@@ -120,30 +121,31 @@ def _run(group: Group) -> tuple[_Reading, _Reading]:
     last = _read(group)
     if first is None or last.updates - first.updates < LEAST_UPDATES // 4:
         raise TianJiError(
-            f"{costs.actors} actors make {costs.units} units at once, and an update takes "
-            f"{costs.batch}: in {MOST_EVENTS:,} events there were {last.updates} updates, too few "
-            "to say anything: more environments per actor or a smaller batch can be simulated"
+            f"{count_of(costs.actors, 'actor')} with {count_of(costs.units, 'unit')} at once, and "
+            f"an update takes {costs.batch:,}: in {MOST_EVENTS:,} events there were "
+            f"{count_of(last.updates, 'update')}, too few to say anything: more environments per "
+            "actor or a smaller batch can be simulated"
         )
     return first, last
 
 
 def _read(group: Group) -> _Reading:
     return _Reading(
-        group.agenda.now,
-        group.produced,
-        group.received,
-        group.consumed,
-        group.version,
-        group.for_weights.area,
-        group.for_room.area,
-        group.learner_idle,
-        group.buffer_idle,
-        group.updating.area,
-        group.drawing.area,
-        group.receiving.area,
-        group.up.busy_seconds,
-        group.down.busy_seconds,
-        len(group.lags),
+        at=group.agenda.now,
+        produced=group.produced,
+        received=group.received,
+        consumed=group.consumed,
+        updates=group.version,
+        for_weights=group.for_weights.area,
+        for_room=group.for_room.area,
+        learner_idle=group.learner_idle,
+        buffer_idle=group.buffer_idle,
+        updating=group.updating.area,
+        drawing=group.drawing.area,
+        receiving=group.receiving.area,
+        up=group.up.busy_seconds,
+        down=group.down.busy_seconds,
+        n_lags=len(group.lags),
     )
 
 
@@ -153,7 +155,15 @@ def _idle(before: _Reading, after: _Reading, actors: int) -> Idle:
     room = (after.for_room - before.for_room) / seconds / actors
     learner = (after.learner_idle - before.learner_idle) / seconds
     buffer = (after.buffer_idle - before.buffer_idle) / seconds
-    return Idle(weights + room, buffer, learner, weights, 0.0, learner, room)
+    return Idle(
+        actors=weights + room,
+        buffer=buffer,
+        learner=learner,
+        weights=weights,
+        action=0.0,
+        trajectories=learner,
+        room=room,
+    )
 
 
 def _limit(costs: Costs, before: _Reading, after: _Reading, link: float) -> Bound:
@@ -182,9 +192,7 @@ def _limit(costs: Costs, before: _Reading, after: _Reading, link: float) -> Boun
     return Bound.SAMPLE if acting > taking else bound
 
 
-def _fusing(
-    profile: Profile, layout: Layout, costs: Costs, updates: float
-) -> tuple[float, float, float]:
+def _fusing(profile: Profile, layout: Layout, updates: float) -> tuple[float, float, float]:
     """Fusions per second, the share that the reducer is busy and that its host's link is."""
     if layout.groups == 1:
         return 0.0, 0.0, 0.0

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 
-from tianji.columns import count_of
 from tianji.errors import TianJiError
 from tianji.planning.profile import Profile
 from tianji.planning.solver import NOISE, Wish, candidates, solve
@@ -16,6 +15,7 @@ from tianji.simulation.bounds import expected_busy, expected_rate
 from tianji.simulation.layout import Layout, costs_of, share_beside
 from tianji.simulation.result import Simulated
 from tianji.simulation.simulate import simulate
+from tianji.wording import count_of
 
 CORES = (16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096, 10_000)
 HOST_CORES = 64
