@@ -3,7 +3,7 @@
 import dataclasses
 
 import pytest
-from profiles import profile
+from profiles import graded, profile
 
 from tianji.errors import TianJiError
 from tianji.planning.costs import actor_cost, contended_share, learner_cost
@@ -32,6 +32,12 @@ def test_a_cost_that_was_measured_once_is_in_proportion():
     assert actor_cost(with_actors(1), 8).step_seconds == pytest.approx(16e-3)
     assert actor_cost(with_actors(8), 4).step_seconds == pytest.approx(4.5e-3)
     assert learner_cost(with_learners(1), 1, 256).update_seconds == pytest.approx(16e-3)
+
+
+def test_costs_between_those_measured_lie_on_a_line():
+    assert actor_cost(graded(), 2).step_seconds == pytest.approx(0.001 * 1.5)
+    assert actor_cost(graded(), 8).step_seconds == pytest.approx(0.001 * 3)
+    assert learner_cost(graded(), 3, 100).update_seconds == pytest.approx(0.008)  # as with two
 
 
 def test_a_falling_line_never_ends_below_what_was_measured():

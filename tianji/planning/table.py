@@ -88,7 +88,17 @@ def _balance(found: Prediction, choices: list[Choice], turns: bool) -> str:
     nearer = min(choices, key=lambda choice: choice.prediction.imbalance)
     if nearer.prediction.imbalance >= found.imbalance:
         return f"{apart}; none of these splits is nearer to equal"
-    return f"{apart}; {_name(nearer.split)} would be nearer to equal, and slower"
+    speed = _faster(nearer.prediction.production / found.production - 1)
+    return f"{apart}; {_name(nearer.split)} would be nearer to equal, and {speed}"
+
+
+def _faster(share: float) -> str:
+    """The chosen split is the simplest of the fastest, so another may be faster by chance."""
+    percent = round(100 * abs(share))
+    if percent == 0:
+        return "as fast"
+    slower = f"{percent} % slower"
+    return slower if share < 0 else f"{percent} % faster, less than a measurement can tell"
 
 
 def _updates(found: Prediction) -> str:
