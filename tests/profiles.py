@@ -1,6 +1,10 @@
 """Profiles made by hand: every cost is what a test says it is."""
 
 from tianji.planning.profile import ActorCost, LearnerCost, Machine, Profile, Work
+from tianji.planning.split import Split
+
+MB = 2**20
+MACHINE = Machine("some CPU", 16, memory_bytes=2**34)
 
 
 def profile(
@@ -15,15 +19,49 @@ def profile(
     envs=8,
     act=None,
     trajectory_bytes=4_096,
+    gpu=None,
     **work,
 ):
     """One actor and one learner were measured; `work` are fields of Work."""
     asked = dict(steps=16, batch=128, pool=4_096, warmup=512, ratio=1.0, envs=envs)
     asked |= dict(alternates=False, weights_bytes=40_000) | work
     return Profile(
-        Machine("a processor", 4),
+        Machine("a processor", 4, gpu),
         Work(name="made", digest="0", **asked),
         (ActorCost(envs, step, send, receive, trajectory_bytes, 40_000_000, act),),
         (LearnerCost(1, asked["batch"], update, draw, 150_000_000, contention),),
         load,
     )
+
+
+def graded(
+    step=0.001, update=0.01, receive=0.0001, speedup=0.8, contention=1.0, gpu=None, **changes
+):
+    """Actors of 1 and 4 environments, learners of 1, 2 and 4 cores; `changes` are fields of Work.
+
+    Each doubling of cores makes updates `speedup` as long.
+    """
+    return Profile(
+        Machine("some CPU", 16, gpu, 2**34),
+        work(**changes),
+        tuple(ActorCost(e, step * (1 + e / 4), 1e-5, receive, 1_000 * e, 20 * MB) for e in (1, 4)),
+        tuple(
+            LearnerCost(c, 100, update * speedup**i, 0.001, 100 * MB, contention)
+            for i, c in enumerate((1, 2, 4))
+        ),
+    )
+
+
+def work(**changes):
+    """What `graded` profiles are of."""
+    facts = {
+        "name": "job", "digest": "d", "steps": 10, "batch": 100, "pool": 10_000, "warmup": 0,
+        "ratio": 2.0, "envs": 4, "alternates": False, "weights_bytes": 4_000,
+    }  # fmt: skip
+    return Work(**facts | changes)
+
+
+def split(**changes):
+    """One of the simplest, for the same work."""
+    return Split(**{"groups": 1, "learner_cores": 1, "actors": 1, "envs": 4, "batch": 100,
+                    "pool": 10_000} | changes)  # fmt: skip

@@ -202,3 +202,10 @@ def test_what_a_job_asks_for_is_what_its_configuration_says(root):
     job = try_out(load(root / "configs" / "cartpole_dqn.py", ["learner_cfg.send_root_interval=3"]))
     assert work_of(job).fusion_interval == 3
     assert job.depth == DEPTH
+
+
+def test_the_store_of_one_group_is_counted_whatever_their_number(tasks):
+    one, two = (
+        work_of(try_out(load(tasks / "walk_dqn.py", [f"global_cfg.group_num={n}"]))) for n in (1, 2)
+    )
+    assert one.store_bytes == two.store_bytes > 0

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from profiles import profile
 
-from tianji.planning.costs import DEPTH, actor_cost
+from tianji.planning.costs import DEPTH, actor_cost, shared_update_seconds
 from tianji.planning.model import predict
 from tianji.planning.profile import ActorCost
 from tianji.planning.split import Bound, Split
@@ -18,14 +18,12 @@ NEAR = 0.03
 AWAY = 0.25  # from balance: closer to it each side waits for the other now and then
 
 
-def both(job, *, actors, envs, groups=1, learner_cores=1, buffer_alone=False):
+def both(job, *, groups=1, learners=1, learner_cores=1, actors, envs, alone=False, hosts=1):
     split = Split(
-        groups, learner_cores, actors, envs, job.work.batch, job.work.pool,
-        buffer_alone=buffer_alone,
+        groups, learner_cores, actors, envs, job.work.batch, job.work.pool, learners, alone,
+        hosts=hosts,
     )  # fmt: skip
-    layout = Layout(
-        groups, learner_cores=learner_cores, actors=actors, envs=envs, buffer_alone=buffer_alone
-    )
+    layout = Layout(groups, learners, learner_cores, actors, envs, hosts, buffer_alone=alone)
     return predict(job, split), layout
 
 
@@ -47,13 +45,19 @@ small = st.floats(1e-8, 1e-6)  # beside the others, so that one thing limits
     actors=st.integers(1, 12),
     envs=st.sampled_from([1, 2, 4, 8, 12]),
     groups=st.sampled_from([1, 3]),
+    learners=st.sampled_from([1, 2, 3]),
+    weights=st.sampled_from([0, 4_000_000]),
+    hosts=st.sampled_from([1, 3]),
     alone=st.booleans(),
 )
 def test_asynchronous_training_is_as_fast_in_both(
     step, more, send, receive, load, update, draw, ratio, contention, cores, actors, envs, groups,
-    alone,
+    learners, weights, hosts, alone,
 ):  # fmt: skip
-    job = profile(update=update, draw=draw, load=load, ratio=ratio, contention=contention)
+    job = profile(
+        update=update, draw=draw, load=load, ratio=ratio, contention=contention,
+        weights_bytes=weights,
+    )  # fmt: skip
     job = dataclasses.replace(
         job,
         machine=dataclasses.replace(job.machine, cores=cores),
@@ -62,17 +66,28 @@ def test_asynchronous_training_is_as_fast_in_both(
             for n in (1, 8)
         ),
     )
-    said, layout = both(job, actors=actors, envs=envs, groups=groups, buffer_alone=alone)
+    said, layout = both(
+        job, groups=groups, learners=learners, actors=actors, envs=envs, alone=alone,
+        hosts=min(groups, hosts),
+    )  # fmt: skip
     assume(said.imbalance > AWAY)
     making = 16 * actor_cost(job, envs).step_seconds
     if said.bound is Bound.SAMPLE:  # what comes while the learner is busy has to find room
-        assume(update + draw < making)
+        assume(shared_update_seconds(job, 1, job.work.batch, learners) + draw < making)
     else:  # and what waits has to be enough for its next update
         assume(ratio * DEPTH * actors * 16 * envs > 2 * job.work.batch)
     found = simulate(job, layout)
     assert found.production == pytest.approx(said.production, rel=NEAR)
     assert found.consumption == pytest.approx(said.consumption, rel=NEAR)
     assert (found.limit is Bound.SAMPLE) == (said.bound is Bound.SAMPLE)
+
+
+def test_learners_that_share_a_batch_pay_for_their_exchange_in_both():
+    """40 MB of weights are under way for longer than half an update takes."""
+    job = profile(step=1e-4, update=10e-3, weights_bytes=40_000_000)
+    said, layout = both(job, actors=2, envs=8, learners=2)
+    assert said.production == pytest.approx(128 / (5e-3 + 15e-6 + 40e6 / 7e9))
+    assert simulate(job, layout).production == pytest.approx(said.production, rel=NEAR)
 
 
 @pytest.mark.parametrize("actors", [1, 2, 4, 8])
@@ -118,6 +133,45 @@ def test_actors_that_wait_leave_the_learner_more_of_the_machine():
     found = simulate(beside, layout)
     assert found.production == pytest.approx(said.production, rel=NEAR)
     assert 1.8 < found.production / simulate(alone, layout).production < 2.0
+
+
+def test_only_roles_of_its_own_host_are_beside_a_learner_in_both():
+    """Two groups that share a host of 16 cores slow each other down; on a host each they do not."""
+    job = profile(step=1e-3, update=12.8e-3, contention=3.0)
+    job = dataclasses.replace(job, machine=dataclasses.replace(job.machine, cores=16))
+    one, _ = both(job, actors=7, envs=8)
+    together, here = both(job, groups=2, actors=7, envs=8)
+    apart, there = both(job, groups=2, actors=7, envs=8, hosts=2)
+    assert apart.production == pytest.approx(2 * one.production)
+    assert together.production < 0.95 * apart.production
+    assert simulate(job, here).production == pytest.approx(together.production, rel=NEAR)
+    assert simulate(job, there).production == pytest.approx(apart.production, rel=NEAR)
+
+
+@pytest.mark.parametrize("learners", [1, 2])
+def test_groups_of_one_host_share_its_gpu_in_both(learners):
+    job = profile(step=1e-4, update=12.8e-3, gpu="cuda", weights_bytes=0)
+    one, _ = both(job, learners=learners, actors=2, envs=8)
+    for groups, hosts in ((1, 1), (8, 1), (8, 2), (8, 8)):
+        said, layout = both(job, groups=groups, learners=learners, actors=2, envs=8, hosts=hosts)
+        assert said.production == pytest.approx(hosts * one.production, rel=NEAR)
+        assert simulate(job, layout).production == pytest.approx(said.production, rel=NEAR)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize(
+    ("update", "draw", "receive", "bound"),
+    [
+        (10e-3, 6e-3, 1e-9, Bound.TRAINING),
+        (1e-3, 6e-3, 1e-9, Bound.TRAINING),  # making batches
+        (10e-3, 1e-3, 5e-3, Bound.TRAINING),
+        (1e-3, 1e-3, 5e-3, Bound.COMMUNICATION),
+    ],
+)
+def test_the_limit_has_the_same_name_in_both(update, draw, receive, bound, alone):
+    job = profile(step=1e-5, update=update, draw=draw, receive=receive)
+    said, layout = both(job, actors=4, envs=8, alone=alone)
+    assert said.bound is simulate(job, layout).limit is bound
 
 
 @pytest.mark.parametrize("update", [1e-4, 50e-3])

@@ -3,10 +3,10 @@
 import dataclasses
 
 import pytest
-from profiles import profile
+from profiles import graded, profile
 
 from tianji.errors import TianJiError
-from tianji.planning.costs import actor_cost, contention, learner_cost
+from tianji.planning.costs import actor_cost, contended_share, learner_cost
 from tianji.planning.profile import ActorCost, LearnerCost
 
 
@@ -34,6 +34,12 @@ def test_a_cost_that_was_measured_once_is_in_proportion():
     assert learner_cost(with_learners(1), 1, 256).update_seconds == pytest.approx(16e-3)
 
 
+def test_costs_between_those_measured_lie_on_a_line():
+    assert actor_cost(graded(), 2).step_seconds == pytest.approx(0.001 * 1.5)
+    assert actor_cost(graded(), 8).step_seconds == pytest.approx(0.001 * 3)
+    assert learner_cost(graded(), 3, 100).update_seconds == pytest.approx(0.008)  # as with two
+
+
 def test_a_falling_line_never_ends_below_what_was_measured():
     job = dataclasses.replace(
         profile(), actors=(ActorCost(1, 2e-3, 0, 0, 1, 1), ActorCost(2, 1e-3, 0, 0, 1, 1))
@@ -51,17 +57,19 @@ def test_cores_that_were_not_measured_bring_nothing():
 def test_a_learner_costs_what_was_measured_beside_busy_cores_and_less_beside_idle_ones():
     job = profile(contention=2.0)  # on four cores
     [learner] = job.learners
-    assert contention(job, learner, 0) == 0.5
-    assert contention(job, learner, 1.5) == 0.75
-    assert contention(job, learner, 3) == contention(job, learner, 300) == 1.0
+    assert contended_share(job, learner, 0) == 0.5
+    assert contended_share(job, learner, 1.5) == 0.75
+    assert contended_share(job, learner, 3) == contended_share(job, learner, 300) == 1.0
 
 
 def test_busy_neighbours_cost_every_number_of_learner_cores_something_else():
     one, two = (LearnerCost(n, 128, 1e-3, 0.0, 1, contention=n) for n in (1, 2))
     job = dataclasses.replace(profile(), learners=(one, two))
-    assert contention(job, learner_cost(job, 1, 128), 0) == 1.0
-    assert contention(job, learner_cost(job, 2, 128), 0) == 0.5
-    assert contention(job, learner_cost(job, 3, 256), 0) == 0.5  # as the nearest that was measured
+    assert contended_share(job, learner_cost(job, 1, 128), 0) == 1.0
+    assert contended_share(job, learner_cost(job, 2, 128), 0) == 0.5
+    assert (
+        contended_share(job, learner_cost(job, 3, 256), 0) == 0.5
+    )  # as the nearest that was measured
 
 
 def test_a_profile_without_costs_is_refused():

@@ -14,7 +14,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # it is of the same package. The four packages above the bases never import each other.
 LAYERS = (
     ("errors", "lazy", "stats", "appending", "tracker", "signals", "status", "banners", "columns"),
-    ("wholefile",),
+    ("wholefile", "wording"),
     ("episodefile", "svg", "terminal"),
     ("schema", "imports", "events", "mpirun", "hostfile"),
     ("state", "shepherd"),

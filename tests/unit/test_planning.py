@@ -1,228 +1,19 @@
-"""The model, the solver and the file of a plan, on profiles made by hand."""
+"""The file of a plan: whom it is for, what it sets, and what came of it."""
 
 import dataclasses
-import itertools
 import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from profiles import MACHINE, graded, split, work
 
 from tianji.config import load
 from tianji.errors import TianJiError
-from tianji.planning import planfile, table
+from tianji.planning import planfile
 from tianji.planning.digest import digest_of
-from tianji.planning.model import actor_cost, learner_cost, predict
+from tianji.planning.model import predict
 from tianji.planning.outcome import Comparison, Pace, Steady, compare
 from tianji.planning.planfile import Plan
-from tianji.planning.profile import ActorCost, LearnerCost, Machine, Profile, Work
-from tianji.planning.solver import NOISE, Wish, candidates, solve
-from tianji.planning.split import Bound, Split
-
-MB = 2**20
-MACHINE = Machine("some CPU", 16, memory_bytes=2**34)
-
-
-def work(**changes):
-    facts = {
-        "name": "job", "digest": "d", "steps": 10, "batch": 100, "pool": 10_000, "warmup": 0,
-        "ratio": 2.0, "envs": 4, "alternates": False, "weights_bytes": 4_000,
-    }  # fmt: skip
-    return Work(**facts | changes)
-
-
-def profile(step=0.001, update=0.01, receive=0.0001, speedup=0.8, **changes):
-    """Actors of 1 and 4 environments; each doubling of cores makes updates `speedup` as long."""
-    return Profile(
-        MACHINE,
-        work(**changes),
-        tuple(ActorCost(e, step * (1 + e / 4), 1e-5, receive, 1_000 * e, 20 * MB) for e in (1, 4)),
-        tuple(
-            LearnerCost(c, 100, update * speedup**i, 0.001, 100 * MB)
-            for i, c in enumerate((1, 2, 4))
-        ),
-    )
-
-
-def split(**changes):
-    return Split(**{"groups": 1, "learner_cores": 1, "actors": 1, "envs": 4, "batch": 100,
-                    "pool": 10_000} | changes)  # fmt: skip
-
-
-# ---------------------------------------------------------------------------------------- the model
-
-
-def test_production_is_the_smaller_of_what_both_sides_could_do():
-    found = predict(profile(), split())
-    acting = 40 / (10 * 0.002 + 1e-5)  # units of a trajectory over T_sp + T_sd
-    taking = 1 / (0.0001 / 40 + 2 * 0.011 / 100)  # T_rv, and an update for every 50 units
-    assert found.could_produce == pytest.approx(acting)
-    assert found.could_take == pytest.approx(taking)
-    assert found.production == pytest.approx(min(acting, taking))
-    assert found.consumption == pytest.approx(2 * found.production)
-    assert found.bound is Bound.SAMPLE
-
-
-def test_weights_that_must_be_loaded_cost_the_actors_time():
-    slow = dataclasses.replace(profile(), load_seconds=0.005)
-    per_second = predict(slow, split()).could_produce
-    updates = 2 * per_second / 100
-    free = predict(profile(), split()).could_produce
-    assert per_second == pytest.approx(free * (1 - updates * 0.005))
-
-
-def test_who_takes_turns_needs_the_sum_of_both_times():
-    turns = profile(alternates=True, on_policy=True, ratio=1.0, batch=100, pool=100)
-    found = predict(turns, split(pool=100))
-    whole = 1 / found.could_produce + 1 / found.could_take
-    assert found.production == pytest.approx(1 / whole)
-    assert found.staleness == 0
-
-
-def test_a_buffer_with_a_core_of_its_own_works_beside_the_learner():
-    costs = profile(receive=0.01)  # as dear as an update
-    rides, alone = predict(costs, split()), predict(costs, split(buffer_alone=True))
-    assert alone.could_take == pytest.approx(1 / (0.01 / 40 + 2 * 0.001 / 100))
-    assert alone.could_take > 1.5 * rides.could_take
-
-
-@pytest.mark.parametrize(
-    ("costs", "bound"),
-    [
-        (profile(step=0.1), Bound.SAMPLE),
-        (profile(step=1e-5, update=0.1), Bound.TRAINING),
-        (profile(step=1e-5, update=1e-5, receive=0.1), Bound.COMMUNICATION),
-        (profile(step=0.00044), Bound.NONE),
-    ],
-)
-def test_the_bound_is_named_after_the_side_that_is_slower(costs, bound):
-    assert predict(costs, split()).bound is bound
-
-
-def test_groups_multiply_rates_and_memory_and_keep_freshness():
-    one, four = predict(profile(), split()), predict(profile(), split(groups=4))
-    assert four.production == pytest.approx(4 * one.production)
-    assert four.memory_bytes == 4 * one.memory_bytes
-    assert (four.freshness, four.staleness) == (one.freshness, one.staleness)
-
-
-def test_costs_between_those_measured_lie_on_a_line():
-    assert actor_cost(profile(), 2).step_seconds == pytest.approx(0.001 * 1.5)
-    assert actor_cost(profile(), 8).step_seconds == pytest.approx(0.001 * 3)
-    assert learner_cost(profile(), 3, 100).update_seconds == pytest.approx(0.008)  # as with two
-
-
-def test_equation_1_has_its_knee_where_receiving_takes_as_long_as_making():
-    assert predict(profile(), split()).knee == pytest.approx((10 * 0.002 + 1e-5) / 0.0001)
-
-
-# --------------------------------------------------------------------------------------- the solver
-
-
-def oracle(costs, cores):
-    """Every tuple of small numbers that keeps to the cores, without any of the solver's thrift."""
-    best = 0.0
-    counts = range(1, cores + 1)
-    for groups, learner, actors in itertools.product(counts, counts, counts):
-        if learner not in {cost.cores for cost in costs.learners}:
-            continue
-        for envs, alone in itertools.product((1, 4), (False, True)):
-            found = split(groups=groups, learner_cores=learner, actors=actors, envs=envs,
-                          buffer_alone=alone)  # fmt: skip
-            if found.cores(costs.work.alternates) <= cores:
-                best = max(best, predict(costs, found).production)
-    return best
-
-
-costs_of_all_kinds = st.builds(
-    profile,
-    step=st.floats(1e-5, 0.1),
-    update=st.floats(1e-4, 0.1),
-    receive=st.floats(1e-6, 0.01),
-    speedup=st.floats(0.4, 1.2),
-    ratio=st.sampled_from([0.25, 1.0, 4.0, 32.0]),
-)
-
-
-@given(costs_of_all_kinds, st.integers(2, 9))
-def test_no_split_is_faster_than_the_solvers_beyond_noise(costs, cores):
-    assert solve(costs, Wish(cores))[0].prediction.production >= (1 - NOISE) * oracle(costs, cores)
-
-
-@given(costs_of_all_kinds, st.integers(1, 40), st.integers(1, 4))
-def test_no_split_uses_more_cores_or_changes_what_freshness_is_made_of(costs, cores, hosts):
-    for found in candidates(costs, Wish(cores, hosts)):
-        assert found.cores(costs.work.alternates) <= cores * hosts
-        assert (found.batch, found.pool) == (costs.work.batch, costs.work.pool)
-
-
-def test_of_equally_fast_splits_the_simplest_is_chosen():
-    idle = profile(step=1e-6, update=0.1)  # one actor outruns the learner by far
-    chosen = solve(idle, Wish(4, groups=1, learner_cores=1))[0].split
-    assert (chosen.actors, chosen.envs, chosen.buffer_alone) == (1, 4, False)
-
-
-def test_slow_environments_get_the_cores():
-    found = solve(profile(step=0.05), Wish(16))[0]
-    assert found.split.groups * found.split.actors >= 14
-    assert found.prediction.bound is Bound.SAMPLE
-
-
-def test_slow_updates_get_more_groups():
-    found = solve(profile(step=1e-5, update=0.1, speedup=1.0), Wish(16))[0].split
-    assert (found.groups, found.actors) == (8, 1)
-
-
-def test_an_on_policy_batch_keeps_its_environments_however_many_actors_have_them():
-    costs = profile(alternates=True, on_policy=True, ratio=1.0, envs=12, batch=120, pool=120)
-    for found in candidates(costs, Wish(16)):
-        assert found.actors * found.envs == 12
-
-
-def test_rollouts_that_were_counted_are_not_cut():
-    costs = profile(on_policy=True, ratio=1.0, envs=8, batch=80, pool=80, rollouts=2)
-    assert {found.envs for found in candidates(costs, Wish(16))} == {4}
-
-
-def test_a_store_has_room_for_a_trajectory_of_every_actor():
-    costs = profile(step=0.05, pool=200, batch=100)
-    assert {(c.actors, c.envs) for c in candidates(costs, Wish(8, groups=1, learner_cores=1))} == {
-        *((n, 1) for n in range(1, 8)),
-        *((n, 4) for n in range(1, 6)),
-    }
-
-
-def test_a_single_core_is_shared():
-    [best, *_] = solve(profile(), Wish(1))
-    assert best.split.one_core and best.split.cores(alternates=False) == 1
-    both = 1 / best.prediction.could_produce + 1 / best.prediction.could_take
-    assert best.prediction.production == pytest.approx(1 / both)
-
-
-def test_next_best_splits_have_other_roles_and_come_in_order():
-    choices = solve(profile(), Wish(8))
-    rates = [choice.prediction.production for choice in choices[1:]]
-    assert rates == sorted(rates, reverse=True) and len(rates) == 6
-    roles = {(c.split.groups, c.split.learner_cores, c.split.actors, c.split.buffer_alone)
-             for c in choices}  # fmt: skip
-    assert len(roles) == len(choices)
-
-
-def test_what_does_not_fit_into_memory_is_no_plan():
-    small = solve(profile(), Wish(16, memory_bytes=300 * MB))[0]
-    assert small.prediction.memory_bytes <= 300 * MB
-    with pytest.raises(TianJiError, match="no plan fits into memory: the smallest needs 120 MiB"):
-        solve(profile(), Wish(16, memory_bytes=100 * MB))
-
-
-def test_what_cannot_be_split_says_what_was_asked():
-    with pytest.raises(TianJiError, match="no split of 4 cores on 1 host has --actors 9"):
-        solve(profile(), Wish(4, actors=9))
-
-
-# --------------------------------------------------------------------------- the file and the words
-
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 DQN = CONFIGS / "cartpole_dqn.py"
@@ -235,7 +26,7 @@ def config():
 
 @pytest.fixture
 def plan(config):
-    costs = dataclasses.replace(profile(), work=work(digest=digest_of(config)))
+    costs = dataclasses.replace(graded(), work=work(digest=digest_of(config)))
     chosen = split(actors=2, learner_cores=2)
     return Plan(costs, chosen, predict(costs, chosen), {"hyp.lr": 0.004})
 
@@ -317,16 +108,6 @@ def test_groups_that_are_never_averaged_are_pointed_out(plan):
     many = dataclasses.replace(plan, profile=costs, split=split(groups=2))
     [words] = planfile.check(many, alone, MACHINE, "it")
     assert "each learns by itself" in words
-
-
-def test_the_table_has_the_plan_its_numbers_and_what_limits_the_others():
-    costs = profile()
-    choices = solve(costs, Wish(8))
-    text = table.describe(costs, choices, choices[1])
-    assert f"{choices[0].split.name}: " in text
-    assert f"{choices[0].prediction.production:,.0f} steps/s made" in text
-    assert text.count("bound") + text.count("balanced") >= len(choices)
-    assert "config" in text.splitlines()[-1]
 
 
 def test_rates_are_taken_when_the_run_has_settled():

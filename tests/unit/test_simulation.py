@@ -11,19 +11,12 @@ from profiles import profile
 
 from tianji.errors import TianJiError
 from tianji.planning.costs import DEPTH
-from tianji.planning.profile import LearnerCost
 from tianji.planning.split import Bound
 from tianji.simulation.bounds import bounds_of, cycle_seconds
 from tianji.simulation.group import Group
 from tianji.simulation.layout import Layout, costs_of
 from tianji.simulation.result import staleness_of
-from tianji.simulation.simulate import (
-    CORES,
-    balanced,
-    simulate,
-    spread_over,
-    sweep,
-)
+from tianji.simulation.simulate import simulate
 
 NEAR = 0.01  # of a closed form
 
@@ -187,6 +180,14 @@ def test_staleness_of_known_lags():
     assert staleness_of([5], 100).p50 == pytest.approx(55, abs=1)
 
 
+@pytest.mark.parametrize(("receive", "rate"), [(0.0, 4 * 8e3), (16e-3, 128 / 16e-3)])
+@pytest.mark.parametrize("update", [1e-5, 0.5])
+def test_nobody_is_held_back_before_the_first_update(update, receive, rate):
+    job = profile(step=1e-3, receive=receive, update=update, warmup=6_400)
+    found = simulate(job, Layout(actors=4))
+    assert found.warmup_seconds == near(6_400 / rate)
+
+
 @pytest.mark.parametrize("hosts", [1, 2])
 def test_what_is_in_flight_is_bounded_however_slow_the_learner(hosts):
     job = profile(update=1.0, trajectory_bytes=10_000)
@@ -205,53 +206,6 @@ def test_the_same_seed_gives_the_same_and_another_another():
     first, second, other = (simulate(job, layout, seed, spread=0.2) for seed in (1, 1, 2))
     assert first == second
     assert first.production != other.production
-
-
-def test_ten_thousand_cores_are_few_events():
-    job = profile(step=20e-3, receive=50e-6)
-    found = sweep(job, Layout(link_bytes_per_second=1.25e9), CORES)
-    assert all(row.cores <= asked for row, asked in zip(found, CORES, strict=True))
-    assert found[-1].cores > 9_500
-    assert sum(row.n_events for row in found) < 500_000
-    one = simulate(job, Layout(actors=1_999, hosts=32, link_bytes_per_second=1.25e9))
-    assert one.cores == 2_000 and one.n_events < 200_000
-
-
-def test_throughput_is_near_linear_where_the_balanced_group_is_replicated():
-    """Figure 6c, simulated: a slope of at least 0.9 (items 60 and 61)."""
-    job = profile(step=4e-3, receive=50e-6, update=2e-3, draw=1e-4)
-    group = balanced(job, Layout()).group_cores(alternates=False)
-    few, many = sweep(job, Layout(), [group, 100 * group], host_cores=group)
-    assert many.layout.groups == 100 and many.layout.hosts == 100
-    assert many.consumption >= 0.9 * 100 * few.consumption
-
-
-def test_the_balanced_group_has_as_many_actors_as_the_learner_can_use():
-    job = profile(update=8e-3)  # an update takes 128, an actor makes 8,000 a second
-    assert balanced(job, Layout()).actors == 2
-    assert balanced(job, Layout(), most_cores=2).actors == 1
-    found = simulate(job, balanced(job, Layout()))
-    assert found.idle.learner < 0.02 and found.idle.actors < 0.02
-
-
-def test_more_learner_cores_and_a_larger_batch_move_the_balance():
-    """Figure 6b: the same update in a quarter of the time per sample feeds four times as many."""
-    job = profile(update=8e-3)
-    wide = dataclasses.replace(
-        job,
-        work=dataclasses.replace(job.work, batch=512),
-        learners=(*job.learners, LearnerCost(4, 512, 8e-3, 0.0, 1)),
-    )
-    assert balanced(job, Layout()).actors == 2
-    assert balanced(wide, Layout(learner_cores=4)).actors == 8
-
-
-def test_more_groups_of_fewer_actors_where_whole_groups_leave_cores_over():
-    job = profile(update=1.6e-3)  # ten actors and their learner: eleven cores
-    layout = spread_over(job, Layout(), 21, host_cores=64)
-    assert (layout.groups, layout.actors) == (2, 9)
-    assert spread_over(job, Layout(), 130, host_cores=23).hosts == 6  # two of eleven groups each
-    assert spread_over(job, Layout(), 130, host_cores=6).hosts == 22
 
 
 def test_learners_that_share_a_batch_take_their_part_of_its_time():

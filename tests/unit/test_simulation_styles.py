@@ -13,7 +13,7 @@ from tianji.simulation.simulate import simulate
 from tianji.simulation.styles import STYLES, schedules
 from tianji.simulation.table import styles_table
 from tianji.simulation.timeline import Doing, Timeline
-from tianji.simulation.window import Window, duration, windows
+from tianji.simulation.window import Window, windows
 
 JOB = profile(step=0.2e-3, send=20e-6, receive=60e-6, draw=0.2e-3, update=1e-3)
 FOUR = Layout(actors=4)
@@ -153,10 +153,6 @@ def test_a_scale_has_round_numbers_and_says_its_unit(seconds, most, unit, step):
 def test_a_number_of_the_scale_that_has_no_room_is_left_out_whole():
     line = diagram._scale(Window(0.0, 102e-3), 31)  # the last two letters would be those of 100
     assert len(line) == 31 and line.split() == ["|0", "ms", "|50"] and line.index("|50") == 15
-
-
-def test_a_duration_has_the_unit_that_suits_it():
-    assert [duration(s) for s in (2.5, 0.0123, 4e-6)] == ["2.5 s", "12.3 ms", "4 us"]
 
 
 def test_a_letter_shows_what_most_of_it_was_spent_on():

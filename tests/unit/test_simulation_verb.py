@@ -53,6 +53,7 @@ def test_without_a_layout_the_balanced_group_is_replicated(capsys):
     cores = [int(row[0].replace(",", "")) for row in rows]
     assert len(rows) == 10 and 9_000 < cores[-1] <= 10_000 and cores == sorted(cores)
     assert "knee of equation 1" in out and "links of 10 Gbit/s are assumed" in out
+    assert "(2 GB/s, a guess)" in out
 
 
 def test_the_cores_that_were_named_are_simulated(capsys):
@@ -133,7 +134,7 @@ def test_words_that_mean_nothing_are_refused_by_the_command_line(words, message,
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["--cores-list", "1"], "1 cores: one group needs 2"),
+        (["--cores-list", "1"], "1 core on hosts of 64: one group needs 2"),
         (["--actors", "1", "--simulated", "/nowhere/s.json"], "/nowhere/s.json cannot be written"),
         (["--gpu"], "without a GPU"),
         (["--cores-list", "16", "--actors", "4"], "--actors with --cores-list"),
@@ -203,4 +204,4 @@ def test_a_plan_is_written_beside_a_simulation_where_it_was_asked_for(costs, cap
     assert f"{out}: the costs, and a plan for this machine" in capsys.readouterr().out
     written = planfile.read(out)
     assert written.profile == planfile.read(costs).profile
-    assert written.split.cores(alternates=False) <= 2
+    assert written.split.cores(JOB.work) <= 2

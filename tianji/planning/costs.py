@@ -5,6 +5,7 @@ The model of a plan and the simulator ask the same questions, and have to get th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from tianji.errors import TianJiError
@@ -12,6 +13,8 @@ from tianji.planning.profile import ActorCost, LearnerCost, Profile
 
 ROUNDS = 12  # of halving: to a share of 0.0002
 DEPTH = 2  # trajectories that an actor may have under way, the one it writes among them
+EXCHANGE_SECONDS = 15e-6  # of learners that share a batch: a message of no size (docs/groups.md)
+EXCHANGE_BYTES_PER_SECOND = 7e9  # and of a large one
 
 
 def actor_cost(profile: Profile, envs: int) -> ActorCost:
@@ -61,12 +64,34 @@ def learner_cost(profile: Profile, cores: int, batch: int) -> LearnerCost:
     )
 
 
-def contention(profile: Profile, learner: LearnerCost, busy_cores: float) -> float:
-    """The share of its measured cost that a learner has beside so many other busy cores.
+def shared_update_seconds(
+    profile: Profile, cores: int, batch: int, learners: int, groups_per_host: int = 1
+) -> float:
+    """Seconds of one update that so many learners make together, each with a part of the batch.
+
+    After its part each sends the others its gradient, once: PPO's minibatches are not counted. A
+    host has one GPU, so what its learners compute there adds up, be they of one group or several.
+    """
+    part = learner_cost(profile, cores, math.ceil(batch / learners)).update_seconds
+    exchanging = (learners - 1) * message_seconds(profile.work.weights_bytes)
+    at_once = 1 if profile.machine.gpu is None else groups_per_host * learners
+    return at_once * part + exchanging
+
+
+def message_seconds(n_bytes: int) -> float:
+    """What it takes to give another learner on this host so much."""
+    return EXCHANGE_SECONDS + n_bytes / EXCHANGE_BYTES_PER_SECOND
+
+
+def contended_share(profile: Profile, learner: LearnerCost, busy_cores: float) -> float:
+    """The share of its measured cost that a learner has beside so many busy cores of its host.
 
     It was measured with all others busy: where actors wait, it is faster than that. Threads that
-    wait for each other suffer most, so it is another one for every number of cores.
+    wait for each other suffer most, so it is another one for every number of cores. A learner that
+    takes turns with its actors was measured alone.
     """
+    if profile.work.alternates:
+        return 1.0
     load = min(1.0, busy_cores / max(1, profile.machine.cores - learner.cores))
     return (1.0 + load * (learner.contention - 1.0)) / learner.contention
 

@@ -7,9 +7,16 @@ the two rates the smaller one is what happens; the other side waits.
 
 from __future__ import annotations
 
-from tianji.planning.costs import DEPTH, actor_cost, contention, learner_cost, settled_share
+from tianji.planning.costs import (
+    DEPTH,
+    actor_cost,
+    contended_share,
+    learner_cost,
+    settled_share,
+    shared_update_seconds,
+)
 from tianji.planning.profile import ActorCost, LearnerCost, Profile
-from tianji.planning.split import Bound, Prediction, Split
+from tianji.planning.split import Bound, Prediction, Split, Taking
 
 EQUAL = 0.10  # two rates that differ by less than this share count as equal
 
@@ -22,26 +29,28 @@ def predict(profile: Profile, split: Split) -> Prediction:
     making = work.steps * actor.step_seconds + actor.send_seconds  # T_sp + T_sd
     could_produce = _acting(profile, split, split.actors * units / making)
 
-    def busy(share: float) -> float:
-        """What comes of actors so busy: when they wait they leave the learner more."""
-        _, learning = _taking(profile, split, actor, learner, share)
-        return min(1.0, 1.0 / (learning * could_produce))
+    measured = _taking(profile, split, actor, learner)
 
-    receiving, learning = _taking(profile, split, actor, learner, settled_share(busy))
-    production = min(could_produce, 1.0 / learning)
+    def beside(busy: float) -> Taking:
+        """What is left of the measured costs: actors that wait leave the learner more."""
+        here = split.groups_per_host * (split.learning_cores + split.actors * busy)
+        return measured.times(contended_share(profile, learner, here - split.learner_cores))
+
+    taking = beside(settled_share(lambda busy: 1.0 / (beside(busy).whole * could_produce)))
+    could_take = 1.0 / taking.whole
+    production = min(could_produce, could_take)
     turns = work.alternates or split.one_core
     if turns:
-        production = 1.0 / (1.0 / could_produce + learning)
-    could_take = 1.0 / learning
+        production = 1.0 / (1.0 / could_produce + taking.whole)
     return Prediction(
         production=split.groups * production,
         consumption=split.groups * production * work.ratio,
         could_produce=split.groups * could_produce,
         could_take=split.groups * could_take,
-        bound=Bound.TURNS if turns else _bound(could_produce, could_take, receiving > learning / 2),
+        bound=Bound.TURNS if turns else _bound(could_produce, could_take, taking.bound),
         staleness=_staleness(profile, split, could_produce < could_take),
         freshness=min(1.0, split.batch / split.pool),
-        memory_bytes=_memory(split, actor, learner),
+        memory_bytes=_memory(profile, split, actor, learner),
         knee=making / actor.receive_seconds if actor.receive_seconds else float("inf"),
     )
 
@@ -57,35 +66,24 @@ def _acting(profile: Profile, split: Split, free: float) -> float:
     return free / (1.0 + free * min(updates, most) * profile.load_seconds)
 
 
-def _taking(
-    profile: Profile, split: Split, actor: ActorCost, learner: LearnerCost, busy: float
-) -> tuple[float, float]:
-    """Seconds for each step that comes, of receiving and in all, beside actors so `busy`."""
+def _taking(profile: Profile, split: Split, actor: ActorCost, learner: LearnerCost) -> Taking:
+    """Seconds for each step that comes, as measured."""
     work = profile.work
-    slower = _slower(profile, split, learner, busy)
-    receiving = slower * actor.receive_seconds / (work.steps * split.envs)
-    updating = slower * work.ratio * learner.update_seconds / (split.batch * split.learners)
-    drawing = slower * work.ratio * learner.draw_seconds / split.batch
-    if split.buffer_alone:
-        return receiving + drawing, max(updating, receiving + drawing)
-    return receiving, updating + drawing + receiving
+    update = shared_update_seconds(
+        profile, split.learner_cores, split.batch, split.learners, split.groups_per_host
+    )
+    return Taking(
+        updating=work.ratio * update / split.batch,
+        drawing=work.ratio * learner.draw_seconds / split.batch,
+        receiving=actor.receive_seconds / (work.steps * split.envs),
+        buffer_alone=split.buffer_alone and not work.alternates,  # in turns it waits, too
+    )
 
 
-def _slower(profile: Profile, split: Split, learner: LearnerCost, busy: float) -> float:
-    """The share of its measured cost that a learner has beside all roles of all groups."""
-    if profile.work.alternates:
-        return 1.0
-    own = split.learners * split.learner_cores + split.buffer_alone
-    others = split.groups * (own + split.actors * busy) - split.learner_cores
-    return contention(profile, learner, others)
-
-
-def _bound(could_produce: float, could_take: float, receives: bool) -> Bound:
+def _bound(could_produce: float, could_take: float, taking: Bound) -> Bound:
     if abs(could_produce - could_take) <= EQUAL * max(could_produce, could_take):
         return Bound.NONE
-    if could_produce < could_take:
-        return Bound.SAMPLE
-    return Bound.COMMUNICATION if receives else Bound.TRAINING
+    return Bound.SAMPLE if could_produce < could_take else taking
 
 
 def _staleness(profile: Profile, split: Split, sample_bound: bool) -> float:
@@ -103,7 +101,12 @@ def _staleness(profile: Profile, split: Split, sample_bound: bool) -> float:
     return work.ratio * (in_flight + kept) / split.batch
 
 
-def _memory(split: Split, actor: ActorCost, learner: LearnerCost) -> int:
+def _memory(profile: Profile, split: Split, actor: ActorCost, learner: LearnerCost) -> int:
+    """Of all processes, rings and stores.
+
+    A buffer by itself was not measured: it loads what an actor loads, and so counts as one.
+    """
+    acting = (split.actors + split.buffer_alone) * actor.memory_bytes
     rings = split.actors * DEPTH * actor.trajectory_bytes
-    group = split.learners * learner.memory_bytes + split.actors * actor.memory_bytes + rings
-    return split.groups * group
+    learning = split.learners * learner.memory_bytes
+    return split.groups * (acting + rings + learning + profile.work.store_bytes)

@@ -116,7 +116,7 @@ def check(plan: Plan, config: Config, machine: Machine, source: str) -> list[str
             f"{source}: this plan was made for another configuration ({work.name}, or other values "
             f"of its keys): make one for {config.name} with tianji plan CONFIG, or leave --plan out"
         )
-    needed, groups = split.cores(work.alternates), split.groups
+    needed, groups = split.cores(work), split.groups
     if needed // groups > machine.cores:
         raise TianJiError(
             f"{source}: each group of this plan wants {needed // groups} cores and this machine "

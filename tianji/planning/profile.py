@@ -18,7 +18,7 @@ class Machine:
 
     cpu: str  # the model's name
     cores: int  # that this process may use
-    gpu: str | None = None  # the learner's, if it had one
+    gpu: str | None = None  # the learner's, if it had one; a host has one for all its learners
     memory_bytes: int | None = None  # free when the probe began; None: unknown
 
 
@@ -41,11 +41,16 @@ class Work:
     rollouts: int | None = None  # trajectories per batch where they were given; else one per actor
     learners: int = 1  # in a group, each with a part of every batch
     fusion_interval: int = 10  # updates from one fusion of the groups to the next
+    store_bytes: int = 0  # of a group: the pool, and what waits to get into it
 
     @property
     def freshness(self) -> float:
         """P of equation 2."""
         return min(1.0, self.batch / self.pool)
+
+    def cores_of(self, learning: int, acting: int) -> int:
+        """That a group needs to learn and act on so many; taking turns, both use the same ones."""
+        return max(learning, acting) if self.alternates else learning + acting
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ class LearnerCost:
     batch: int  # units
     update_seconds: float  # learning from one batch and publishing the weights
     draw_seconds: float  # making the batch, in the buffer
-    memory_bytes: int  # of the process, with the store
+    memory_bytes: int  # of the process, without the store
     contention: float = 1.0  # times as long as alone that it takes beside busy cores
 
 
@@ -80,7 +85,7 @@ class Profile:
     machine: Machine
     work: Work
     actors: tuple[ActorCost, ...]  # by `envs`, fewest first
-    learners: tuple[LearnerCost, ...]  # by `batch`, then `cores`
+    learners: tuple[LearnerCost, ...]  # by `cores`, fewest first
     load_seconds: float = 0.0  # an actor takes newer weights
     link_bytes_per_second: float | None = None  # between hosts, where there are several
 

@@ -6,13 +6,15 @@ group stay as they are however many groups there are, and so does their quotient
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tianji.errors import TianJiError
 from tianji.planning.model import predict
-from tianji.planning.profile import Profile
+from tianji.planning.profile import Profile, Work
 from tianji.planning.split import Prediction, Split
+from tianji.wording import count_of
 
 NOISE = 0.03  # a split that is faster by less than this share may just have been lucky
 MOST_SHOWN = 6  # next-best splits
@@ -29,6 +31,7 @@ class Wish:
     envs: int | None = None  # of an actor
     learner_cores: int | None = None
     memory_bytes: int | None = None  # of each host
+    buffer_alone: bool | None = None  # on a core of its own
 
 
 @dataclass(frozen=True)
@@ -57,26 +60,38 @@ def solve(profile: Profile, wish: Wish) -> list[Choice]:
 
 def candidates(profile: Profile, wish: Wish) -> Iterator[Split]:
     """Every split of the cores, one group after the other replicated on every host."""
-    work, alternates = profile.work, profile.work.alternates
+    work = profile.work
     for per_host in range(1, wish.cores + 1):
         groups, mine = per_host * wish.hosts, wish.cores // per_host
         if wish.groups not in (None, groups):
             continue
-        for cores in sorted({cost.cores for cost in profile.learners}):
-            if wish.learner_cores not in (None, cores):
-                continue
-            learning = cores * work.learners
-            room = mine if alternates else mine - learning
+        for cores, alone in itertools.product(_learner_cores(profile, wish), _places(work, wish)):
+            learning = cores * work.learners + alone
+            room = mine if work.alternates else mine - learning
             if learning > mine or (room < 1 and wish.cores > 1):
                 continue  # only a machine with a single core has to share it
             for actors in range(1, max(room, 1) + 1):
                 if wish.actors not in (None, actors):
                     continue
                 for envs in _envs(profile, wish, actors):
-                    split = Split(groups, cores, actors, envs, work.batch, work.pool, work.learners)
-                    yield replace(split, one_core=room < 1)
-                    if not alternates and actors < room:
-                        yield replace(split, buffer_alone=True)
+                    yield Split(
+                        groups, cores, actors, envs, work.batch, work.pool, work.learners,
+                        buffer_alone=alone, one_core=room < 1, hosts=wish.hosts,
+                    )  # fmt: skip
+
+
+def _learner_cores(profile: Profile, wish: Wish) -> list[int]:
+    """Those that were measured, unless some are given: what they cost lies between."""
+    if wish.learner_cores is not None:
+        return [wish.learner_cores]
+    return sorted({cost.cores for cost in profile.learners})
+
+
+def _places(work: Work, wish: Wish) -> list[bool]:
+    """Whether the buffer has a core of its own; in turns with the learner it would gain nothing."""
+    if wish.buffer_alone is not None:
+        return [wish.buffer_alone]
+    return [False] if work.alternates else [False, True]
 
 
 def _envs(profile: Profile, wish: Wish, actors: int) -> Iterator[int]:
@@ -89,7 +104,8 @@ def _envs(profile: Profile, wish: Wish, actors: int) -> Iterator[int]:
         choices = [work.envs // actors] if fits else []
     else:
         room = work.pool // (work.steps * actors)  # a store holds a trajectory of each at least
-        choices = [cost.envs for cost in profile.actors if cost.envs <= room]
+        measured = [cost.envs for cost in profile.actors]
+        choices = [n for n in (measured if wish.envs is None else [wish.envs]) if n <= room]
     for envs in choices:
         if wish.envs in (None, envs):
             yield envs
@@ -102,7 +118,7 @@ def _ranked(choices: list[Choice], profile: Profile) -> list[Choice]:
     def simplicity(choice: Choice) -> tuple[float, ...]:
         split = choice.split
         strange = abs(split.actors * split.envs - work.envs)
-        cores = split.cores(work.alternates)
+        cores = split.cores(work)
         return split.groups, cores, split.buffer_alone, strange, -choice.prediction.production
 
     def fastest(choice: Choice) -> tuple[float, ...]:
@@ -132,12 +148,14 @@ def _no_split(profile: Profile, wish: Wish) -> str:
         "--envs": wish.envs,
         "--learner-cores": wish.learner_cores,
     }
-    said = ", ".join(f"{name} {value}" for name, value in given.items() if value is not None)
+    words = [f"{name} {value}" for name, value in given.items() if value is not None]
+    said = ", ".join([*words, *["--buffer-alone"] * bool(wish.buffer_alone)])
     work = profile.work
-    learners = f", {work.learners} learners in a group" if work.learners > 1 else ""
-    total = f"; the actors of a group share {work.envs} environments" if work.on_policy else ""
+    learners = f", {count_of(work.learners, 'learner')} in a group" if work.learners > 1 else ""
+    envs = count_of(work.envs, "environment")
+    total = f"; the actors of a group share {envs}" if work.on_policy else ""
     return (
-        f"no split of {wish.cores} cores on {wish.hosts} host{'s' * (wish.hosts > 1)} has "
+        f"no split of {count_of(wish.cores, 'core')} on {count_of(wish.hosts, 'host')} has "
         f"{said or 'what the configuration asks for'}{learners}{total}: leave more of it open, or "
         "offer more --cores"
     )

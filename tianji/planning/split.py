@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from tianji.planning.profile import Work
 
 
 class Bound(enum.StrEnum):
@@ -15,6 +18,37 @@ class Bound(enum.StrEnum):
     COMMUNICATION = "communication-bound"  # receiving, or the links between hosts
     NONE = "balanced"
     TURNS = "in turns"  # acting and learning wait for each other
+
+
+@dataclass(frozen=True)
+class Taking:
+    """What a learner and its buffer spend on the samples that come, in seconds or any share."""
+
+    updating: float
+    drawing: float
+    receiving: float
+    buffer_alone: bool  # on a core of its own, beside the learner
+
+    def times(self, share: float) -> Taking:
+        """The same where all of it takes a share of the time."""
+        return Taking(
+            share * self.updating, share * self.drawing, share * self.receiving, self.buffer_alone
+        )
+
+    @property
+    def whole(self) -> float:
+        """Of the process that has more to do, or of the only one."""
+        buffering = self.drawing + self.receiving
+        return max(self.updating, buffering) if self.buffer_alone else self.updating + buffering
+
+    @property
+    def bound(self) -> Bound:
+        """What most of it is: making a batch is for training, whoever does it."""
+        training = self.updating + self.drawing
+        if self.buffer_alone:
+            learns = self.updating >= self.drawing + self.receiving
+            training = self.updating if learns else self.drawing
+        return Bound.COMMUNICATION if self.receiving > training else Bound.TRAINING
 
 
 @dataclass(frozen=True)
@@ -30,18 +64,28 @@ class Split:
     learners: int = 1
     buffer_alone: bool = False  # a core of its own instead of riding with the learner
     one_core: bool = False  # all roles of a group share a single core
+    hosts: int = 1  # that the groups are spread over, each of them whole
 
     @property
     def name(self) -> str:
         """As the paper writes it, `L2A8`: learners and actors in all."""
         return f"L{self.groups * self.learners}A{self.groups * self.actors}"
 
-    def cores(self, alternates: bool) -> int:
-        """Of all groups; where acting and learning take turns they use the same ones."""
+    @property
+    def groups_per_host(self) -> int:
+        """Of the host that has most of them."""
+        return math.ceil(self.groups / self.hosts)
+
+    @property
+    def learning_cores(self) -> int:
+        """Of one group, beside its actors."""
+        return self.learners * self.learner_cores + self.buffer_alone
+
+    def cores(self, work: Work) -> int:
+        """Of all groups."""
         if self.one_core:
             return self.groups
-        learning = self.learners * self.learner_cores + self.buffer_alone
-        return self.groups * (max(learning, self.actors) if alternates else learning + self.actors)
+        return self.groups * work.cores_of(self.learning_cores, self.actors)
 
 
 @dataclass(frozen=True)

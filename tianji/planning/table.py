@@ -11,6 +11,7 @@ from tianji.planning.model import EQUAL
 from tianji.planning.profile import Profile
 from tianji.planning.solver import Choice
 from tianji.planning.split import Prediction, Split
+from tianji.wording import count_of, duration
 
 WIDE = 115  # columns from which the table is whole
 WIDTH = 12  # of the words at the beginning of a line
@@ -48,11 +49,12 @@ def _about(profile: Profile, choices: list[Choice]) -> Iterable[tuple[str, str]]
     yield "staleness", stale
     yield "memory", f"{found.memory_bytes / 2**20:,.0f} MiB"
     cost = actor_cost(profile, split.envs)
+    seconds = (work.steps * cost.step_seconds, cost.send_seconds, cost.receive_seconds)
+    making, sending, receiving = map(duration, seconds)
     yield (
         "equation 1",
-        f"T_sp {_time(work.steps * cost.step_seconds)}, T_sd {_time(cost.send_seconds)}, T_rv "
-        f"{_time(cost.receive_seconds)} per trajectory: beyond {found.knee:,.0f} actors receiving "
-        "alone would be the limit",
+        f"T_sp {making}, T_sd {sending}, T_rv {receiving} per trajectory: beyond "
+        f"{found.knee:,.0f} actors receiving alone would be the limit",
     )
     if split.groups > 1:
         yield "groups", "their parameters are averaged by a reducer, which needs next to no core"
@@ -60,9 +62,9 @@ def _about(profile: Profile, choices: list[Choice]) -> Iterable[tuple[str, str]]
 
 def _roles(split: Split) -> str:
     parts = [
-        f"{_n(split.learners, 'learner')} with {_n(split.learner_cores, 'core')}"
+        f"{count_of(split.learners, 'learner')} with {count_of(split.learner_cores, 'core')}"
         + (" each" if split.learners > 1 else ""),
-        f"{_n(split.actors, 'actor')} with {_n(split.envs, 'environment')}"
+        f"{count_of(split.actors, 'actor')} with {count_of(split.envs, 'environment')}"
         + (" each" if split.actors > 1 else ""),
     ]
     group = " and ".join(parts)
@@ -86,7 +88,17 @@ def _balance(found: Prediction, choices: list[Choice], turns: bool) -> str:
     nearer = min(choices, key=lambda choice: choice.prediction.imbalance)
     if nearer.prediction.imbalance >= found.imbalance:
         return f"{apart}; none of these splits is nearer to equal"
-    return f"{apart}; {_name(nearer.split)} would be nearer to equal, and slower"
+    speed = _faster(nearer.prediction.production / found.production - 1)
+    return f"{apart}; {_name(nearer.split)} would be nearer to equal, and {speed}"
+
+
+def _faster(share: float) -> str:
+    """The chosen split is the simplest of the fastest, so another may be faster by chance."""
+    percent = round(100 * abs(share))
+    if percent == 0:
+        return "as fast"
+    slower = f"{percent} % slower"
+    return slower if share < 0 else f"{percent} % faster, less than a measurement can tell"
 
 
 def _updates(found: Prediction) -> str:
@@ -142,15 +154,3 @@ def _row(mark: str, choice: Choice) -> tuple[str, ...]:
 
 def _name(split: Split) -> str:
     return split.name + "+B" * split.buffer_alone
-
-
-def _n(count: int, word: str) -> str:
-    return f"{count} {word}{'s' * (count != 1)}"
-
-
-def _time(seconds: float) -> str:
-    if seconds >= 1.0:
-        return f"{seconds:.3g} s"
-    if seconds >= 1e-3:
-        return f"{seconds * 1e3:.3g} ms"
-    return f"{seconds * 1e6:.3g} us"

@@ -13,7 +13,6 @@ import numpy as np
 
 from tianji.algorithms.base import Weights
 from tianji.channel import Message
-from tianji.channels import n_bytes_of
 from tianji.config import Config
 from tianji.config.parallel import ExitConfig
 from tianji.counts import Count
@@ -59,7 +58,7 @@ class Learning:
     updating: float  # seconds, of the learner
     adding: float  # seconds, of the store
     drawing: float  # seconds, of the store
-    memory_bytes: int
+    memory_bytes: int  # with what little of the store was written to
 
 
 def job_of(config: Config) -> Job:
@@ -168,8 +167,7 @@ class LearnerProbe:
         took, updates, received, busy, adding, drawing = (
             b - a for a, b in zip(*marks, strict=True)
         )
-        memory = own_bytes() + n_bytes_of(self._job)["store"]  # which fills later
-        return Learning(took, int(updates), int(received), busy, adding, drawing, memory)
+        return Learning(took, int(updates), int(received), busy, adding, drawing, own_bytes())
 
 
 class _Weights:

@@ -117,7 +117,7 @@ def _configured(config: Config, profile: Profile, wish: Wish) -> Choice | None:
         config.n_learners,
         buffer_alone=parallel.buffer_cfg.cores is not None,
     )
-    if split.cores(work.alternates) > wish.cores * wish.hosts:
+    if split.cores(work) > wish.cores * wish.hosts:
         return None
     return Choice(split, predict(profile, split))
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from statistics import fmean, median
 
 from tianji import resources
+from tianji.channels import n_bytes_of
 from tianji.config import Config
 from tianji.errors import TianJiError
 from tianji.job import Job, prepare
@@ -24,6 +25,7 @@ from tianji.probing.machine import this_machine
 from tianji.probing.measure import LEAST_STEPS
 from tianji.rollouts import Rollouts
 from tianji.trial import try_out
+from tianji.wording import count_of
 
 MOST_SECONDS = 20.0  # of a whole probe, unless it is given another limit
 LOADING_SECONDS = 5.0  # of it for libraries
@@ -109,7 +111,7 @@ class _Probe:
         if len(self._cores) == 1 or self._is_late():
             return replace(beside, contention=otherwise)
         n = hand.threads
-        self._say(f"a learner with {n} core{'s' * (n > 1)} alone")
+        self._say(f"a learner with {count_of(n, 'core')} alone")
         config = variant(self._job, self._choices[0])
         answers = together([(hand, config, self._cores[:n])], self._seconds)
         alone = self._learner_cost(n, answers[0])
@@ -117,7 +119,7 @@ class _Probe:
 
     def _stage(self, learner: Hand, envs: int) -> tuple[list[Answer], Answer]:
         n = learner.threads
-        self._say(f"{envs} environments per actor, {n} learner core{'s' * (n > 1)}")
+        self._say(f"{count_of(envs, 'environment')} per actor, {count_of(n, 'learner core')}")
         config = variant(self._job, envs)
         cores = self._cores[n:] or self._cores
         actors = [(hand, config, [core]) for hand, core in zip(self._actors, cores, strict=False)]
@@ -135,7 +137,7 @@ class _Probe:
             if actors and self._is_late(actors[-1], envs):
                 continue
             n = min(whole // envs, len(self._actors))
-            self._say(f"{n} actor{'s' * (n > 1)} of {envs} environments")
+            self._say(f"{count_of(n, 'actor')} of {count_of(envs, 'environment')}")
             config, places = variant(job, envs), zip(self._actors[:n], self._cores, strict=False)
             acted = together([(hand, config, [core]) for hand, core in places], self._seconds)
             actors.append(self._actor_cost(envs, acted, 0.0))
@@ -144,7 +146,7 @@ class _Probe:
         for hand in self._learners:
             if learned and self._is_late():
                 break
-            self._say(f"{hand.threads} learner core{'s' * (hand.threads > 1)}")
+            self._say(count_of(hand.threads, "learner core"))
             places_of_it = [(hand, variant(job, own), self._cores[: hand.threads])]
             learned += together(places_of_it, self._seconds, pause)
         receiving = _receiving(learned[0]) / own
@@ -284,6 +286,7 @@ def work_of(job: Job) -> Work:
         rollouts=given,
         learners=learner.num,
         fusion_interval=learner.send_root_interval,
+        store_bytes=n_bytes_of(job)["store"] // job.config.n_groups,
     )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tianji.simulation.layout import Costs
+from tianji.planning.costs import settled_share
+from tianji.planning.profile import Profile
+from tianji.simulation.layout import Costs, Layout, costs_of, share_beside
 
 
 @dataclass(frozen=True)
@@ -38,12 +40,29 @@ def bounds_of(costs: Costs) -> Bounds:
     )
 
 
+def warmup_rate(costs: Costs) -> float:
+    """Units per second of one group while nothing is learned yet, and so nobody is held back."""
+    receiving = (costs.receive_seconds + costs.insert_seconds) / costs.units
+    return min(bounds_of(costs).sampling, _per(receiving), _link(costs))
+
+
 def cycle_seconds(costs: Costs) -> float:
     """One turn of synchronous training: act, receive from all, learn."""
     n = costs.per_version
     acting = n * (costs.rollout_seconds + costs.send_seconds) + costs.load_seconds
     receiving = costs.actors * costs.receive_seconds  # what came before the last is in by then
     return acting + receiving + costs.draw_seconds + costs.update_seconds
+
+
+def expected_busy(profile: Profile, layout: Layout) -> float:
+    """The share of their time in which actors are not held back by a learner beside them."""
+    measured = costs_of(profile, layout)
+
+    def found(busy: float) -> float:
+        bounds = bounds_of(measured.times(share_beside(profile, layout, busy)))
+        return bounds.production / bounds.sampling
+
+    return settled_share(found)
 
 
 def expected_rate(costs: Costs) -> float:

@@ -18,9 +18,8 @@ from tianji.simulation.events import Agenda, Level, Process, Work
 from tianji.simulation.layout import Costs
 from tianji.simulation.links import Downlink, Uplink
 from tianji.simulation.pool import Pool
+from tianji.simulation.spread import Spread
 from tianji.simulation.timeline import Doing, Timeline
-
-LEAST = 0.05  # of a cost that a random spread leaves
 
 
 class Group:
@@ -31,8 +30,7 @@ class Group:
     ) -> None:
         self.costs = costs
         self.agenda = agenda = Agenda()
-        self._random = np.random.default_rng(seed)
-        self._spread = spread
+        self._spread = Spread(spread, np.random.default_rng(seed))
         self._timeline = timeline
         n = costs.actors
         # actors
@@ -51,8 +49,8 @@ class Group:
         # buffer
         self.balance = Balance(costs.ratio, costs.batch, 0, costs.slack)
         self._waiting: deque[tuple[int, int]] = deque()  # actor and version of what has come
-        self._pool = Pool(costs, self._random)
-        self.receiving = Level(agenda)
+        self._pool = Pool(costs, self._spread.random)
+        self.receiving, self.drawing = Level(agenda), Level(agenda)
         # learner
         self._batches: deque[list[int]] = deque()
         self._in_flight = 0  # batches drawn and not freed
@@ -110,7 +108,7 @@ class Group:
         newer = self._publications[host] - self._loaded[i]
         self._loaded[i] += newer
         loading = min(newer, costs.steps) * costs.load_seconds
-        rollout = self._spent(costs.rollout_seconds) + loading
+        rollout = self._spread.of(costs.rollout_seconds) + loading
         if self._timeline is not None:
             now = self.agenda.now
             self._timeline.add_rollout(f"A{i}", now, now + rollout, costs.steps)
@@ -153,7 +151,7 @@ class Group:
     def _buffer_steps(self) -> Iterator[float]:
         """Receives at most one trajectory of each actor and hands out at most one batch."""
         while self._unweighed:
-            yield from self._busy(self.receiving, Doing.PRIORITY, self.costs.priority_seconds)
+            yield from self._busy(self.drawing, Doing.PRIORITY, self.costs.priority_seconds)
             self._unweighed -= 1
             self._in_flight -= 1
         n = self.costs.actors
@@ -165,8 +163,8 @@ class Group:
             self._store(version)
             self._free(i)
         if self.balance.may_consume() and self._in_flight < self.costs.batches_ahead:
-            drawing = self._spent(self.costs.draw_seconds)
-            yield from self._busy(self.receiving, Doing.RECEIVE, drawing)
+            drawing = self._spread.of(self.costs.draw_seconds)
+            yield from self._busy(self.drawing, Doing.RECEIVE, drawing)
             self._hand_out()
 
     def _may_receive(self) -> bool:
@@ -211,7 +209,9 @@ class Group:
             return
         batch = self._batches.popleft()
         self._holds = True
-        yield from self._busy(self.updating, Doing.UPDATE, self._spent(self.costs.update_seconds))
+        yield from self._busy(
+            self.updating, Doing.UPDATE, self._spread.of(self.costs.update_seconds)
+        )
         if self.costs.priority_seconds:
             self._unweighed += 1
             self._wake(self._buffer)
@@ -270,17 +270,9 @@ class Group:
         if not seconds and doing is Doing.PRIORITY:
             return
         if self._timeline is not None:
-            row, now = (
-                "B" if self.costs.is_alone and level is self.receiving else "L",
-                self.agenda.now,
-            )
+            row = "B" if self.costs.is_alone and level is not self.updating else "L"
+            now = self.agenda.now
             self._timeline.add(row, doing, now, now + seconds)
         level.add(1)
         yield seconds
         level.add(-1)
-
-    def _spent(self, seconds: float) -> float:
-        """A cost, with the random spread."""
-        if not self._spread:
-            return seconds
-        return seconds * max(LEAST, 1.0 + self._spread * float(self._random.standard_normal()))

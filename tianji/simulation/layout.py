@@ -6,11 +6,14 @@ import math
 from dataclasses import dataclass, replace
 
 from tianji.errors import TianJiError
-from tianji.planning.costs import actor_cost, contention, learner_cost
-from tianji.planning.profile import Profile
-
-EXCHANGE_SECONDS = 15e-6  # of learners that share a batch: a message of no size (docs/groups.md)
-EXCHANGE_BYTES_PER_SECOND = 7e9  # and of a large one
+from tianji.planning.costs import (
+    actor_cost,
+    contended_share,
+    learner_cost,
+    shared_update_seconds,
+)
+from tianji.planning.profile import Profile, Work
+from tianji.wording import count_of
 
 
 @dataclass(frozen=True)
@@ -38,15 +41,18 @@ class Layout:
             raise TianJiError(f"link: want a speed above 0, got {self.link_bytes_per_second:g}")
 
     @property
-    def fixed_cores(self) -> int:
+    def learning_cores(self) -> int:
         """Of one group, beside its actors."""
         return self.learners * self.learner_cores + self.buffer_alone
 
-    def group_cores(self, alternates: bool) -> int:
-        """Of one group; where acting and learning take turns, both use the same."""
-        if alternates:
-            return max(self.fixed_cores, self.actors)
-        return self.fixed_cores + self.actors
+    def group_cores(self, work: Work) -> int:
+        """Of one group."""
+        return work.cores_of(self.learning_cores, self.actors)
+
+    @property
+    def groups_per_host(self) -> int:
+        """Of the host that has most of them."""
+        return math.ceil(self.groups / self.hosts)
 
     @property
     def hosts_per_group(self) -> int:
@@ -125,15 +131,13 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
     if work.on_policy or work.alternates:  # whole trajectories, as many batches as ever in the pool
         batch = max(1, work.rollouts or layout.actors) * units
         pool = batch if work.alternates else max(1, round(work.pool / work.batch)) * batch
-    cores, part = layout.learner_cores, math.ceil(batch / layout.learners)
-    whole = learner_cost(profile, cores, batch)
-    learner = learner_cost(profile, cores, part)
-    remote = _remote(layout, work.alternates)
+    cores = layout.learner_cores
+    remote = _remote(layout, work)
     link = layout.link_bytes_per_second or profile.link_bytes_per_second
     if remote and link is None:
         raise TianJiError(
-            f"{layout.hosts} hosts for {layout.groups} groups: trajectories cross a link whose "
-            "speed is not known: say it with --link-gbit"
+            f"{count_of(layout.hosts, 'host')} for {count_of(layout.groups, 'group')}: what actors "
+            "send crosses a link whose speed is not known: say it with --link-gbit"
         )
     return Costs(
         actors=layout.actors,
@@ -145,8 +149,10 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
         load_seconds=profile.load_seconds,
         batch=batch,
         pool=pool,
-        update_seconds=learner.update_seconds + _exchange(layout.learners, work.weights_bytes),
-        draw_seconds=whole.draw_seconds,  # one buffer makes all parts
+        update_seconds=shared_update_seconds(
+            profile, cores, batch, layout.learners, layout.groups_per_host
+        ),
+        draw_seconds=learner_cost(profile, cores, batch).draw_seconds,  # of all parts
         ratio=work.ratio,
         send_interval=work.send_interval,
         is_alone=layout.buffer_alone,
@@ -162,18 +168,12 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
     )
 
 
-def slower(profile: Profile, layout: Layout, busy: float) -> float:
-    """The share of their measured costs that learner and buffer have beside actors so `busy`.
-
-    Only the roles on its own host are beside a learner.
-    """
-    if profile.work.alternates:
-        return 1.0
-    groups = math.ceil(layout.groups / layout.hosts)
-    here = layout.actors - _remote(layout, alternates=False)
-    others = groups * (layout.fixed_cores + here * busy) - layout.learner_cores
+def share_beside(profile: Profile, layout: Layout, busy: float) -> float:
+    """The share of their measured costs that learner and buffer have beside actors so `busy`."""
+    actors = layout.actors - _remote(layout, profile.work)
+    here = layout.groups_per_host * (layout.learning_cores + actors * busy)
     learner = learner_cost(profile, layout.learner_cores, profile.work.batch)
-    return contention(profile, learner, others)
+    return contended_share(profile, learner, here - layout.learner_cores)
 
 
 def envs_of(profile: Profile, layout: Layout) -> int:
@@ -189,17 +189,11 @@ def envs_of(profile: Profile, layout: Layout) -> int:
     return max(profile.actors, key=lambda cost: cost.envs / cost.step_seconds).envs
 
 
-def _remote(layout: Layout, alternates: bool) -> int:
+def _remote(layout: Layout, work: Work) -> int:
     """Actors of a group that its learner's host has no room for."""
     hosts = layout.hosts_per_group
     if hosts == 1:
         return 0
-    per_host = math.ceil(layout.group_cores(alternates) / hosts)
-    here = per_host if alternates else max(0, per_host - layout.fixed_cores)
+    per_host = math.ceil(layout.group_cores(work) / hosts)
+    here = per_host if work.alternates else max(0, per_host - layout.learning_cores)
     return layout.actors - min(layout.actors, here)
-
-
-def _exchange(learners: int, weights_bytes: int) -> float:
-    """Seconds in which learners send each other one gradient."""
-    others = learners - 1
-    return others * (EXCHANGE_SECONDS + weights_bytes / EXCHANGE_BYTES_PER_SECOND)

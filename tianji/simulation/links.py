@@ -50,13 +50,12 @@ class Downlink(_Link):
         super().__init__(agenda, bytes_per_second, seconds)
         self._arrives = arrives
         self._under_way = False
-        self._newest: int | None = None
+        self._newest: tuple[int, int] | None = None  # bytes and version
 
     def publish(self, n_bytes: int, version: int) -> None:
         """Sends a version now, or when the one before has come unless there is a newer one."""
-        self._n_bytes = n_bytes
         if self._under_way:
-            self._newest = version
+            self._newest = n_bytes, version
         else:
             self._under_way = True
             self._carry(n_bytes, self._came, version)
@@ -65,5 +64,5 @@ class Downlink(_Link):
         self._under_way = False
         if self._newest is not None:
             newest, self._newest = self._newest, None
-            self.publish(self._n_bytes, newest)
+            self.publish(*newest)
         self._arrives(version)

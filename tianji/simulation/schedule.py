@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from tianji.simulation.group import LEAST
 from tianji.simulation.layout import Costs
+from tianji.simulation.spread import Spread
 from tianji.simulation.timeline import Doing, Timeline
+
+CYCLES = 16  # rollouts with their updates that are scheduled
+UNCOUNTED = 4  # of them, in which a style settles
 
 
 @dataclass
@@ -55,18 +56,14 @@ class Job:
     infer: float  # seconds: of one actor's environments
     simulate: float
     infer_all: Callable[[int], float]  # of so many actors' environments at once
-    random: np.random.Generator
+    spread: Spread
     horizon: float
-    spread: float
-
-    def spent(self, seconds: float) -> float:
-        """A cost, with the random spread."""
-        return seconds * max(LEAST, 1.0 + self.spread * float(self.random.standard_normal()))
 
     def schedule(self, style: str, cores: int) -> Schedule:
         """An empty one."""
         share = self.infer / (self.infer + self.simulate)
-        return Schedule(style, cores, Timeline([], share), self.horizon / 4, self.horizon)
+        start = UNCOUNTED / CYCLES * self.horizon
+        return Schedule(style, cores, Timeline([], share), start, self.horizon)
 
 
 class InStep:
@@ -86,7 +83,7 @@ class InStep:
         """Everybody acts and sends; when each was ready."""
         costs, ready = self.job.costs, []
         for row in self.actors:
-            acted = self.now + self.job.spent(costs.rollout_seconds)
+            acted = self.now + self.job.spread.of(costs.rollout_seconds)
             self.line.add_rollout(row, self.now, acted, costs.steps)
             ready.append(acted + costs.send_seconds)
             self.line.add(row, Doing.SEND, acted, ready[-1])
@@ -115,7 +112,7 @@ class InStep:
             self._owed -= 1.0
             drawn = at + costs.draw_seconds
             self.line.add(self.learner, Doing.RECEIVE, at, drawn)
-            at = drawn + self.job.spent(costs.update_seconds)
+            at = drawn + self.job.spread.of(costs.update_seconds)
             self.line.add(self.learner, Doing.UPDATE, drawn, at)
             self.schedule.learned.append((at, costs.batch))
         return at

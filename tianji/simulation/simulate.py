@@ -6,20 +6,18 @@ others are as it is; that is what makes ten thousand cores a matter of seconds.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tianji.errors import TianJiError
-from tianji.planning.costs import settled_share
 from tianji.planning.model import EQUAL
 from tianji.planning.profile import Profile
-from tianji.planning.split import Bound
-from tianji.simulation.bounds import bounds_of, expected_rate
+from tianji.planning.split import Bound, Taking
+from tianji.simulation.bounds import expected_busy, warmup_rate
 from tianji.simulation.group import Group
-from tianji.simulation.layout import Costs, Layout, costs_of, slower
+from tianji.simulation.layout import Costs, Layout, costs_of, share_beside
 from tianji.simulation.result import Idle, Simulated, staleness_of
+from tianji.wording import count_of
 
 PER_ACTOR = 12  # trajectories of each actor that are simulated, a third of which is not counted
 LEAST_TRAJECTORIES = 400
@@ -28,7 +26,6 @@ MOST_EVENTS = 600_000
 ROUNDS = 3  # until the learner's speed and the actors' waits agree
 SETTLED = 0.005  # of the learner's costs: a change that does not matter
 REDUCED_BYTES_PER_SECOND = 2e9  # parameters that a reducer adds up: a guess, and shown as such
-CORES = (16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096, 10_000)
 
 
 @dataclass(frozen=True)
@@ -45,6 +42,7 @@ class _Reading:
     learner_idle: float
     buffer_idle: float
     updating: float
+    drawing: float
     receiving: float
     up: float
     down: float
@@ -68,10 +66,10 @@ def simulate(profile: Profile, layout: Layout, seed: int = 0, spread: float = 0.
     idle = _idle(before, after, costs.actors)
     link = (after.up - before.up) / seconds
     most = 0.0 if costs.takes_once else costs.pool * costs.ratio / costs.batch
-    fusions, reducer, fusion_link = _fusing(profile, layout, costs, updates)
+    fusions, reducer, fusion_link = _fusing(profile, layout, updates)
     return Simulated(
         layout=layout,
-        cores=layout.groups * layout.group_cores(costs.alternates),
+        cores=layout.groups * layout.group_cores(profile.work),
         production=layout.groups * production,
         receiving=layout.groups * receiving,
         consumption=layout.groups * consumption,
@@ -82,7 +80,7 @@ def simulate(profile: Profile, layout: Layout, seed: int = 0, spread: float = 0.
         staleness=staleness_of(group.lags[before.n_lags : after.n_lags], most),
         knee=costs_of(profile, layout).knee,
         limit=_limit(costs, before, after, link),
-        warmup_seconds=profile.work.warmup / production if production else math.inf,
+        warmup_seconds=profile.work.warmup / warmup_rate(costs),
         fusions=fusions,
         reducer=reducer,
         seconds=group.agenda.now,
@@ -94,19 +92,13 @@ def _settled(
     profile: Profile, layout: Layout, seed: int, spread: float
 ) -> tuple[Group, _Reading, _Reading]:
     """The group whose learner is as fast as it is beside actors that wait as often as they do."""
-    measured = costs_of(profile, layout)
-
-    def expected_busy(share: float) -> float:
-        bounds = bounds_of(measured.times(slower(profile, layout, share)))
-        return bounds.production / bounds.sampling
-
-    busy = settled_share(expected_busy)
+    measured, busy = costs_of(profile, layout), expected_busy(profile, layout)
     for _ in range(ROUNDS):
-        share = slower(profile, layout, busy)
+        share = share_beside(profile, layout, busy)
         group = Group(measured.times(share), seed, spread)
         before, after = _run(group)
         found = 1.0 - _idle(before, after, layout.actors).actors
-        if abs(slower(profile, layout, found) / share - 1.0) < SETTLED:
+        if abs(share_beside(profile, layout, found) / share - 1.0) < SETTLED:
             break
         busy = (busy + found) / 2  # halfway, so that it does not swing
     return group, before, after
@@ -129,29 +121,31 @@ def _run(group: Group) -> tuple[_Reading, _Reading]:
     last = _read(group)
     if first is None or last.updates - first.updates < LEAST_UPDATES // 4:
         raise TianJiError(
-            f"{costs.actors} actors make {costs.units} units at once, and an update takes "
-            f"{costs.batch}: in {MOST_EVENTS:,} events there were {last.updates} updates, too few "
-            "to say anything: more environments per actor or a smaller batch can be simulated"
+            f"{count_of(costs.actors, 'actor')} with {count_of(costs.units, 'unit')} at once, and "
+            f"an update takes {costs.batch:,}: in {MOST_EVENTS:,} events there were "
+            f"{count_of(last.updates, 'update')}, too few to say anything: more environments per "
+            "actor or a smaller batch can be simulated"
         )
     return first, last
 
 
 def _read(group: Group) -> _Reading:
     return _Reading(
-        group.agenda.now,
-        group.produced,
-        group.received,
-        group.consumed,
-        group.version,
-        group.for_weights.area,
-        group.for_room.area,
-        group.learner_idle,
-        group.buffer_idle,
-        group.updating.area,
-        group.receiving.area,
-        group.up.busy_seconds,
-        group.down.busy_seconds,
-        len(group.lags),
+        at=group.agenda.now,
+        produced=group.produced,
+        received=group.received,
+        consumed=group.consumed,
+        updates=group.version,
+        for_weights=group.for_weights.area,
+        for_room=group.for_room.area,
+        learner_idle=group.learner_idle,
+        buffer_idle=group.buffer_idle,
+        updating=group.updating.area,
+        drawing=group.drawing.area,
+        receiving=group.receiving.area,
+        up=group.up.busy_seconds,
+        down=group.down.busy_seconds,
+        n_lags=len(group.lags),
     )
 
 
@@ -161,11 +155,19 @@ def _idle(before: _Reading, after: _Reading, actors: int) -> Idle:
     room = (after.for_room - before.for_room) / seconds / actors
     learner = (after.learner_idle - before.learner_idle) / seconds
     buffer = (after.buffer_idle - before.buffer_idle) / seconds
-    return Idle(weights + room, buffer, learner, weights, 0.0, learner, room)
+    return Idle(
+        actors=weights + room,
+        buffer=buffer,
+        learner=learner,
+        weights=weights,
+        action=0.0,
+        trajectories=learner,
+        room=room,
+    )
 
 
 def _limit(costs: Costs, before: _Reading, after: _Reading, link: float) -> Bound:
-    """What is busiest: links and receiving are communication, updates and draws are training.
+    """What is busiest; a link is communication.
 
     Actors that are as busy as the others are in balance with them, as in `planning.model`.
     """
@@ -173,102 +175,31 @@ def _limit(costs: Costs, before: _Reading, after: _Reading, link: float) -> Boun
         return Bound.TURNS
     seconds = after.at - before.at
     idle = _idle(before, after, costs.actors)
-    updating = (after.updating - before.updating) / seconds
-    receiving = (after.receiving - before.receiving) / seconds
-    if costs.is_alone:
-        busy = {Bound.TRAINING: 1.0 - idle.learner, Bound.COMMUNICATION: max(link, receiving)}
-    else:
-        together = 1.0 - idle.learner
-        learns = updating >= receiving
-        busy = {
-            Bound.TRAINING: together if learns else updating,
-            Bound.COMMUNICATION: max(link, receiving if learns else together),
-        }
-    taking = max(busy, key=lambda bound: busy[bound])
-    acting = 1.0 - idle.actors
-    if min(acting, busy[taking]) >= (1.0 - EQUAL) * max(acting, busy[taking]):
+    updating, drawing, receiving = (
+        (b - a) / seconds
+        for a, b in (
+            (before.updating, after.updating),
+            (before.drawing, after.drawing),
+            (before.receiving, after.receiving),
+        )
+    )
+    acting, taking = 1.0 - idle.actors, 1.0 - min(idle.learner, idle.buffer)
+    bound = Taking(updating, drawing, receiving, costs.is_alone).bound
+    if link > taking:
+        taking, bound = link, Bound.COMMUNICATION
+    if min(acting, taking) >= (1.0 - EQUAL) * max(acting, taking):
         return Bound.NONE
-    return Bound.SAMPLE if acting > busy[taking] else taking
+    return Bound.SAMPLE if acting > taking else bound
 
 
-def _fusing(
-    profile: Profile, layout: Layout, costs: Costs, updates: float
-) -> tuple[float, float, float]:
+def _fusing(profile: Profile, layout: Layout, updates: float) -> tuple[float, float, float]:
     """Fusions per second, the share that the reducer is busy and that its host's link is."""
     if layout.groups == 1:
         return 0.0, 0.0, 0.0
     wanted, each = updates / profile.work.fusion_interval, profile.work.weights_bytes
     reducing = layout.groups * each / REDUCED_BYTES_PER_SECOND
     speed = layout.link_bytes_per_second or profile.link_bytes_per_second or math.inf
-    elsewhere = layout.groups - math.ceil(layout.groups / layout.hosts)
+    elsewhere = layout.groups - layout.groups_per_host
     sending = elsewhere * each / speed
     fusions = min([wanted, *(1.0 / s for s in (reducing, sending) if s > 0)])
     return fusions, fusions * reducing, fusions * sending
-
-
-# --------------------------------------------------------------------------------------- many cores
-
-
-def balanced(profile: Profile, layout: Layout, most_cores: int | None = None) -> Layout:
-    """The same with as many actors as keep the learner busy: the group that is replicated.
-
-    Whole actors seldom hit the balance: of the two numbers around it, the one that gives more per
-    core. Synchronous training has as many as its environments are enough for.
-    """
-    most = math.inf if most_cores is None else most_cores - layout.fixed_cores
-    if profile.work.alternates:
-        most = math.inf if most_cores is None else most_cores
-        wanted = max(1, profile.work.envs // (layout.envs or 1))
-        return dataclasses.replace(layout, actors=max(1, int(min(wanted, most))))
-
-    def rate(actors: int) -> float:
-        return expected_rate(costs_of(profile, dataclasses.replace(layout, actors=actors)))
-
-    each, learner = rate(1), rate(1_000_000)
-    around = {max(1, math.floor(learner / each)), max(1, math.ceil(learner / each))}
-    around = {max(1, int(min(n, most))) for n in around}
-    best = max(sorted(around), key=lambda n: rate(n) / (n + layout.fixed_cores))
-    return dataclasses.replace(layout, actors=best)
-
-
-def sweep(
-    profile: Profile,
-    layout: Layout,
-    cores: Sequence[int] = CORES,
-    host_cores: int = 64,
-    seed: int = 0,
-    spread: float = 0.0,
-) -> list[Simulated]:
-    """One result for each number of cores, with the group that is balanced by itself replicated."""
-    return [
-        simulate(profile, spread_over(profile, layout, n, host_cores), seed, spread) for n in cores
-    ]
-
-
-def spread_over(profile: Profile, layout: Layout, cores: int, host_cores: int) -> Layout:
-    """As many groups as fit, or one more with fewer actors each, whichever makes more."""
-    alternates, least = profile.work.alternates, layout.fixed_cores + (not profile.work.alternates)
-    if cores < least:
-        raise TianJiError(f"{cores} cores: one group needs {least}, an actor among them")
-    one = dataclasses.replace(layout, groups=1, hosts=1)
-    whole = balanced(profile, one, cores)
-    fit = cores // whole.group_cores(alternates)
-    choices = []
-    for groups in (fit, fit + 1):
-        room = cores // groups
-        if room >= least:
-            actors = min(whole.actors, room if alternates else room - layout.fixed_cores)
-            group = dataclasses.replace(whole, actors=actors)
-            made = groups * expected_rate(costs_of(profile, group))
-            choices.append((made, -groups, group))
-    _, groups, group = max(choices, key=lambda choice: choice[:2])
-    return dataclasses.replace(
-        group, groups=-groups, hosts=_hosts(-groups, group.group_cores(alternates), host_cores)
-    )
-
-
-def _hosts(groups: int, cores: int, host_cores: int) -> int:
-    """Hosts for groups of so many cores: whole groups on each, or whole hosts for each."""
-    if cores <= host_cores:
-        return math.ceil(groups / (host_cores // cores))
-    return groups * math.ceil(cores / host_cores)

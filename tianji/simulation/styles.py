@@ -20,24 +20,17 @@ import heapq
 import numpy as np
 
 from tianji.errors import TianJiError
-from tianji.planning.costs import actor_cost
+from tianji.planning.costs import actor_cost, message_seconds
 from tianji.planning.profile import Profile
 from tianji.simulation.group import Group
-from tianji.simulation.layout import (
-    EXCHANGE_BYTES_PER_SECOND,
-    EXCHANGE_SECONDS,
-    Costs,
-    Layout,
-    costs_of,
-    envs_of,
-)
-from tianji.simulation.schedule import InStep, Job, Schedule
+from tianji.simulation.layout import Costs, Layout, costs_of, envs_of
+from tianji.simulation.schedule import CYCLES, InStep, Job, Schedule
+from tianji.simulation.spread import Spread
 from tianji.simulation.timeline import FINEST, Doing
 
 INFER_SHARE = 0.5  # of a step, where the profile does not tell inference from simulation
 PRIORITY_SHARE = 1.0  # of a draw: noting the priorities of a batch touches as many rows
 SPREAD = 0.05  # of costs: nobody is as fast as the others every time
-CYCLES = 16  # rollouts with their updates that are scheduled, a quarter of which is not counted
 
 
 STYLES = ("gorila", "seed", "a3c", "apex", "ours")
@@ -71,13 +64,12 @@ def _job(profile: Profile, layout: Layout, seed: int, spread: float) -> Job:
     acting = costs.rollout_seconds + costs.send_seconds + costs.actors * costs.receive_seconds
     learning = _owed(costs) * (costs.draw_seconds + costs.update_seconds)
     return Job(
-        costs,
-        infer(envs),
-        step - infer(envs),
-        lambda actors: infer(actors * envs),
-        np.random.default_rng(seed),
-        CYCLES * (acting + max(learning, costs.update_seconds)),
-        spread,
+        costs=costs,
+        infer=infer(envs),
+        simulate=step - infer(envs),
+        infer_all=lambda actors: infer(actors * envs),
+        spread=Spread(spread, np.random.default_rng(seed)),
+        horizon=CYCLES * (acting + max(learning, costs.update_seconds)),
     )
 
 
@@ -130,7 +122,7 @@ def _seed_step(group: InStep, at: float, times: float) -> float:
     came = inferred + hop
     ready = []
     for row in group.actors:
-        simulated = came + times * job.spent(job.simulate)
+        simulated = came + times * job.spread.of(job.simulate)
         line.add(row, Doing.ACTION, at, came)
         line.add(row, Doing.SIMULATE, came, simulated)
         line.add(row, Doing.SEND, simulated, simulated + hop)
@@ -147,7 +139,7 @@ def _a3c(job: Job) -> Schedule:
     n = max(1, (job.costs.actors + 1) // 2)
     schedule = job.schedule("A3C", 2 * n)
     workers = [InStep(job, schedule, [f"W{i}A"], f"W{i}L") for i in range(n)]
-    pushing = EXCHANGE_SECONDS + job.costs.weights_bytes / EXCHANGE_BYTES_PER_SECOND
+    pushing = message_seconds(job.costs.weights_bytes)
     turns = [(0.0, i) for i in range(n)]
     free_at = 0.0
     while turns[0][0] < job.horizon:
@@ -190,8 +182,8 @@ def _ours(job: Job) -> Schedule:
 
 def _asynchronous(job: Job, style: str, costs: Costs) -> Schedule:
     schedule = job.schedule(style, costs.actors + 1 + costs.is_alone)
-    seed = int(job.random.integers(2**31))
-    group = Group(costs, seed, job.spread, schedule.timeline)
+    seed = int(job.spread.random.integers(2**31))
+    group = Group(costs, seed, job.spread.share, schedule.timeline)
     produced = consumed = 0
     while group.agenda.now < job.horizon and group.agenda.step():
         now = group.agenda.now

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from tianji.columns import aligned
 from tianji.simulation.result import Simulated
 from tianji.simulation.schedule import Schedule
+from tianji.simulation.simulate import REDUCED_BYTES_PER_SECOND
 from tianji.simulation.timeline import IDLE
+from tianji.wording import count_of
 
 HEAD = (
     *("cores", "groups", "learners", "actors", "hosts", "produced/s", "received/s", "consumed/s"),
@@ -73,11 +75,14 @@ def _notes(rows: Sequence[Simulated]) -> list[str]:
             f"knee of equation 1: N_A* = (T_sp + T_sd) / T_rv = {first.knee:,.1f} actors, "
             "for a buffer that only receives"
         )
-    notes += [f"{row.cores:,} cores: {_waits(row)}" for row in dict.fromkeys((first, last))]
+    notes += [
+        f"{count_of(row.cores, 'core')}: {_waits(row)}" for row in dict.fromkeys((first, last))
+    ]
     if last.layout.groups > 1:
         notes.append(
             f"{last.layout.groups:,} groups: {last.fusions:.3g} fusions/s, the reducer busy "
-            f"{_percent(last.reducer)} %; one group was simulated, the others are as it is"
+            f"{_percent(last.reducer)} % ({REDUCED_BYTES_PER_SECOND / 1e9:g} GB/s, a guess); one "
+            "group was simulated, the others are as it is"
         )
     notes.append(f"simulated: {sum(row.n_events for row in rows):,} events")
     return notes

@@ -17,14 +17,14 @@ from tianji.simulation.bounds import expected_rate
 from tianji.simulation.layout import Layout, costs_of
 from tianji.simulation.result import Simulated
 from tianji.simulation.schedule import Schedule
-from tianji.simulation.simulate import CORES, balanced, simulate, sweep
+from tianji.simulation.simulate import simulate
 from tianji.simulation.styles import STYLES, schedules
+from tianji.simulation.sweep import CORES, HOST_CORES, balanced, sweep
 from tianji.simulation.table import styles_table, table
 
 GBIT = 1e9 / 8  # bytes per second
 ASSUMED_GBIT = 10.0  # where a link is needed and nobody has said how fast it is
 FIGURE_ACTORS = 4  # of the diagram, unless --actors says otherwise
-HOST_CORES = 64
 MOST_SPREAD = 0.5
 NARROW, WIDE = 60, 160  # columns that the diagram takes, at least and at most
 UNSEEN = 100  # and where nobody says how many there are
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse._ActionsContainer, count: Callable[[str], int
     for option, reads, metavar, purpose in (
         ("--learners", count, "K", "of each group (default: the profile's)"),
         ("--actors-list", _numbers, "LIST", "simulate each of these, as in 1,2,4,8"),
-        ("--cores-list", _numbers, "LIST", "replicate the balanced group, as in 16,256,10000"),
+        ("--cores-list", _numbers, "LIST", "make most of so many, as in 16,256,10000"),
         ("--host-cores", count, "N", f"of each host, for --cores-list (default: {HOST_CORES})"),
         ("--link-gbit", _speed, "X", "speed between hosts, each way"),
         ("--spread", _share, "S", "standard deviation of costs, as a share of them (default: 0)"),
@@ -66,8 +66,8 @@ def check(options: argparse.Namespace) -> None:
     named = [name for name in LAYOUT if _is_given(options, name)]
     if options.cores_list is not None and named:
         raise TianJiError(
-            f"{named[0]} with --cores-list: the balanced group is replicated over those cores: "
-            "leave one of the two out"
+            f"{named[0]} with --cores-list: the fastest layout of those cores is looked for: leave "
+            "one of the two out"
         )
     if options.host_cores is not None and named:
         raise TianJiError(
@@ -112,7 +112,7 @@ def run(profile: Profile, options: argparse.Namespace) -> int:
 
 
 def _simulated(profile: Profile, layout: Layout, options: argparse.Namespace) -> list[Simulated]:
-    """One layout if the options name one, otherwise the balanced group on more and more cores."""
+    """The layouts that the options name, otherwise the fastest ones on more and more cores."""
     spread = options.spread or 0.0
     if not _sweeps(options):
         named = _actors(options)
@@ -122,7 +122,7 @@ def _simulated(profile: Profile, layout: Layout, options: argparse.Namespace) ->
         layouts = [dataclasses.replace(layout, actors=n) for n in named]
         return [simulate(profile, each, spread=spread) for each in layouts]
     cores, host_cores = options.cores_list or CORES, options.host_cores or HOST_CORES
-    return sweep(profile, layout, cores, host_cores, spread=spread)
+    return sweep(profile, layout, cores, host_cores, options.learner_cores, spread)
 
 
 def _sweeps(options: argparse.Namespace) -> bool:
@@ -157,7 +157,7 @@ def _learner_cores(profile: Profile, layout: Layout) -> int:
     def worth(cores: int) -> float:
         group = balanced(profile, dataclasses.replace(layout, learner_cores=cores))
         made = expected_rate(costs_of(profile, group))
-        return made / group.group_cores(profile.work.alternates)
+        return made / group.group_cores(profile.work)
 
     return max(sorted({cost.cores for cost in profile.learners}), key=worth)
 

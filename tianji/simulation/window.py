@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tianji.simulation.schedule import Schedule
+from tianji.simulation.schedule import CYCLES, Schedule
 from tianji.svg import round_step
+from tianji.wording import unit_of
 
-SHOWN = 3 / 32  # of what was scheduled, which is one and a half rollouts with their updates
+SHOWN = 1.5  # rollouts with their updates
 MOST_ROWS = 6  # of actors or workers in one picture; the others look the same
-UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Window:
 
     def ticks(self, most: int) -> list[tuple[float, str]]:
         """Round times since its start, with words; the first says the unit."""
-        size, unit = _unit(self.seconds)
+        size, unit = unit_of(self.seconds)
         step = round_step(self.seconds / size / max(1, most))
         times = [i * step for i in range(math.ceil(self.seconds / size / step))]
         words = [f"{time:g}" if time else f"0 {unit}" for time in times]
@@ -37,7 +37,7 @@ class Window:
 
 def windows(all_: Sequence[Schedule]) -> list[Window]:
     """Of each style one, all as long; each begins with a trajectory of the first actor."""
-    seconds = SHOWN * min(schedule.end for schedule in all_)
+    seconds = SHOWN / CYCLES * min(schedule.end for schedule in all_)
     return [Window(_begin(schedule, schedule.end - seconds), seconds) for schedule in all_]
 
 
@@ -61,13 +61,3 @@ def busy_shares(schedule: Schedule) -> dict[str, float]:
         row: sum(share for doing, share in of.items() if not doing.is_idle)
         for row, of in shares.items()
     }
-
-
-def duration(seconds: float) -> str:
-    """As in `1.5 s`, `20 ms` or `0.8 us`."""
-    size, unit = _unit(seconds)
-    return f"{seconds / size:.3g} {unit}"
-
-
-def _unit(seconds: float) -> tuple[float, str]:
-    return next(((size, unit) for size, unit in UNITS if seconds >= size), UNITS[-1])

@@ -1,0 +1,80 @@
+"""How fast a split is, by the paper's equations and the costs of a profile."""
+
+import dataclasses
+
+import pytest
+from profiles import MB, graded, split
+
+from tianji.planning.model import predict
+from tianji.planning.split import Bound
+
+
+def test_production_is_the_smaller_of_what_both_sides_could_do():
+    found = predict(graded(), split())
+    acting = 40 / (10 * 0.002 + 1e-5)  # units of a trajectory over T_sp + T_sd
+    taking = 1 / (0.0001 / 40 + 2 * 0.011 / 100)  # T_rv, and an update for every 50 units
+    assert found.could_produce == pytest.approx(acting)
+    assert found.could_take == pytest.approx(taking)
+    assert found.production == pytest.approx(min(acting, taking))
+    assert found.consumption == pytest.approx(2 * found.production)
+    assert found.bound is Bound.SAMPLE
+
+
+def test_weights_that_must_be_loaded_cost_the_actors_time():
+    slow = dataclasses.replace(graded(), load_seconds=0.005)
+    per_second = predict(slow, split()).could_produce
+    updates = 2 * per_second / 100
+    free = predict(graded(), split()).could_produce
+    assert per_second == pytest.approx(free * (1 - updates * 0.005))
+
+
+def test_who_takes_turns_needs_the_sum_of_both_times():
+    turns = graded(alternates=True, on_policy=True, ratio=1.0, batch=100, pool=100)
+    found = predict(turns, split(pool=100))
+    whole = 1 / found.could_produce + 1 / found.could_take
+    assert found.production == pytest.approx(1 / whole)
+    assert found.staleness == 0
+
+
+def test_a_buffer_with_a_core_of_its_own_works_beside_the_learner():
+    costs = graded(receive=0.01)  # as dear as an update
+    rides, alone = predict(costs, split()), predict(costs, split(buffer_alone=True))
+    assert alone.could_take == pytest.approx(1 / (0.01 / 40 + 2 * 0.001 / 100))
+    assert alone.could_take > 1.5 * rides.could_take
+
+
+@pytest.mark.parametrize(
+    ("costs", "bound"),
+    [
+        (graded(step=0.1), Bound.SAMPLE),
+        (graded(step=1e-5, update=0.1), Bound.TRAINING),
+        (graded(step=1e-5, update=1e-5, receive=0.1), Bound.COMMUNICATION),
+        (graded(step=0.00044), Bound.NONE),
+    ],
+)
+def test_the_bound_is_named_after_the_side_that_is_slower(costs, bound):
+    assert predict(costs, split()).bound is bound
+
+
+def test_groups_multiply_rates_and_memory_and_keep_freshness():
+    one, four = predict(graded(), split()), predict(graded(), split(groups=4))
+    assert four.production == pytest.approx(4 * one.production)
+    assert four.memory_bytes == 4 * one.memory_bytes
+    assert (four.freshness, four.staleness) == (one.freshness, one.staleness)
+
+
+def test_a_group_has_one_store_however_many_learners_and_wherever_the_buffer_is():
+    costs = graded(store_bytes=1_000 * MB)
+    learner, process, rings = 100 * MB, 20 * MB, 2 * 4_000
+    for changes, more in (
+        ({}, 0),
+        ({"learners": 3}, 2 * learner),
+        ({"buffer_alone": True}, process),
+        ({"actors": 2}, process + rings),
+    ):
+        found = predict(costs, split(**changes)).memory_bytes
+        assert found == 1_000 * MB + learner + process + rings + more
+
+
+def test_equation_1_has_its_knee_where_receiving_takes_as_long_as_making():
+    assert predict(graded(), split()).knee == pytest.approx((10 * 0.002 + 1e-5) / 0.0001)

@@ -1,0 +1,141 @@
+"""The fastest split, and the simplest of the fastest."""
+
+import dataclasses
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from profiles import MB, graded
+
+from tianji.errors import TianJiError
+from tianji.planning.model import predict
+from tianji.planning.solver import NOISE, Wish, candidates, solve
+from tianji.planning.split import Bound, Split
+
+
+def oracle(costs, wish):
+    """Every tuple of small numbers that keeps to the cores, without any of the solver's thrift."""
+    best, work = 0.0, costs.work
+    counts = range(1, wish.cores + 1)
+    for groups, learner, actors in itertools.product(counts, counts, counts):
+        if learner not in {cost.cores for cost in costs.learners}:
+            continue
+        for envs, alone in itertools.product((1, 2, 4), (False, True)):
+            if work.on_policy and actors * envs != work.envs:
+                continue
+            if not work.on_policy and envs == 2:  # which was not measured
+                continue
+            found = Split(
+                groups * wish.hosts, learner, actors, envs, work.batch, work.pool, work.learners,
+                alone, hosts=wish.hosts,
+            )  # fmt: skip
+            if found.cores(work) <= wish.cores * wish.hosts:
+                best = max(best, predict(costs, found).production)
+    return best
+
+
+costs_of_all_kinds = st.builds(
+    lambda kind, **costs: graded(**costs, **kind),
+    step=st.floats(1e-5, 0.1),
+    update=st.floats(1e-4, 0.1),
+    receive=st.floats(1e-6, 0.01),
+    speedup=st.floats(0.4, 1.2),
+    contention=st.floats(1.0, 3.0),
+    gpu=st.sampled_from([None, "cuda"]),
+    learners=st.sampled_from([1, 2]),
+    kind=st.sampled_from(
+        [
+            *({"ratio": ratio} for ratio in (0.25, 1.0, 4.0, 32.0)),
+            {"ratio": 1.0, "on_policy": True, "batch": 40, "pool": 40},
+            {"ratio": 1.0, "on_policy": True, "batch": 40, "pool": 40, "alternates": True},
+        ]
+    ),
+)
+
+
+@given(costs_of_all_kinds, st.builds(Wish, st.integers(3, 9), st.integers(1, 3)))
+def test_no_split_is_faster_than_the_solvers_beyond_noise(costs, wish):
+    assert solve(costs, wish)[0].prediction.production >= (1 - NOISE) * oracle(costs, wish)
+
+
+@given(costs_of_all_kinds, st.integers(1, 40), st.integers(1, 4))
+def test_no_split_uses_more_cores_or_changes_what_freshness_is_made_of(costs, cores, hosts):
+    for found in candidates(costs, Wish(cores, hosts)):
+        assert found.cores(costs.work) <= cores * hosts
+        assert (found.batch, found.pool) == (costs.work.batch, costs.work.pool)
+
+
+def test_of_equally_fast_splits_the_simplest_is_chosen():
+    idle = graded(step=1e-6, update=0.1)  # one actor outruns the learner by far
+    chosen = solve(idle, Wish(4, groups=1, learner_cores=1))[0].split
+    assert (chosen.actors, chosen.envs, chosen.buffer_alone) == (1, 4, False)
+
+
+def test_slow_environments_get_the_cores():
+    found = solve(graded(step=0.05), Wish(16))[0]
+    assert found.split.groups * found.split.actors >= 14
+    assert found.prediction.bound is Bound.SAMPLE
+
+
+def test_slow_updates_get_more_groups():
+    found = solve(graded(step=1e-5, update=0.1, speedup=1.0), Wish(16))[0].split
+    assert (found.groups, found.actors) == (8, 1)
+
+
+def test_a_gpu_is_not_multiplied_by_groups():
+    slow = graded(step=1e-5, update=0.1, speedup=1.0)
+    slow = dataclasses.replace(slow, machine=dataclasses.replace(slow.machine, gpu="cuda"))
+    found = solve(slow, Wish(16))[0]
+    assert found.split.groups == 1
+    assert found.prediction.could_take == pytest.approx(100 / (2 * 0.101), rel=0.01)
+
+
+def test_an_on_policy_batch_keeps_its_environments_however_many_actors_have_them():
+    costs = graded(alternates=True, on_policy=True, ratio=1.0, envs=12, batch=120, pool=120)
+    for found in candidates(costs, Wish(16)):
+        assert found.actors * found.envs == 12
+
+
+def test_rollouts_that_were_counted_are_not_cut():
+    costs = graded(on_policy=True, ratio=1.0, envs=8, batch=80, pool=80, rollouts=2)
+    assert {found.envs for found in candidates(costs, Wish(16))} == {4}
+
+
+def test_a_store_has_room_for_a_trajectory_of_every_actor():
+    costs = graded(step=0.05, pool=200, batch=100)
+    assert {(c.actors, c.envs) for c in candidates(costs, Wish(8, groups=1, learner_cores=1))} == {
+        *((n, 1) for n in range(1, 8)),
+        *((n, 4) for n in range(1, 6)),
+    }
+
+
+def test_a_single_core_is_shared():
+    costs = graded()
+    [best, *_] = solve(costs, Wish(1))
+    assert best.split.one_core and best.split.cores(costs.work) == 1
+    both = 1 / best.prediction.could_produce + 1 / best.prediction.could_take
+    assert best.prediction.production == pytest.approx(1 / both)
+
+
+def test_next_best_splits_have_other_roles_and_come_in_order():
+    choices = solve(graded(), Wish(8))
+    rates = [choice.prediction.production for choice in choices[1:]]
+    assert rates == sorted(rates, reverse=True) and len(rates) == 6
+    roles = {(c.split.groups, c.split.learner_cores, c.split.actors, c.split.buffer_alone)
+             for c in choices}  # fmt: skip
+    assert len(roles) == len(choices)
+
+
+def test_what_does_not_fit_into_memory_is_no_plan():
+    small = solve(graded(), Wish(16, memory_bytes=300 * MB))[0]
+    assert small.prediction.memory_bytes <= 300 * MB
+    with pytest.raises(TianJiError, match="no plan fits into memory: the smallest needs 120 MiB"):
+        solve(graded(), Wish(16, memory_bytes=100 * MB))
+
+
+def test_what_cannot_be_split_says_what_was_asked():
+    with pytest.raises(TianJiError, match="no split of 4 cores on 1 host has --actors 9"):
+        solve(graded(), Wish(4, actors=9))
+    with pytest.raises(TianJiError, match="no split of 1 core on 2 hosts has --actors 9, --buffer"):
+        solve(graded(), Wish(1, hosts=2, actors=9, buffer_alone=True))

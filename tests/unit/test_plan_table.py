@@ -1,0 +1,66 @@
+"""A plan in words and numbers."""
+
+import dataclasses
+
+import pytest
+from profiles import graded
+
+from tianji.planning.solver import Wish, solve
+from tianji.planning.split import Bound
+from tianji.planning.table import WIDE, describe
+
+COSTS = graded()
+CHOICES = solve(COSTS, Wish(8))
+
+
+def test_the_plan_and_its_numbers_are_said():
+    text = describe(COSTS, CHOICES, None)
+    assert f"{CHOICES[0].split.name}: " in text
+    assert f"{CHOICES[0].prediction.production:,.0f} steps/s made" in text
+
+
+@pytest.mark.parametrize("width", [WIDE, WIDE - 1])
+def test_every_row_ends_with_what_limits_its_split(width):
+    """Whatever the limits are: here each row is given another one."""
+    bounds = list(Bound)
+    rows = [
+        dataclasses.replace(
+            choice,
+            prediction=dataclasses.replace(choice.prediction, bound=bounds[i % len(bounds)]),
+        )
+        for i, choice in enumerate(CHOICES)
+    ]
+    lines = describe(COSTS, rows[:-1], rows[-1], width).splitlines()
+    table = lines[lines.index("") + 1 :]
+    assert table[0].endswith("  limit") and len(table) == 1 + len(rows)
+    for line, row in zip(table[1:], rows, strict=True):
+        assert line.endswith(f"  {row.prediction.bound}")
+    assert table[1].startswith("plan ") and table[-1].startswith("config ")
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [
+        (0.8, "L9A9 would be nearer to equal, and 20 % slower"),
+        (1.0, "L9A9 would be nearer to equal, and as fast"),
+        (1.02, "L9A9 would be nearer to equal, and 2 % faster, less than a measurement can tell"),
+    ],
+)
+def test_a_split_nearer_to_equal_is_said_to_be_as_fast_as_it_is(share, words):
+    chosen = CHOICES[0]
+    made = chosen.prediction.production
+    lopsided = dataclasses.replace(chosen.prediction, could_produce=made, could_take=2 * made)
+    equal = dataclasses.replace(
+        chosen.prediction, production=share * made, could_produce=made, could_take=made
+    )
+    nearer = dataclasses.replace(chosen.split, groups=9, learners=1, actors=1, buffer_alone=False)
+    choices = [
+        dataclasses.replace(chosen, prediction=lopsided),
+        dataclasses.replace(chosen, split=nearer, prediction=equal),
+    ]
+    assert words in describe(COSTS, choices, None, width=400)
+
+
+def test_no_split_is_named_where_none_is_nearer_to_equal():
+    text = describe(graded(step=0.1), solve(graded(step=0.1), Wish(2)), None, width=400)
+    assert "sample-bound" in text and "none of these splits is nearer to equal" in text

@@ -1,0 +1,13 @@
+"""Numbers as words say them."""
+
+from tianji.wording import count_of, duration
+
+
+def test_one_is_no_plural():
+    counts = [count_of(n, "core") for n in (0, 1, 2, 1_024)]
+    assert counts == ["0 cores", "1 core", "2 cores", "1,024 cores"]
+
+
+def test_a_duration_has_the_unit_that_suits_it():
+    durations = [duration(s) for s in (2.5, 0.0123, 4e-6, 2e-7)]
+    assert durations == ["2.5 s", "12.3 ms", "4 us", "0.2 us"]

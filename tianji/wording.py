@@ -1,0 +1,21 @@
+"""Numbers as words say them."""
+
+from __future__ import annotations
+
+UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+
+
+def count_of(n: int, word: str) -> str:
+    """As in `1 core` and `1,024 cores`."""
+    return f"{n:,} {word}{'s' * (n != 1)}"
+
+
+def duration(seconds: float) -> str:
+    """As in `1.5 s`, `20 ms` or `0.8 us`."""
+    size, unit = unit_of(seconds)
+    return f"{seconds / size:.3g} {unit}"
+
+
+def unit_of(seconds: float) -> tuple[float, str]:
+    """The largest of which there is at least one, in seconds, and its name."""
+    return next(((size, unit) for size, unit in UNITS if seconds >= size), UNITS[-1])
