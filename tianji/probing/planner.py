@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from tianji import mpirun, resources
 from tianji.config import Config, load
 from tianji.config.keywords import as_overrides
 from tianji.errors import TianJiError
-from tianji.job import load_algorithm
 from tianji.planning import planfile
 from tianji.planning.digest import digest_of
 from tianji.planning.model import predict
@@ -25,13 +23,6 @@ from tianji.probing.machine import this_machine
 from tianji.probing.probe import MOST_SECONDS, Say, probe
 
 AUTO = "auto"  # instead of a plan's file: make one
-Rule = Literal["none", "linear", "sqrt"]
-RULES: dict[Rule, Callable[[float], float]] = {
-    "none": lambda _: 1.0,
-    "linear": lambda factor: factor,
-    "sqrt": math.sqrt,
-}
-"""What the learning rate is multiplied with when the batch is multiplied with `factor`."""
 
 
 @dataclass(frozen=True)
@@ -41,32 +32,6 @@ class Planned:
     plan: Plan
     choices: list[Choice]  # the plan's own first
     configured: Choice | None  # the split that the configuration itself asks for
-
-
-def scaling_keys(config: Config, factor: int, rule: Rule) -> dict[str, Any]:
-    """The keys that multiply a batch and what it is drawn from, so that freshness is kept.
-
-    An on-policy batch is what all environments bring in one rollout, so those are multiplied.
-    """
-    if factor == 1:
-        return {}
-    _, hyp = load_algorithm(config)
-    changed: dict[str, Any] = {}
-    size, pool = getattr(hyp, "batch_size", None), getattr(hyp, "buffer_size", None)
-    if isinstance(size, int) and isinstance(pool, int):
-        changed = {"hyp.batch_size": size * factor, "hyp.buffer_size": pool * factor}
-    elif size is None and hasattr(hyp, "batch_size"):
-        changed = {"actor_cfg.envs": config.parallel.actor_cfg.envs * factor}
-    else:
-        raise TianJiError(
-            f"--batch-scale {factor}: {config.agent.type} has no hyp.batch_size and "
-            "hyp.buffer_size that could be multiplied: leave it out"
-        )
-    if rule != "none":
-        if not isinstance(getattr(hyp, "lr", None), float):
-            raise TianJiError(f"--lr-rule {rule}: {config.agent.type} has no hyp.lr: use none")
-        changed["hyp.lr"] = hyp.lr * RULES[rule](factor)
-    return changed
 
 
 def measure(

@@ -30,15 +30,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("--actors", "N", "actors of each group (default: as many as the learner can take)"),
         ("--envs", "E", "environments of each actor (default: what makes it fastest)"),
         ("--learner-cores", "C", "cores of each learner (default: what makes it fastest)"),
-        ("--batch-scale", "K", "multiply batch and pool by K, so that freshness is kept"),
+        ("--batch-scale", "K", "multiply batch, pool and minibatch by K: freshness is kept"),
     ):
         parser.add_argument(option, type=_count, metavar=metavar, help=purpose)
     parser.add_argument(
         "--lr-rule",
         choices=["none", "linear", "sqrt"],
-        default="linear",
         help="the learning rate when the batch is K times as large: the same, K times as large, or "
-        "the root of it (default: linear)",
+        "only the root of K times, which suits Adam (default: sqrt)",
     )
     parser.add_argument(
         "--seconds",
@@ -82,14 +81,15 @@ def run(options: argparse.Namespace) -> int:
     """Measures, plans, prints and writes."""
     from tianji.config import load
     from tianji.planning import planfile, table
-    from tianji.probing import planner
+    from tianji.probing import planner, scaling
     from tianji.simulation import verb
 
     verb.check(options)
     out = _out(options)
     overrides = [*options.overrides, *(["learner_cfg.device='cuda'"] if options.gpu else [])]
     config = load(options.config, overrides)
-    settings = planner.scaling_keys(config, options.batch_scale or 1, options.lr_rule)
+    rule = options.lr_rule or scaling.DEFAULT
+    settings = scaling.scaling_keys(config, options.batch_scale or 1, rule)
     if options.gpu:
         settings["learner_cfg.device"] = "cuda"
     profile, wish = _profile(options.profile), _wish(options)
