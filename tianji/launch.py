@@ -148,8 +148,8 @@ def _process_engine(
     config: Config, folder: Path, resumed: Resumed | None, stack: ExitStack
 ) -> tuple[Job, Engine]:
     """Starts the children first: they load their libraries while sizes are worked out here."""
-    cores = resources.available_cores()
-    lenient = resources.assign(config, cores, alternates=True)
+    cores, usable = resources.available_cores(), resources.usable_here()
+    lenient = resources.assign(config, cores, alternates=True, usable=usable)
     crew = Crew(config, folder / "logs")
     stack.callback(crew.dismiss)
     first = role_name(Kind.LEARNER)  # it loads longest: before this process loads anything
@@ -159,7 +159,7 @@ def _process_engine(
 
     algorithm, hyp = load_algorithm(config)
     alternates = algorithm.alternates(hyp, config.parallel.actor_cfg.num)
-    shares = resources.assign(config, cores, alternates)
+    shares = resources.assign(config, cores, alternates, usable=usable)
     for home in crew.homes[1:]:
         crew.start(home, shares[home])
     job = _try_out(config)

@@ -107,7 +107,7 @@ def for_run(
         chosen, source = kept, f"{folder}/{planfile.NAME}"
     else:
         print("note: measuring this job to plan it, for some 10 to 20 s", file=sys.stderr)
-        wish = Wish(len(resources.available_cores()), memory_bytes=resources.free_bytes())
+        wish = Wish(resources.usable_here(), memory_bytes=resources.free_bytes())
         chosen, source = make(*measure(file, given, wish.cores), wish).plan, "--plan auto"
     own = as_overrides(chosen.overrides)
     config = load(file, [*given, *own])
@@ -117,9 +117,7 @@ def for_run(
             "make a plan with them fixed (tianji plan --actors, --envs, --groups, --learner-cores)"
         )
     gpu = config.parallel.learner_cfg.device
-    inside = mpirun.inside() is not None  # where each rank may be bound to a core of its own
-    cores = len(resources.unbound_cores() if inside else resources.available_cores())
-    machine = this_machine(cores, None if gpu == "cpu" else gpu)
+    machine = this_machine(resources.usable_here(), None if gpu == "cpu" else gpu)
     for warning in planfile.check(chosen, config, machine, source):
         print(f"note: {warning}", file=sys.stderr)
     return chosen

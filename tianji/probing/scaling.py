@@ -20,9 +20,9 @@ RULES: dict[Rule, Callable[[float], float]] = {
 """What the learning rate is multiplied with when the batch is multiplied with `factor`."""
 
 DEFAULT: Rule = "sqrt"
-"""Adam divides a gradient by its usual size, so that less noise makes its steps no smaller. There are
-K times fewer of them: with a root of K times the rate, what their noise adds up to stays the same
-(Malladi et al. 2022). `linear` is the rule of plain gradient descent, which does not divide.
+"""Adam divides a gradient by its usual size, so that less noise makes its steps no smaller. There
+are K times fewer of them: with a root of K times the rate, what their noise adds up to stays the
+same (Malladi et al. 2022). `linear` is the rule of plain gradient descent, which does not divide.
 """
 
 

@@ -138,9 +138,9 @@ def _words_of(wish: Wish) -> str:
 
 def _wish(options: argparse.Namespace) -> Wish:
     from tianji.planning.solver import Wish
-    from tianji.resources import available_cores, free_bytes
+    from tianji.resources import free_bytes, usable_here
 
-    cores = options.cores or len(available_cores())
+    cores = options.cores or usable_here()
     if options.simulate:  # the layout that was named need not fit here
         return Wish(cores, memory_bytes=None if options.out is None else free_bytes())
     return Wish(
