@@ -108,8 +108,13 @@ def _from_json(plain: dict[str, Any]) -> Plan:
     )
 
 
-def check(plan: Plan, config: Config, machine: Machine, source: str) -> list[str]:
-    """Refuses a plan made for something else; returns what may make it a worse one here."""
+def check(
+    plan: Plan, config: Config, machine: Machine, source: str, hosts: int | None = 1
+) -> list[str]:
+    """Refuses a plan made for something else; returns what may make it a worse one here.
+
+    The run is spread over `hosts` that offer what `machine` does; None: nobody knows how many.
+    """
     work, split = plan.profile.work, plan.split
     if digest_of(config) != work.digest:
         raise TianJiError(
@@ -130,10 +135,11 @@ def check(plan: Plan, config: Config, machine: Machine, source: str) -> list[str
             f"{_name_of(machine)}): what it predicts does not hold here, and another split may be "
             "faster"
         )
-    if needed > machine.cores:
+    if hosts is not None and needed > machine.cores * hosts:
+        where = "this machine offers" if hosts == 1 else f"{hosts} machines like this one offer"
         warnings.append(
-            f"{source} wants {needed} cores and this machine offers {machine.cores}: on several "
-            "machines that is right; on this one alone, roles will wait for each other's cores"
+            f"{source} wants {needed} cores and {where} {machine.cores * hosts}: on more machines "
+            "that is right; on so many, roles will wait for each other's cores"
         )
     if split.groups > 1 and not config.parallel.global_cfg.use_group_parallel:
         warnings.append(
