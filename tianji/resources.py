@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tianji import mpirun
@@ -31,6 +35,9 @@ On idle cores it costs a sixth (100,000 to 84,000).
 """
 
 MOST_THREADS = 4  # of a learner that was not given cores: small networks gain nothing beyond
+
+GPU_FILES = ("nvidia[0-9]*", "kfd", "dxg")  # in /dev, of NVIDIA, AMD and Windows
+TORCH_SECONDS = 30.0  # its first import reads hundreds of megabytes
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,27 @@ def usable_here() -> int:
     """
     inside = mpirun.inside() is not None  # each rank may be bound to a core of its own
     return n_usable(unbound_cores() if inside else available_cores(), quota())
+
+
+def gpu_of(device: str) -> str | None:
+    """The model of the GPU that a learner with this `learner_cfg.device` uses; None: the CPU.
+
+    Torch is asked in a process of its own, as by the doctor, and only where there may be a GPU.
+    """
+    if device == "cpu" or not any(next(Path("/dev").glob(name), None) for name in GPU_FILES):
+        return None
+    return _gpu_for_torch()
+
+
+@cache
+def _gpu_for_torch() -> str | None:
+    command = [sys.executable, "-m", "tianji.algorithms.gpu"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TORCH_SECONDS)
+        gpus: list[str] = json.loads(done.stdout.strip().splitlines()[-1])["gpus"]
+    except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
+        return None
+    return gpus[0] if gpus else None
 
 
 def idle_seconds(cores: Collection[int], path: Path = Path("/proc/stat")) -> float | None:

@@ -1,6 +1,8 @@
 """Who gets which cores, and whether the memory suffices."""
 
+import json
 import os
+import subprocess
 import time
 
 import pytest
@@ -18,6 +20,7 @@ from tianji.resources import (
     assign,
     available_cores,
     free_bytes,
+    gpu_of,
     n_usable,
     process_started_at,
     quota,
@@ -167,6 +170,38 @@ def test_a_run_counts_on_the_cores_that_its_control_group_pays_for(monkeypatch):
 def test_a_learner_that_asks_for_nothing_has_no_more_threads_than_its_time_allows(config):
     shares = assign(config(num=1), EIGHT, alternates=True, usable=2)
     assert shares["learner-0.0"] == Share(EIGHT, 2)
+
+
+@pytest.fixture
+def torch_says(monkeypatch):
+    """Pretends that there are GPUs, of which torch can use those that are named."""
+
+    def pretend(*names):
+        answer = subprocess.CompletedProcess([], 0, json.dumps({"gpus": names}))
+        monkeypatch.setattr(resources.subprocess, "run", lambda *_, **__: answer)
+        monkeypatch.setattr(resources, "GPU_FILES", ("null",))
+        resources._gpu_for_torch.cache_clear()
+
+    yield pretend
+    resources._gpu_for_torch.cache_clear()
+
+
+@pytest.mark.parametrize("device", ["cuda", "auto"])
+def test_a_learners_gpu_is_known_by_its_model(device, torch_says):
+    torch_says("Some GPU, 80 GiB", "Another, 8 GiB")
+    assert gpu_of(device) == "Some GPU, 80 GiB"
+    assert gpu_of("cpu") is None
+
+
+def test_auto_is_the_cpu_where_torch_can_use_no_gpu(torch_says):
+    torch_says()
+    assert gpu_of("auto") is None
+
+
+def test_without_a_gpu_nobody_is_asked(monkeypatch):
+    monkeypatch.setattr(resources, "GPU_FILES", ("no such device",))
+    monkeypatch.setattr(resources.subprocess, "run", lambda *_, **__: pytest.fail("asked"))
+    assert gpu_of("auto") is None
 
 
 def test_memory_that_suffices_is_no_news():

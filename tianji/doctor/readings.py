@@ -21,9 +21,9 @@ from typing import Any
 
 from tianji import mpirun
 from tianji.errors import TianJiError
+from tianji.resources import TORCH_SECONDS
 
 SECONDS = 5.0  # for a command to answer
-TORCH_SECONDS = 30.0  # its first import reads hundreds of megabytes
 
 MPI_QUESTION = """
 import json, mpi4py

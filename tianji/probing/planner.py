@@ -118,8 +118,7 @@ def for_run(
     else:
         chosen, source = _made_now(config, spread, file, given, engine), "--plan auto"
     followed = _following(chosen, source, file, given)
-    device = followed.parallel.learner_cfg.device
-    machine = this_machine(spread.cores, None if device == "cpu" else device)
+    machine = this_machine(spread.cores, followed.parallel.learner_cfg.device)
     for warning in planfile.check(chosen, followed, machine, source, spread.hosts):
         print(f"note: {warning}", file=sys.stderr)
     return chosen
