@@ -311,6 +311,29 @@ def test_a_plan_of_another_machine_is_followed_with_a_warning(plan, config):
     assert "made on another machine" in words and "other" in words
 
 
+def test_a_plan_for_another_gpu_is_followed_with_a_warning(plan, config):
+    small, large = (dataclasses.replace(MACHINE, gpu=f"GPU of {n} GiB") for n in (8, 80))
+    made = dataclasses.replace(plan, profile=dataclasses.replace(plan.profile, machine=small))
+    assert planfile.check(made, config, small, "it") == []
+    [words] = planfile.check(made, config, large, "it")
+    assert "some CPU with GPU of 8 GiB; this one is some CPU with GPU of 80 GiB" in words
+
+
+def test_cores_that_a_plan_of_a_smaller_machine_leaves_idle_are_counted(plan, config):
+    larger = dataclasses.replace(MACHINE, cores=64)
+    [words] = planfile.check(plan, config, larger, "it")
+    assert "was made on 16 cores and leaves 60 of this machine's 64 cores idle" in words
+    assert "tianji plan CONFIG" in words
+    [words] = planfile.check(plan, config, larger, "it", hosts=2)
+    assert "leaves 62 of" in words
+    assert planfile.check(plan, config, larger, "it", hosts=None) == []
+
+
+def test_a_plan_that_uses_all_cores_is_no_news_wherever_it_was_measured(plan, config):
+    large = dataclasses.replace(plan, split=split(actors=62, learner_cores=2))
+    assert planfile.check(large, config, dataclasses.replace(MACHINE, cores=64), "it") == []
+
+
 def test_groups_that_are_never_averaged_are_pointed_out(plan):
     alone = load(DQN, ["global_cfg.use_group_parallel=False"])
     costs = dataclasses.replace(plan.profile, work=work(digest=digest_of(alone)))
