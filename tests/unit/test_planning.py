@@ -4,15 +4,20 @@ import dataclasses
 import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tianji.algorithms.dqn import DQNHyp
+from tianji.algorithms.ppo import PPOHyp
 from tianji.config import load
+from tianji.config.schema import SECTIONS
 from tianji.errors import TianJiError
 from tianji.planning import planfile, table
-from tianji.planning.digest import digest_of
+from tianji.planning.digest import COSTLESS, SPLIT, digest_of
 from tianji.planning.model import actor_cost, learner_cost, predict
 from tianji.planning.outcome import Comparison, Pace, Steady, compare
 from tianji.planning.planfile import Plan
@@ -260,7 +265,8 @@ def test_a_plan_sets_the_keys_of_its_split(plan):
         ("{", "this is no plan"),
         ("[1]", "no plan of this version"),
         ('{"tianji_plan": 99}', "no plan of this version"),
-        ('{"tianji_plan": 1}', "damaged"),
+        ('{"tianji_plan": 1}', "no plan of this version"),
+        ('{"tianji_plan": 2}', "damaged"),
     ],
 )
 def test_what_is_no_plan_is_refused_with_the_way_to_one(text, words, tmp_path):
@@ -292,6 +298,41 @@ def test_the_digest_is_of_what_costs_and_not_of_the_split(config):
     assert digest("hyp.batch_size=64") != own
     assert digest("model.hidden=[8]") != own
     assert digest("global_cfg.replay_ratio=1") != own
+    assert digest("exp.max_step=20") != own
+
+
+def test_one_plan_serves_a_sweep_of_what_costs_nothing(config):
+    def digest(*overrides):
+        return digest_of(load(DQN, overrides))
+
+    own = digest_of(config)
+    assert digest("hyp.lr=0.1", "hyp.lr_decay=9", "hyp.gamma=0.5", "environment.seed=3") == own
+    ends = ("learner_cfg.exit_val=dict(learn_step=9)", "exp.train_steps=9", "exp.max_seconds=9")
+    assert digest(*ends) == own
+    assert digest("hyp.n_step=3") != own
+
+
+def test_a_key_that_nobody_has_thought_of_counts(config):
+    def grown(config):
+        return config.to_json() | {"exp": config.to_json()["exp"] | {"novel": 1}, "new": {"lr": 1}}
+
+    own = digest_of(config)
+    strange = SimpleNamespace(to_json=lambda: grown(config))
+    assert digest_of(strange) != own
+    assert digest_of(SimpleNamespace(to_json=config.to_json)) == own
+
+
+def test_every_key_that_is_left_out_is_a_key():
+    known = {"name", "folder", "notices"}
+    kinds = {name: [kind] for name, kind in SECTIONS.items()} | {"hyp": [DQNHyp, PPOHyp]}
+    pending = [(name, kind) for name, some in kinds.items() for kind in some]
+    while pending:
+        path, kind = pending.pop()
+        for each, hint in get_type_hints(kind).items():
+            known.add(f"{path}.{each}")
+            if dataclasses.is_dataclass(hint):
+                pending.append((f"{path}.{each}", hint))
+    assert known >= SPLIT | COSTLESS
 
 
 def test_a_plan_for_another_configuration_is_refused(plan):

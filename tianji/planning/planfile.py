@@ -16,7 +16,7 @@ from tianji.planning.profile import Machine, Profile
 from tianji.planning.split import Bound, Prediction, Split
 
 NAME = "plan.json"  # in a run's folder
-FORMAT = 1
+FORMAT = 2  # 1: the digest was of other keys
 
 
 @dataclass(frozen=True)
