@@ -375,14 +375,6 @@ def test_a_plan_that_uses_all_cores_is_no_news_wherever_it_was_measured(plan, co
     assert planfile.check(large, config, dataclasses.replace(MACHINE, cores=64), "it") == []
 
 
-def test_groups_that_are_never_averaged_are_pointed_out(plan):
-    alone = load(DQN, ["global_cfg.use_group_parallel=False"])
-    costs = dataclasses.replace(plan.profile, work=work(digest=digest_of(alone)))
-    many = dataclasses.replace(plan, profile=costs, split=split(groups=2))
-    [words] = planfile.check(many, alone, MACHINE, "it")
-    assert "each learns by itself" in words
-
-
 def test_the_table_has_the_plan_its_numbers_and_what_limits_the_others():
     costs = profile()
     choices = solve(costs, Wish(8))

@@ -126,11 +126,6 @@ def check(
         )
     if hosts is not None:
         warnings += _about_cores(plan, machine, source, hosts)
-    if plan.split.groups > 1 and not config.parallel.global_cfg.use_group_parallel:
-        warnings.append(
-            f"{source} has {plan.split.groups} groups and global_cfg.use_group_parallel is False: "
-            "each learns by itself, and none gains from the others' samples"
-        )
     return warnings
 
 
