@@ -401,7 +401,8 @@ def test_prediction_and_measurement_stand_side_by_side(plan):
     assert errors["production_per_second"] == pytest.approx(0.1, abs=1e-4)
     assert errors["consumption_per_second"] == pytest.approx(0.2, abs=1e-4)
     assert f"predicted {made:,.0f} steps/s made, {learned:,.0f} samples/s" in found.sentence()
-    assert found.sentence().endswith(f"measured {made / 1.1:,.0f} and {learned / 1.2:,.0f} (+10 %)")
+    measured = f"measured {made / 1.1:,.0f} (+10 %) and {learned / 1.2:,.0f} (+20 %)"
+    assert found.sentence().endswith(measured)
     again = Comparison.from_json(json.loads(json.dumps(found.to_json())))
     assert again.sentence() == found.sentence()
 
@@ -415,4 +416,4 @@ def test_a_run_that_was_too_short_is_not_compared(plan):
 def test_a_rate_of_zero_has_no_error(plan):
     found = compare(plan, Pace(0.0, 1.0))
     assert found.to_json()["error"]["production_per_second"] is None
-    assert "%" not in found.sentence()
+    assert "measured 0 and 1 (+" in found.sentence()
