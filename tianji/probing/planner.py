@@ -199,3 +199,13 @@ def _following(plan: Plan, source: str, file: str | Path, given: list[str]) -> C
             "make a plan with them fixed (tianji plan --actors, --envs, --groups, --learner-cores)"
         )
     return config
+
+
+def beside(plan: Plan, file: str | Path, given: list[str]) -> list[str]:
+    """What a run must be given beside a plan that was made with `given`.
+
+    The plan has an answer of its own to some of it, as to `actor_cfg.num`; to repeat that would be
+    to contradict the plan.
+    """
+    own = as_overrides(plan.overrides)
+    return [word for word in given if load(file, [word, *own]) == load(file, [*own, word])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -13,11 +14,13 @@ from tianji import terminal
 from tianji.verbs.training import add_overrides
 
 if TYPE_CHECKING:
+    from tianji.planning.planfile import Plan
     from tianji.planning.profile import Profile
     from tianji.planning.solver import Wish
 
 
 NARROW, WIDE = 80, 160  # columns of a table, and of one that nobody looks at
+HOSTFILE = "hosts.txt"  # in the command that trains on several machines
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,8 +116,33 @@ def run(options: argparse.Namespace) -> int:
     width = max(terminal.columns(WIDE), NARROW)
     print(table.describe(found, planned.choices, planned.configured, width))
     planfile.write(planned.plan, out)
-    print(f"\nto train with it: tianji train {options.config} --plan {out}")
+    print(f"\n{_what_next(options, planned.plan, out)}")
     return 0
+
+
+def _what_next(options: argparse.Namespace, plan: Plan, out: Path) -> str:
+    """The command that trains as planned, and what is to be said about that."""
+    from tianji.config import load
+    from tianji.config.keywords import as_overrides
+    from tianji.notices import apart
+    from tianji.placement import n_ranks
+    from tianji.probing import planner
+
+    repeated, hosts = planner.beside(plan, options.config, options.overrides), options.hosts or 1
+    config = load(options.config, [*repeated, *as_overrides(plan.overrides)])
+    words = ["tianji", "train", options.config]
+    words += [word for override in repeated for word in ("--set", override)]
+    if hosts > 1:
+        words += ["--engine", "mpi", "--hostfile", HOSTFILE]
+    elif not config.parallel.global_cfg.use_comm_parallel:
+        words += ["--engine", "process"]
+    lines = [f"to train with it: {shlex.join([*words, '--plan', str(out)])}"]
+    if hosts > 1:
+        slots = -(-n_ranks(config) // hosts)
+        lines.append(f"{HOSTFILE} has a line for each machine, as in `node1 slots={slots}`")
+    if (text := apart(config)) is not None:
+        lines.append(f"note: {text}")
+    return "\n".join(lines)
 
 
 def _out(options: argparse.Namespace) -> Path:
