@@ -102,15 +102,15 @@ def for_run(
     given: list[str],
     folder: Path | None,
     engine: str | None,
-    machines: Path | None = None,
+    hostfile: Path | None = None,
 ) -> Plan:
     """The plan that a run is to follow: read, or made now; one that does not fit is refused.
 
-    `machines` is the hostfile of a run that is about to be spread over several.
+    `hostfile` names the machines of a run that is about to be spread over several.
     """
     config = load(file, given)
     _refuse_one_process(config, engine)
-    spread = _spread(machines)
+    spread = _spread(hostfile)
     if str(plan) != AUTO:
         chosen, source = planfile.read(Path(plan)), str(plan)
     elif folder is not None and (kept := planfile.of_run(folder)) is not None:
@@ -136,7 +136,7 @@ def _refuse_one_process(config: Config, engine: str | None) -> None:
 
 @dataclass(frozen=True)
 class _Spread:
-    """What a run may use: a number of hosts, and of each so many cores as all of them have."""
+    """What a run may use: some hosts, and of each as many cores as the smallest has."""
 
     cores: int
     hosts: int | None = 1  # None: that is only known when all ranks have met
