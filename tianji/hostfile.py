@@ -22,13 +22,7 @@ def check(path: Path, n: int) -> list[str]:
     A line without `slots` has as many places as its machine has cores, which mpirun alone can
     tell: then it is left to mpirun to say that they are too few.
     """
-    places: dict[str, int | None] = {}
-    for number, line in enumerate(_lines(path), 1):
-        text = line.partition("#")[0].strip()
-        if text:
-            _add(places, text, f"{path}:{number}")
-    if not places:
-        raise TianJiError(f"{path}: found no host, {WANTED}, in each line")
+    places = read(path)
     known = [count for count in places.values() if count is not None]
     if len(known) == len(places) and sum(known) < n:
         raise TianJiError(
@@ -36,6 +30,18 @@ def check(path: Path, n: int) -> list[str]:
             "more with `slots=`, add a host, or lower actor_cfg.num"
         )
     return list(places)
+
+
+def read(path: Path) -> dict[str, int | None]:
+    """The places on every machine, by its name; None: as many as it has cores."""
+    places: dict[str, int | None] = {}
+    for number, line in enumerate(_lines(path), 1):
+        text = line.partition("#")[0].strip()
+        if text:
+            _add(places, text, f"{path}:{number}")
+    if not places:
+        raise TianJiError(f"{path}: found no host, {WANTED}, in each line")
+    return places
 
 
 def _lines(path: Path) -> list[str]:

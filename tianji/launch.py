@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tianji import mpirun, resources
+from tianji import mpirun, notices, resources
 from tianji.config import Config
 from tianji.engines.crew import Crew, RoleFailed, refuse_platform
 from tianji.errors import USER_MISTAKE, TianJiError
@@ -64,6 +64,7 @@ def train(
     began = time.monotonic() if started_at is None else started_at
     name = chosen_engine(config, engine)
     _refuse_missing_trackers(config)
+    _note(notices.apart(config))
     with Signals() as signals, ExitStack() as stack:
         mpirun.arrive()
         claimed = claim(folder, config, extend)
@@ -148,8 +149,8 @@ def _process_engine(
     config: Config, folder: Path, resumed: Resumed | None, stack: ExitStack
 ) -> tuple[Job, Engine]:
     """Starts the children first: they load their libraries while sizes are worked out here."""
-    cores = resources.available_cores()
-    lenient = resources.assign(config, cores, alternates=True)
+    cores, usable = resources.available_cores(), resources.usable_here()
+    lenient = resources.assign(config, cores, alternates=True, usable=usable)
     crew = Crew(config, folder / "logs")
     stack.callback(crew.dismiss)
     first = role_name(Kind.LEARNER)  # it loads longest: before this process loads anything
@@ -159,7 +160,8 @@ def _process_engine(
 
     algorithm, hyp = load_algorithm(config)
     alternates = algorithm.alternates(hyp, config.parallel.actor_cfg.num)
-    shares = resources.assign(config, cores, alternates)
+    shares = resources.assign(config, cores, alternates, usable=usable)
+    _note(notices.crowding(shares, alternates, usable))
     for home in crew.homes[1:]:
         crew.start(home, shares[home])
     job = _try_out(config)
@@ -209,7 +211,20 @@ def _place_ranks(config: Config, stack: ExitStack) -> tuple[Ranks, dict[str, Sha
     stack.callback(ranks.dismiss)
     ranks.gather(identity())
     algorithm, hyp = load_algorithm(config)
-    return ranks, ranks.shares(algorithm.alternates(hyp, config.parallel.actor_cfg.num))
+    alternates = algorithm.alternates(hyp, config.parallel.actor_cfg.num)
+    shares = ranks.shares(alternates)
+    for host in dict.fromkeys(ranks.hosts):
+        there = {
+            home: shares[home] for home, rank in ranks.ranks.items() if ranks.hosts[rank] == host
+        }
+        _note(notices.crowding(there, alternates), f"{host}: ")
+    return ranks, shares
+
+
+def _note(text: str | None, where: str = "") -> None:
+    """Says what a user may want to change before the run has taken hours; None: nothing."""
+    if text is not None:
+        print(f"note: {where}{text}", file=sys.stderr, flush=True)
 
 
 def placement(config: Config, engine: str | None = None) -> str:
@@ -219,6 +234,7 @@ def placement(config: Config, engine: str | None = None) -> str:
     """
     name = chosen_engine(config, engine)
     _refuse_missing_trackers(config)
+    _note(notices.apart(config))
     if name != "mpi":
         return _placement_here(config, name)
     with ExitStack() as stack:
@@ -237,7 +253,9 @@ def _placement_here(config: Config, name: str) -> str:
         return table_of_one_process(config, here, resources.Share(cores, 1))
     everybody = dict.fromkeys(homes_of(config).values(), resources.Share(cores, 1))
     alternates = job.algorithm.alternates(job.task.hyp, job.task.n_actors)
-    return table_of_one(config, here, everybody | resources.assign(config, cores, alternates))
+    shares = resources.assign(config, cores, alternates)
+    _note(notices.crowding(shares, alternates, resources.usable_here()))
+    return table_of_one(config, here, everybody | shares)
 
 
 _MAKERS = {"process": _process_engine, "local": _local_engine, "mpi": _mpi_engine}

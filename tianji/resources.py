@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+from tianji import mpirun
 from tianji.config import Config
 from tianji.errors import TianJiError
 from tianji.roster import Kind, kind_of, roles_of
@@ -29,6 +35,9 @@ On idle cores it costs a sixth (100,000 to 84,000).
 """
 
 MOST_THREADS = 4  # of a learner that was not given cores: small networks gain nothing beyond
+
+GPU_FILES = ("nvidia[0-9]*", "kfd", "dxg")  # in /dev, of NVIDIA, AMD and Windows
+TORCH_SECONDS = 30.0  # its first import reads hundreds of megabytes
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,59 @@ def unbound_cores() -> tuple[int, ...]:
         return available_cores()
 
 
+def quota() -> float | None:
+    """The tightest CPU limit of this process's control group and those around it, in cores."""
+    found = [limit for folder in _groups() if (limit := _quota_in(folder)) is not None]
+    return min(found) if found else None
+
+
+def _quota_in(group: Path) -> float | None:
+    """Of a `cpu.max` as "50000 100000"; None without a limit."""
+    try:
+        maximum, _, period = (group / "cpu.max").read_text().strip().partition(" ")
+        return None if maximum == "max" else int(maximum) / int(period or 100_000)
+    except (OSError, ValueError):
+        return None
+
+
+def n_usable(cores: Collection[int], limit: float | None) -> int:
+    """How many of `cores` can be kept busy; `limit` is the time that a control group allows.
+
+    Rounded down: all processes of the group are stopped for a while when its time is used up.
+    """
+    return len(cores) if limit is None else max(1, min(len(cores), math.floor(limit)))
+
+
+def usable_here() -> int:
+    """Cores that a run started by this process can keep busy.
+
+    It may run on more, where a container limits the time and not the cores.
+    """
+    inside = mpirun.inside() is not None  # each rank may be bound to a core of its own
+    return n_usable(unbound_cores() if inside else available_cores(), quota())
+
+
+def gpu_of(device: str) -> str | None:
+    """The model of the GPU that a learner with this `learner_cfg.device` uses; None: the CPU.
+
+    Torch is asked in a process of its own, as by the doctor, and only where there may be a GPU.
+    """
+    if device == "cpu" or not any(next(Path("/dev").glob(name), None) for name in GPU_FILES):
+        return None
+    return _gpu_for_torch()
+
+
+@cache
+def _gpu_for_torch() -> str | None:
+    command = [sys.executable, "-m", "tianji.algorithms.gpu"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TORCH_SECONDS)
+        gpus: list[str] = json.loads(done.stdout.strip().splitlines()[-1])["gpus"]
+    except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
+        return None
+    return gpus[0] if gpus else None
+
+
 def idle_seconds(cores: Collection[int], path: Path = Path("/proc/stat")) -> float | None:
     """Seconds that these cores have had nothing to do, all together, since the machine began."""
     names, ticks = {f"cpu{core}" for core in cores}, 0
@@ -72,11 +134,16 @@ def idle_seconds(cores: Collection[int], path: Path = Path("/proc/stat")) -> flo
 
 
 def assign(
-    config: Config, cores: tuple[int, ...], alternates: bool, here: Collection[str] | None = None
+    config: Config,
+    cores: tuple[int, ...],
+    alternates: bool,
+    here: Collection[str] | None = None,
+    usable: int | None = None,
 ) -> dict[str, Share]:
     """The share of every process, by name.
 
-    `here` are the processes on this machine, all of them unless given.
+    `here` are the processes on this machine, all of them unless given; `usable` is how many of the
+    cores can be kept busy, all of them unless given.
 
     A role that was given a number of cores has them to itself. The others share what is left, or
     all cores where nothing is left. Where acting and learning take turns (`alternates`), actors
@@ -98,7 +165,8 @@ def assign(
             shares[home] = Share(rest, 1)
     if parallel.learner_cfg.cores is None:
         # While it learns the actors of an alternating run are idle, and leave it their cores.
-        spare = len(rest) if alternates else len(rest) - len(actors)
+        most = len(rest) if usable is None else min(len(rest), usable)
+        spare = most if alternates else most - len(actors)
         learners = [home for home in wanted if kind_of(home) is Kind.LEARNER]
         threads = min(max(1, spare // max(1, len(learners))), MOST_THREADS)
         shares |= dict.fromkeys(learners, Share(rest, threads))

@@ -51,6 +51,17 @@ def test_what_training_would_refuse_is_refused(capsys, engine, words, said):
     assert said in done.err and not done.out
 
 
+def test_more_roles_than_cores_and_groups_apart_are_pointed_out(capsys):
+    many = ("--set", "actor_cfg.num=400", "--set", "actor_cfg.envs=1")
+    apart = ("--set", "global_cfg.group_num=2", "--set", "global_cfg.use_group_parallel=False")
+    assert main(["train", ECHO, "--dry-run", *many, *apart]) == 0
+    said = capsys.readouterr().err
+    assert "note: 802 processes (800 actors, 2 learners, which take turns) share" in said
+    assert "note: 2 groups and global_cfg.use_group_parallel=False" in said
+    assert main(["train", ECHO, "--dry-run", "--set", "actor_cfg.num=1"]) == 0
+    assert "note" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words", [(), ("--engine", "process"), ("--engine", "local")])
 def test_a_hostfile_without_mpi_is_refused(capsys, words):
     assert main(["train", ECHO, "--hostfile", "hosts.txt", *words]) == 2

@@ -6,6 +6,7 @@ import time
 import pytest
 from commands import tianji
 
+from tianji import resources
 from tianji.config import load
 from tianji.planning.costs import DEPTH
 from tianji.probing.measure import ActorProbe, LearnerProbe
@@ -169,8 +170,9 @@ def test_pauses_of_the_others_are_not_counted(tasks):
 
 def test_the_whole_probe_measures_every_choice(tasks, monkeypatch):
     monkeypatch.setattr("tianji.probing.probe.LONGEST_SECONDS", 0.05)
-    config = load(tasks / "walk_dqn.py", [])
+    config = load(tasks / "walk_dqn.py", ["learner_cfg.device='auto'"])
     profile = probe(config, 2, seconds=60.0)
+    assert profile.machine.gpu == resources.gpu_of("cuda")  # what `auto` found, not the word
     assert [cost.cores for cost in profile.learners] == [1]
     assert {1, 4} <= {cost.envs for cost in profile.actors}
     assert all(cost.step_seconds > 0 and cost.receive_seconds > 0 for cost in profile.actors)

@@ -131,22 +131,6 @@ def test_the_figures_of_a_small_machine_are_shown():
     assert "0.1 GiB free of 1 GiB" in checks.memory(GIB // 10, GIB).found
 
 
-@pytest.mark.parametrize(
-    ("text", "cores"), [("max 100000\n", None), ("50000 100000", 0.5), ("400000 100000", 4.0)]
-)
-def test_a_cpu_limit_is_read_in_cores(text, cores):
-    assert readings.quota_of(text) == cores
-
-
-def test_the_tightest_limit_of_all_groups_counts(tmp_path):
-    inner = tmp_path / "pod" / "box"
-    inner.mkdir(parents=True)
-    (inner / "cpu.max").write_text("max 100000")
-    (tmp_path / "pod" / "cpu.max").write_text("150000 100000")
-    assert readings.quota("/pod/box", tmp_path) == 1.5
-    assert readings.quota("/elsewhere", tmp_path) is None
-
-
 def test_a_folder_that_is_not_there_cannot_be_written(tmp_path):
     assert "No such file" in readings.disk(tmp_path / "nowhere").error
     here = readings.disk(tmp_path)

@@ -23,7 +23,7 @@ LAYERS = (
     ("channel", "store", "balance", "balancer", "trigger", "counts", "config"),
     ("replay", "rollouts", "consumption", "envs.base", "roster", "folder", "report"),
     ("resources", "sinks", "dashboard", "planning"),
-    ("placement", "simulation"),
+    ("placement", "simulation", "notices"),
     ("slurm",),
     ("algorithms.base", "episodes", "trajectory", "role", "shards"),
     ("exchange", "fusion", "fitting", "standin"),

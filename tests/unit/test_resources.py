@@ -1,11 +1,14 @@
 """Who gets which cores, and whether the memory suffices."""
 
+import json
 import os
+import subprocess
 import time
 
 import pytest
 
 from tianji import config as configs
+from tianji import resources
 from tianji.errors import TianJiError
 from tianji.resources import (
     MOST_THREADS,
@@ -13,11 +16,16 @@ from tianji.resources import (
     Share,
     _free_in,
     _groups,
+    _quota_in,
     assign,
     available_cores,
     free_bytes,
+    gpu_of,
+    n_usable,
     process_started_at,
+    quota,
     refuse_without_memory,
+    usable_here,
 )
 
 EIGHT = tuple(range(8))
@@ -126,6 +134,74 @@ def test_the_tightest_control_group_around_the_process_counts(tmp_path):
 
 def test_available_cores_are_those_of_this_process():
     assert set(available_cores()) == os.sched_getaffinity(0)
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"),
+    [("max 100000\n", None), ("50000 100000", 0.5), ("400000 100000", 4.0), ("strange", None)],
+)
+def test_a_cpu_limit_is_read_in_cores(text, cores, tmp_path):
+    assert _quota_in(tmp_path) is None
+    (tmp_path / "cpu.max").write_text(text)
+    assert _quota_in(tmp_path) == cores
+
+
+def test_the_tightest_cpu_limit_of_all_groups_counts(tmp_path, monkeypatch):
+    inner = tmp_path / "pod" / "box"
+    inner.mkdir(parents=True)
+    monkeypatch.setattr(resources, "_groups", lambda: [inner, tmp_path / "pod", tmp_path])
+    assert quota() is None
+    (inner / "cpu.max").write_text("max 100000")
+    (tmp_path / "pod" / "cpu.max").write_text("150000 100000")
+    assert quota() == 1.5
+
+
+@pytest.mark.parametrize(("limit", "usable"), [(None, 8), (2.0, 2), (2.9, 2), (0.5, 1), (64.0, 8)])
+def test_a_container_can_keep_as_many_cores_busy_as_its_time_allows(limit, usable):
+    assert n_usable(EIGHT, limit) == usable
+
+
+def test_a_run_counts_on_the_cores_that_its_control_group_pays_for(monkeypatch):
+    monkeypatch.setattr(resources, "available_cores", lambda: tuple(range(64)))
+    monkeypatch.setattr(resources, "quota", lambda: 2.0)
+    assert usable_here() == 2
+
+
+def test_a_learner_that_asks_for_nothing_has_no_more_threads_than_its_time_allows(config):
+    shares = assign(config(num=1), EIGHT, alternates=True, usable=2)
+    assert shares["learner-0.0"] == Share(EIGHT, 2)
+
+
+@pytest.fixture
+def torch_says(monkeypatch):
+    """Pretends that there are GPUs, of which torch can use those that are named."""
+
+    def pretend(*names):
+        answer = subprocess.CompletedProcess([], 0, json.dumps({"gpus": names}))
+        monkeypatch.setattr(resources.subprocess, "run", lambda *_, **__: answer)
+        monkeypatch.setattr(resources, "GPU_FILES", ("null",))
+        resources._gpu_for_torch.cache_clear()
+
+    yield pretend
+    resources._gpu_for_torch.cache_clear()
+
+
+@pytest.mark.parametrize("device", ["cuda", "auto"])
+def test_a_learners_gpu_is_known_by_its_model(device, torch_says):
+    torch_says("Some GPU, 80 GiB", "Another, 8 GiB")
+    assert gpu_of(device) == "Some GPU, 80 GiB"
+    assert gpu_of("cpu") is None
+
+
+def test_auto_is_the_cpu_where_torch_can_use_no_gpu(torch_says):
+    torch_says()
+    assert gpu_of("auto") is None
+
+
+def test_without_a_gpu_nobody_is_asked(monkeypatch):
+    monkeypatch.setattr(resources, "GPU_FILES", ("no such device",))
+    monkeypatch.setattr(resources.subprocess, "run", lambda *_, **__: pytest.fail("asked"))
+    assert gpu_of("auto") is None
 
 
 def test_memory_that_suffices_is_no_news():

@@ -13,7 +13,7 @@ from pathlib import Path
 from tianji import __version__
 from tianji.doctor import checks, packages, readings
 from tianji.doctor.finding import Finding, Section, ok
-from tianji.resources import available_cores, free_bytes
+from tianji.resources import available_cores, free_bytes, quota
 
 
 def examine(folder: Path = Path()) -> list[Section]:
@@ -38,7 +38,7 @@ def _machine() -> tuple[Finding, ...]:
     return (
         checks.python((version.major, version.minor, version.micro)),
         checks.platform(platform.system(), platform.machine(), has_events),
-        checks.cores(n_cores, present, readings.quota()),
+        checks.cores(n_cores, present, quota()),
         checks.threads(os.environ, n_cores),
         checks.memory(free_bytes(), readings.total_memory()),
     )

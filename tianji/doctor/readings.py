@@ -21,10 +21,9 @@ from typing import Any
 
 from tianji import mpirun
 from tianji.errors import TianJiError
+from tianji.resources import TORCH_SECONDS
 
-CGROUPS = Path("/sys/fs/cgroup")
 SECONDS = 5.0  # for a command to answer
-TORCH_SECONDS = 30.0  # its first import reads hundreds of megabytes
 
 MPI_QUESTION = """
 import json, mpi4py
@@ -63,25 +62,6 @@ class Echo:
     round_trip_seconds: float = 0.0
     shared_clock: bool = True  # the other's clock showed a time between question and answer
     error: str = ""
-
-
-def quota_of(text: str) -> float | None:
-    """Cores that a `cpu.max` of "50000 100000" allows; None without a limit."""
-    maximum, _, period = text.strip().partition(" ")
-    return None if maximum == "max" else int(maximum) / int(period or 100_000)
-
-
-def quota(group: str | None = None, root: Path = CGROUPS) -> float | None:
-    """The tightest CPU limit of this process's control group and those above it, in cores."""
-    if group is None:
-        group = _text(Path("/proc/self/cgroup")).rpartition("::")[2].strip()
-    place = root / group.strip("/")
-    found = []
-    for folder in (place, *place.parents):
-        if folder.is_relative_to(root) and (text := _text(folder / "cpu.max")):
-            found.append(quota_of(text))
-    limits = [limit for limit in found if limit is not None]
-    return min(limits) if limits else None
 
 
 def disk(folder: Path) -> Disk:
@@ -176,10 +156,3 @@ def _json(answer: Answer) -> Answer:
         return Answer(True, json.loads(answer.value.strip().splitlines()[-1]))
     except (ValueError, IndexError):
         return Answer(True, error=f"it answered {answer.value.strip()!r:.60}")
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""

@@ -77,7 +77,7 @@ class Comparison:
         )
 
     def sentence(self) -> str:
-        """The same in a line."""
+        """The same in a line; each error stands behind what was measured."""
         predicted, measured = self.predicted, self.measured
         words = (
             f"{self.split}, predicted {predicted.production_per_second:,.0f} steps/s made, "
@@ -85,10 +85,13 @@ class Comparison:
         )
         if measured is None:
             return f"{words}; the run was too short to compare"
-        error = self._errors(measured)["production_per_second"]
-        off = "" if error is None else f" ({100 * error:+.0f} %)"
-        made, learned = measured.production_per_second, measured.consumption_per_second
-        return f"{words}; measured {made:,.0f} and {learned:,.0f}{off}"
+        off = {
+            name: "" if error is None else f" ({100 * error:+.0f} %)"
+            for name, error in self._errors(measured).items()
+        }
+        made = f"{measured.production_per_second:,.0f}{off['production_per_second']}"
+        learned = f"{measured.consumption_per_second:,.0f}{off['consumption_per_second']}"
+        return f"{words}; measured {made} and {learned}"
 
     def _errors(self, measured: Pace) -> dict[str, float | None]:
         predicted = asdict(self.predicted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from tianji.planning.profile import Machine, Profile
 from tianji.planning.split import Bound, Prediction, Split
 
 NAME = "plan.json"  # in a run's folder
-FORMAT = 1
+FORMAT = 2  # 1: the digest was of other keys
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ class Plan:
     @property
     def overrides(self) -> dict[str, Any]:
         """Every key that the plan sets, as `--set` takes it."""
-        split, alone = self.split, not self.split.one_core
+        split, own_cores = self.split, not self.split.one_core
         return {
             **self.settings,
             "global_cfg.group_num": split.groups,
-            "learner_cfg.cores": split.learner_cores if alone else None,
+            "learner_cfg.cores": split.learner_cores if own_cores else None,
             "actor_cfg.num": split.actors,
             "actor_cfg.envs": split.envs,
-            "actor_cfg.cores": 1 if alone else None,
+            "actor_cfg.cores": 1 if own_cores else None,
             "buffer_cfg.cores": 1 if split.buffer_alone else None,
         }
 
@@ -108,20 +108,14 @@ def _from_json(plain: dict[str, Any]) -> Plan:
     )
 
 
-def check(plan: Plan, config: Config, machine: Machine, source: str) -> list[str]:
-    """Refuses a plan made for something else; returns what may make it a worse one here."""
-    work, split = plan.profile.work, plan.split
-    if digest_of(config) != work.digest:
-        raise TianJiError(
-            f"{source}: this plan was made for another configuration ({work.name}, or other values "
-            f"of its keys): make one for {config.name} with tianji plan CONFIG, or leave --plan out"
-        )
-    needed, groups = split.cores(work), split.groups
-    if needed // groups > machine.cores:
-        raise TianJiError(
-            f"{source}: each group of this plan wants {needed // groups} cores and this machine "
-            f"offers {machine.cores}: make a plan here with tianji plan CONFIG, or leave --plan out"
-        )
+def check(
+    plan: Plan, config: Config, machine: Machine, source: str, hosts: int | None = 1
+) -> list[str]:
+    """Refuses a plan made for something else; returns what may make it a worse one here.
+
+    The run is spread over `hosts` that offer what `machine` does; None: nobody knows how many.
+    """
+    _refuse_unfit(plan, config, machine, source)
     warnings = []
     there = plan.profile.machine
     if (there.cpu, there.gpu) != (machine.cpu, machine.gpu):
@@ -130,17 +124,42 @@ def check(plan: Plan, config: Config, machine: Machine, source: str) -> list[str
             f"{_name_of(machine)}): what it predicts does not hold here, and another split may be "
             "faster"
         )
-    if needed > machine.cores:
-        warnings.append(
-            f"{source} wants {needed} cores and this machine offers {machine.cores}: on several "
-            "machines that is right; on this one alone, roles will wait for each other's cores"
-        )
-    if split.groups > 1 and not config.parallel.global_cfg.use_group_parallel:
-        warnings.append(
-            f"{source} has {split.groups} groups and global_cfg.use_group_parallel is False: each "
-            "learns by itself, and none gains from the others' samples"
-        )
+    if hosts is not None:
+        warnings += _about_cores(plan, machine, source, hosts)
     return warnings
+
+
+def _refuse_unfit(plan: Plan, config: Config, machine: Machine, source: str) -> None:
+    """Raises if the plan is for another job, or a group of it has no room on a machine."""
+    work, split = plan.profile.work, plan.split
+    if digest_of(config) != work.digest:
+        raise TianJiError(
+            f"{source}: this plan was made for another configuration ({work.name}, or other values "
+            f"of its keys): make one for {config.name} with tianji plan CONFIG, or leave --plan out"
+        )
+    of_group = split.cores(work) // split.groups
+    if of_group > machine.cores:
+        raise TianJiError(
+            f"{source}: each group of this plan wants {of_group} cores and this machine offers "
+            f"{machine.cores}: make a plan here with tianji plan CONFIG, or leave --plan out"
+        )
+
+
+def _about_cores(plan: Plan, machine: Machine, source: str, hosts: int) -> Iterator[str]:
+    """That the plan wants more cores than there are, or was made for fewer."""
+    needed, made_on = plan.split.cores(plan.profile.work), plan.profile.machine.cores
+    if needed > machine.cores * hosts:
+        where = "this machine offers" if hosts == 1 else f"{hosts} machines like this one offer"
+        yield (
+            f"{source} wants {needed} cores and {where} {machine.cores * hosts}: on more machines "
+            "that is right; on so many, roles will wait for each other's cores"
+        )
+    used = -(-needed // hosts)  # on the host with most groups
+    if made_on < machine.cores and used < machine.cores:
+        yield (
+            f"{source} was made on {made_on} cores and leaves {machine.cores - used} of this "
+            f"machine's {machine.cores} cores idle: tianji plan CONFIG plans for all of them"
+        )
 
 
 def _name_of(machine: Machine) -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import math
+import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from tianji import hostfile as hostfiles
 from tianji import mpirun, resources
 from tianji.config import Config, load
 from tianji.config.keywords import as_overrides
 from tianji.errors import TianJiError
-from tianji.job import load_algorithm
+from tianji.placement import n_ranks
 from tianji.planning import planfile
 from tianji.planning.digest import digest_of
 from tianji.planning.model import predict
@@ -23,15 +24,9 @@ from tianji.planning.solver import Choice, Wish, solve
 from tianji.planning.split import Split
 from tianji.probing.machine import this_machine
 from tianji.probing.probe import MOST_SECONDS, Say, probe
+from tianji.roster import Kind, role_name
 
 AUTO = "auto"  # instead of a plan's file: make one
-Rule = Literal["none", "linear", "sqrt"]
-RULES: dict[Rule, Callable[[float], float]] = {
-    "none": lambda _: 1.0,
-    "linear": lambda factor: factor,
-    "sqrt": math.sqrt,
-}
-"""What the learning rate is multiplied with when the batch is multiplied with `factor`."""
 
 
 @dataclass(frozen=True)
@@ -41,32 +36,6 @@ class Planned:
     plan: Plan
     choices: list[Choice]  # the plan's own first
     configured: Choice | None  # the split that the configuration itself asks for
-
-
-def scaling_keys(config: Config, factor: int, rule: Rule) -> dict[str, Any]:
-    """The keys that multiply a batch and what it is drawn from, so that freshness is kept.
-
-    An on-policy batch is what all environments bring in one rollout, so those are multiplied.
-    """
-    if factor == 1:
-        return {}
-    _, hyp = load_algorithm(config)
-    changed: dict[str, Any] = {}
-    size, pool = getattr(hyp, "batch_size", None), getattr(hyp, "buffer_size", None)
-    if isinstance(size, int) and isinstance(pool, int):
-        changed = {"hyp.batch_size": size * factor, "hyp.buffer_size": pool * factor}
-    elif size is None and hasattr(hyp, "batch_size"):
-        changed = {"actor_cfg.envs": config.parallel.actor_cfg.envs * factor}
-    else:
-        raise TianJiError(
-            f"--batch-scale {factor}: {config.agent.type} has no hyp.batch_size and "
-            "hyp.buffer_size that could be multiplied: leave it out"
-        )
-    if rule != "none":
-        if not isinstance(getattr(hyp, "lr", None), float):
-            raise TianJiError(f"--lr-rule {rule}: {config.agent.type} has no hyp.lr: use none")
-        changed["hyp.lr"] = hyp.lr * RULES[rule](factor)
-    return changed
 
 
 def measure(
@@ -107,15 +76,21 @@ def make(
 def _configured(config: Config, profile: Profile, wish: Wish) -> Choice | None:
     """What the configuration itself would do; None if the cores do not suffice for it."""
     parallel, work = config.parallel, profile.work
+    try:
+        cores = tuple(range(wish.cores * wish.hosts))
+        learner = resources.assign(config, cores, work.alternates)[role_name(Kind.LEARNER)]
+    except TianJiError:
+        return None
     split = Split(
         config.n_groups,
-        parallel.learner_cfg.cores or 1,
+        learner.threads,
         parallel.actor_cfg.num,
         parallel.actor_cfg.envs,
         work.batch,
         work.pool,
         config.n_learners,
         buffer_alone=parallel.buffer_cfg.cores is not None,
+        hosts=min(wish.hosts, config.n_groups),
     )
     if split.cores(work) > wish.cores * wish.hosts:
         return None
@@ -123,38 +98,115 @@ def _configured(config: Config, profile: Profile, wish: Wish) -> Choice | None:
 
 
 def for_run(
-    plan: str | Path, file: str | Path, given: list[str], folder: Path | None, engine: str | None
+    plan: str | Path,
+    file: str | Path,
+    given: list[str],
+    folder: Path | None,
+    engine: str | None,
+    hostfile: Path | None = None,
 ) -> Plan:
     """The plan that a run is to follow: read, or made now; one that does not fit is refused.
 
-    A run that goes on keeps the plan it began with.
+    `hostfile` names the machines of a run that is about to be spread over several.
     """
-    here = load(file, given).parallel.global_cfg.use_comm_parallel is False
-    if engine == "local" or (engine is None and here and mpirun.inside() is None):
+    config = load(file, given)
+    _refuse_one_process(config, engine)
+    spread = _spread(hostfile)
+    if str(plan) != AUTO:
+        chosen, source = planfile.read(Path(plan)), str(plan)
+    elif folder is not None and (kept := planfile.of_run(folder)) is not None:
+        chosen, source = kept, f"{folder}/{planfile.NAME}"  # a run that goes on keeps its plan
+    else:
+        chosen, source = _made_now(config, spread, file, given, engine), "--plan auto"
+    followed = _following(chosen, source, file, given)
+    machine = this_machine(spread.cores, followed.parallel.learner_cfg.device)
+    for warning in planfile.check(chosen, followed, machine, source, spread.hosts):
+        print(f"note: {warning}", file=sys.stderr)
+    return chosen
+
+
+def _refuse_one_process(config: Config, engine: str | None) -> None:
+    """Raises where there is nothing to split: all roles would live in one process."""
+    by_config = engine is None and mpirun.inside() is None
+    if engine == "local" or (by_config and not config.parallel.global_cfg.use_comm_parallel):
         raise TianJiError(
             "--plan: a plan splits the cores among processes, and engine local (or "
             "global_cfg.use_comm_parallel=False) has only one: leave one of the two out"
         )
-    kept = None if folder is None else planfile.of_run(folder)
-    if str(plan) != AUTO:
-        chosen, source = planfile.read(Path(plan)), str(plan)
-    elif kept is not None:
-        chosen, source = kept, f"{folder}/{planfile.NAME}"
-    else:
-        print("note: measuring this job to plan it, for some 10 to 20 s", file=sys.stderr)
-        wish = Wish(len(resources.available_cores()), memory_bytes=resources.free_bytes())
-        chosen, source = make(*measure(file, given, wish.cores), wish).plan, "--plan auto"
-    own = as_overrides(chosen.overrides)
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """What a run may use: some hosts, and of each as many cores as the smallest has."""
+
+    cores: int
+    hosts: int | None = 1  # None: that is only known when all ranks have met
+    places: int | None = None  # for processes, on all hosts together; None: no limit
+
+
+def _spread(hostfile: Path | None) -> _Spread:
+    """This machine, or those of a hostfile as far as they are like it."""
+    cores = resources.usable_here()
+    if hostfile is None:
+        return _Spread(cores, 1 if mpirun.inside() in (None, (0, 1)) else None)
+    places = [cores if n is None else n for n in hostfiles.read(hostfile).values()]
+    return _Spread(min(cores, *places), len(places), sum(places))
+
+
+def _made_now(
+    config: Config, spread: _Spread, file: str | Path, given: list[str], engine: str | None
+) -> Plan:
+    """A plan by what is measured now; one whose processes have places on the hosts."""
+    hosts = _known_hosts(spread, engine)
+    print("note: measuring this job to plan it, for some 10 to 20 s", file=sys.stderr)
+    profile = probe(config, spread.cores)
+    for cores in range(spread.cores, 0, -1):
+        wish = Wish(cores, hosts, memory_bytes=resources.free_bytes())
+        plan = make(config, profile, wish).plan
+        needed = n_ranks(load(file, [*given, *as_overrides(plan.overrides)]))
+        if spread.places is None or needed <= spread.places:
+            return plan
+    raise TianJiError(
+        f"--plan auto: the hostfile has {spread.places} places, and even the smallest plan has "
+        f"{needed} processes, the launcher among them: give its hosts more `slots`"
+    )
+
+
+def _known_hosts(spread: _Spread, engine: str | None) -> int:
+    """How many hosts to plan for; refuses to guess it."""
+    first = "make the plan first, tianji plan CONFIG --hosts N --cores M, and use --plan FILE"
+    if spread.hosts is None:
+        raise TianJiError(
+            "--plan auto: mpirun has started the ranks, and how many there should be follows from "
+            f"the plan: {first}; or let tianji start them: tianji train CONFIG --engine mpi "
+            "--plan auto"
+        )
+    nodes = os.environ.get("SLURM_JOB_NUM_NODES", "1")
+    if engine == "mpi" and spread.places is None and nodes != "1":
+        raise TianJiError(
+            f"--plan auto: this job of Slurm's has {nodes} nodes, and only one of them could be "
+            f"measured and planned for: {first}; or name the nodes with --hostfile"
+        )
+    return spread.hosts
+
+
+def _following(plan: Plan, source: str, file: str | Path, given: list[str]) -> Config:
+    """The configuration with the keys of the plan; refuses options that say otherwise."""
+    own = as_overrides(plan.overrides)
     config = load(file, [*given, *own])
     if load(file, [*own, *given]) != config:
         raise TianJiError(
             f"{source} says {', '.join(own)}, and other options say otherwise: leave those out, or "
             "make a plan with them fixed (tianji plan --actors, --envs, --groups, --learner-cores)"
         )
-    gpu = config.parallel.learner_cfg.device
-    inside = mpirun.inside() is not None  # where each rank may be bound to a core of its own
-    cores = len(resources.unbound_cores() if inside else resources.available_cores())
-    machine = this_machine(cores, None if gpu == "cpu" else gpu)
-    for warning in planfile.check(chosen, config, machine, source):
-        print(f"note: {warning}", file=sys.stderr)
-    return chosen
+    return config
+
+
+def beside(plan: Plan, file: str | Path, given: list[str]) -> list[str]:
+    """What a run must be given beside a plan that was made with `given`.
+
+    The plan has an answer of its own to some of it, as to `actor_cfg.num`; to repeat that would be
+    to contradict the plan.
+    """
+    own = as_overrides(plan.overrides)
+    return [word for word in given if load(file, [word, *own]) == load(file, [*own, word])]

@@ -75,9 +75,8 @@ class _Probe:
         measure = self._in_turns if self._takes_turns else self._at_once
         actors, learners = measure()
         work = replace(work_of(self._job), steps=max(1, round(self._length)))
-        gpu = self._job.config.parallel.learner_cfg.device
         return Profile(
-            machine=this_machine(len(self._cores), None if gpu == "cpu" else gpu),
+            machine=this_machine(len(self._cores), self._job.config.parallel.learner_cfg.device),
             work=work,
             actors=tuple(sorted(actors, key=lambda cost: cost.envs)),
             learners=tuple(sorted(learners, key=lambda cost: cost.cores)),

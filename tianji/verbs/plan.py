@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -13,11 +14,13 @@ from tianji import terminal
 from tianji.verbs.training import add_overrides
 
 if TYPE_CHECKING:
+    from tianji.planning.planfile import Plan
     from tianji.planning.profile import Profile
     from tianji.planning.solver import Wish
 
 
 NARROW, WIDE = 80, 160  # columns of a table, and of one that nobody looks at
+HOSTFILE = "hosts.txt"  # in the command that trains on several machines
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,15 +33,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("--actors", "N", "actors of each group (default: as many as the learner can take)"),
         ("--envs", "E", "environments of each actor (default: what makes it fastest)"),
         ("--learner-cores", "C", "cores of each learner (default: what makes it fastest)"),
-        ("--batch-scale", "K", "multiply batch and pool by K, so that freshness is kept"),
+        ("--batch-scale", "K", "multiply batch, pool and minibatch by K: freshness is kept"),
     ):
         parser.add_argument(option, type=_count, metavar=metavar, help=purpose)
     parser.add_argument(
         "--lr-rule",
         choices=["none", "linear", "sqrt"],
-        default="linear",
         help="the learning rate when the batch is K times as large: the same, K times as large, or "
-        "the root of it (default: linear)",
+        "only the root of K times, which suits Adam (default: sqrt)",
     )
     parser.add_argument(
         "--seconds",
@@ -82,14 +84,15 @@ def run(options: argparse.Namespace) -> int:
     """Measures, plans, prints and writes."""
     from tianji.config import load
     from tianji.planning import planfile, table
-    from tianji.probing import planner
+    from tianji.probing import planner, scaling
     from tianji.simulation import verb
 
     verb.check(options)
     out = _out(options)
     overrides = [*options.overrides, *(["learner_cfg.device='cuda'"] if options.gpu else [])]
     config = load(options.config, overrides)
-    settings = planner.scaling_keys(config, options.batch_scale or 1, options.lr_rule)
+    rule = options.lr_rule or scaling.DEFAULT
+    settings = scaling.scaling_keys(config, options.batch_scale or 1, rule)
     if options.gpu:
         settings["learner_cfg.device"] = "cuda"
     profile, wish = _profile(options.profile), _wish(options)
@@ -113,8 +116,33 @@ def run(options: argparse.Namespace) -> int:
     width = max(terminal.columns(WIDE), NARROW)
     print(table.describe(found, planned.choices, planned.configured, width))
     planfile.write(planned.plan, out)
-    print(f"\nto train with it: tianji train {options.config} --plan {out}")
+    print(f"\n{_what_next(options, planned.plan, out)}")
     return 0
+
+
+def _what_next(options: argparse.Namespace, plan: Plan, out: Path) -> str:
+    """The command that trains as planned, and what is to be said about that."""
+    from tianji.config import load
+    from tianji.config.keywords import as_overrides
+    from tianji.notices import apart
+    from tianji.placement import n_ranks
+    from tianji.probing import planner
+
+    repeated, hosts = planner.beside(plan, options.config, options.overrides), options.hosts or 1
+    config = load(options.config, [*repeated, *as_overrides(plan.overrides)])
+    words = ["tianji", "train", options.config]
+    words += [word for override in repeated for word in ("--set", override)]
+    if hosts > 1:
+        words += ["--engine", "mpi", "--hostfile", HOSTFILE]
+    elif not config.parallel.global_cfg.use_comm_parallel:
+        words += ["--engine", "process"]
+    lines = [f"to train with it: {shlex.join([*words, '--plan', str(out)])}"]
+    if hosts > 1:
+        slots = -(-n_ranks(config) // hosts)
+        lines.append(f"{HOSTFILE} has a line for each machine, as in `node1 slots={slots}`")
+    if (text := apart(config)) is not None:
+        lines.append(f"note: {text}")
+    return "\n".join(lines)
 
 
 def _out(options: argparse.Namespace) -> Path:
@@ -138,9 +166,9 @@ def _words_of(wish: Wish) -> str:
 
 def _wish(options: argparse.Namespace) -> Wish:
     from tianji.planning.solver import Wish
-    from tianji.resources import available_cores, free_bytes
+    from tianji.resources import free_bytes, usable_here
 
-    cores = options.cores or len(available_cores())
+    cores = options.cores or usable_here()
     if options.simulate:  # the layout that was named need not fit here
         return Wish(cores, memory_bytes=None if options.out is None else free_bytes())
     return Wish(

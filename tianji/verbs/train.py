@@ -96,7 +96,8 @@ def _planned(options: argparse.Namespace, overrides: list[str]) -> list[str]:
     from tianji.config.keywords import as_overrides
     from tianji.probing import planner
 
-    plan = planner.for_run(options.plan, options.config, overrides, options.run_dir, options.engine)
+    where = options.run_dir, options.engine, options.hostfile
+    plan = planner.for_run(options.plan, options.config, overrides, *where)
     options.plan = plan if options.plan == planner.AUTO else options.plan
     return as_overrides(plan.overrides)
 

@@ -1,0 +1,103 @@
+"""`train --plan auto`, and plans for on-policy batches and GPUs, with probes of a moment."""
+
+import json
+
+import pytest
+from commands import TASKS
+from profiles import profile
+from puppets import MISSING
+
+from tianji import resources
+from tianji.cli import main
+from tianji.planning import planfile
+from tianji.probing import planner
+
+pytestmark = pytest.mark.process
+
+DQN, PPO = str(TASKS / "walk_dqn.py"), str(TASKS / "walk_ppo.py")
+SHORT = ("--quiet", "--set", "exp.train_steps=3000")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Measurements last next to nothing, and this machine has two cores."""
+    monkeypatch.setattr("tianji.probing.probe.LONGEST_SECONDS", 0.05)
+    cores = resources.available_cores()[:2]
+    if len(cores) < 2:
+        pytest.skip("a plan for two cores needs two")
+    monkeypatch.setattr(resources, "quota", lambda: 2.0)
+
+
+def settings_of(folder):
+    parallel = json.loads((folder / "config.json").read_text())["config"]["parallel"]
+    return {
+        "global_cfg.group_num": parallel["global_cfg"]["group_num"],
+        "learner_cfg.cores": parallel["learner_cfg"]["cores"],
+        "actor_cfg.num": parallel["actor_cfg"]["num"],
+        "actor_cfg.envs": parallel["actor_cfg"]["envs"],
+        "actor_cfg.cores": parallel["actor_cfg"]["cores"],
+        "buffer_cfg.cores": parallel["buffer_cfg"]["cores"],
+    }
+
+
+def test_a_run_makes_its_plan_follows_and_keeps_it(tmp_path, capfd):
+    run = tmp_path / "run"
+    assert main(["train", DQN, "--plan", "auto", "--run-dir", str(run), *SHORT]) == 0
+    assert "note: measuring this job" in capfd.readouterr().err
+    plan = planfile.of_run(run)
+    assert settings_of(run) == plan.overrides
+    assert plan.split.cores(alternates=False) == 2
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["plan"]["split"] == plan.split.name == "L1A1"
+
+
+@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+def test_ranks_follow_the_plan_that_was_made_before_they_were_started(tmp_path, capfd):
+    run = tmp_path / "run"
+    given = ("--engine", "mpi", "--plan", "auto", "--run-dir", str(run))
+    assert main(["train", DQN, *given, *SHORT]) == 0
+    said = capfd.readouterr().err
+    assert said.count("measuring this job") == 1  # not by rank 0 again
+    plan = planfile.of_run(run)
+    assert settings_of(run) == plan.overrides
+    assert json.loads((run / "summary.json").read_text())["engine"] == "mpi"
+
+
+def test_who_would_run_where_is_shown_as_planned(capfd):
+    assert main(["train", DQN, "--plan", "auto", "--dry-run"]) == 0
+    roles = [line.split()[0] for line in capfd.readouterr().out.splitlines()[1:]]
+    assert roles == ["launcher", "learner-0.0", "buffer-0.0", "actor-0.0"]
+
+
+def test_an_on_policy_batch_grows_by_its_environments(tmp_path, capfd):
+    out = tmp_path / "ppo.plan.json"
+    larger = ("--batch-scale", "2", "--lr-rule", "linear", "--out", str(out), "--quiet")
+    assert main(["plan", PPO, *larger]) == 0
+    plan = planfile.read(out)
+    assert plan.settings == {
+        "hyp.minibatch": 256,
+        "hyp.lr_decay": 15,
+        "hyp.lr": 0.01,
+        "hyp.lr_final": 0.001,
+    }
+    assert plan.split.actors * plan.split.envs == 2 * (2 * 4)
+    assert plan.split.batch == 32 * 16
+    assert main(["train", PPO, "--plan", str(out), "--dry-run"]) == 0, capfd.readouterr().err
+
+
+def test_a_learner_on_the_gpu_is_measured_there_or_refused(tmp_path, capfd):
+    out = tmp_path / "gpu.plan.json"
+    status = main(["plan", DQN, "--gpu", "--out", str(out), "--quiet"])
+    if resources.gpu_of("cuda") is None:
+        assert status == 2 and "torch sees no GPU here" in capfd.readouterr().err
+    else:
+        assert status == 0
+        assert planfile.read(out).profile.machine.gpu == resources.gpu_of("cuda")
+
+
+def test_a_plan_for_the_gpu_has_the_learner_compute_there(tmp_path, monkeypatch):
+    costs = profile()  # what it costs is not what this is about
+    monkeypatch.setattr(planner, "probe", lambda *_: costs)
+    out = tmp_path / "gpu.plan.json"
+    assert main(["plan", DQN, "--gpu", "--out", str(out), "--quiet"]) == 0
+    assert planfile.read(out).overrides["learner_cfg.device"] == "cuda"

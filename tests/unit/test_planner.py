@@ -1,0 +1,144 @@
+"""A plan for a run: read or made, for this machine or those of a hostfile; nothing is measured."""
+
+import dataclasses
+import json
+
+import pytest
+from profiles import profile
+
+from tianji import resources
+from tianji.config import load
+from tianji.errors import TianJiError
+from tianji.placement import n_ranks
+from tianji.planning import planfile
+from tianji.planning.digest import digest_of
+from tianji.planning.solver import Wish
+from tianji.probing import planner
+
+JOB = profile()
+
+
+@pytest.fixture
+def dqn(root):
+    return root / "configs" / "cartpole_dqn.py"
+
+
+@pytest.fixture(autouse=True)
+def probed(monkeypatch):
+    """This machine offers four cores, and a probe takes no time; returns the cores it was given."""
+    cores = []
+
+    def probe(config, n_cores, *_):
+        cores.append(n_cores)
+        return dataclasses.replace(
+            JOB, work=dataclasses.replace(JOB.work, digest=digest_of(config))
+        )
+
+    monkeypatch.setattr(planner, "probe", probe)
+    monkeypatch.setattr(resources, "available_cores", lambda: (0, 1, 2, 3))
+    monkeypatch.setattr(resources, "unbound_cores", lambda: (0, 1, 2, 3))
+    monkeypatch.setattr(resources, "quota", lambda: None)
+    for name in ("OMPI_COMM_WORLD_RANK", "SLURM_JOB_NUM_NODES"):
+        monkeypatch.delenv(name, raising=False)
+    return cores
+
+
+def follow(plan, file, *given, folder=None, engine=None, hostfile=None):
+    return planner.for_run(plan, file, list(given), folder, engine, hostfile)
+
+
+def with_plan(file, plan):
+    return load(file, [f"{key}={value!r}" for key, value in plan.overrides.items()])
+
+
+def test_a_plan_is_made_for_the_cores_of_this_machine(dqn, probed, capsys):
+    plan = follow("auto", dqn)
+    assert probed == [4] and 1 < plan.split.cores(alternates=False) <= 4
+    assert "measuring this job" in capsys.readouterr().err
+
+
+def test_a_plan_for_a_hostfile_is_for_all_its_machines_and_the_smallest_of_them(
+    dqn, probed, tmp_path
+):
+    hosts = tmp_path / "hosts"
+    hosts.write_text("a slots=9\nb slots=3\nc slots=9\n")
+    plan = follow("auto", dqn, engine="mpi", hostfile=hosts)
+    assert probed == [3]
+    assert plan.split.groups % 3 == 0 and 3 < plan.split.cores(alternates=False) <= 9
+
+
+def test_a_plan_for_a_hostfile_leaves_places_for_launcher_and_reducer(dqn, tmp_path):
+    hosts = tmp_path / "hosts"
+    hosts.write_text("a slots=4\nb slots=4\n")
+    plan = follow("auto", dqn, engine="mpi", hostfile=hosts)
+    assert plan.split.groups >= 2
+    assert plan.split.groups < n_ranks(with_plan(dqn, plan)) <= 8
+    hosts.write_text("a slots=1\nb slots=1\n")
+    with pytest.raises(TianJiError, match="2 places, and even the smallest plan has"):
+        follow("auto", dqn, engine="mpi", hostfile=hosts)
+
+
+def test_a_host_without_places_has_as_many_as_this_machine_has_cores(dqn, probed, tmp_path):
+    (tmp_path / "hosts").write_text("a\nb\n")
+    plan = follow("auto", dqn, engine="mpi", hostfile=tmp_path / "hosts")
+    assert probed == [4] and n_ranks(with_plan(dqn, plan)) <= 8
+
+
+def test_ranks_that_are_there_already_cannot_be_planned_for(dqn, probed, monkeypatch):
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "6")
+    with pytest.raises(TianJiError, match=r"mpirun has started the ranks.*tianji plan CONFIG --ho"):
+        follow("auto", dqn)
+    assert not probed
+
+
+def test_the_nodes_of_slurm_are_planned_for_beforehand(dqn, probed, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "4")
+    with pytest.raises(TianJiError, match=r"has 4 nodes.*tianji plan CONFIG --hosts N"):
+        follow("auto", dqn, engine="mpi")
+    assert not probed
+    assert follow("auto", dqn, engine="process").split.groups >= 1
+
+
+def test_a_run_that_goes_on_keeps_the_plan_it_began_with(dqn, probed, tmp_path):
+    began = follow("auto", dqn)
+    planfile.write(began, tmp_path / planfile.NAME)
+    assert follow("auto", dqn, folder=tmp_path) == began
+    assert len(probed) == 1
+
+
+def test_options_that_say_otherwise_are_refused(dqn):
+    with pytest.raises(TianJiError, match=r"--plan auto says .* other options say otherwise"):
+        follow("auto", dqn, "actor_cfg.num=77")
+
+
+@pytest.mark.parametrize(
+    ("engine", "given"),
+    [("local", ()), (None, ("global_cfg.use_comm_parallel=False",))],
+)
+def test_one_process_is_not_planned(dqn, probed, engine, given):
+    with pytest.raises(TianJiError, match="has only one"):
+        follow("auto", dqn, *given, engine=engine)
+    assert not probed
+
+
+def test_a_plan_for_several_hosts_is_no_news_where_they_are(dqn, tmp_path, capsys):
+    config = load(dqn, [])
+    costs = dataclasses.replace(JOB, work=dataclasses.replace(JOB.work, digest=digest_of(config)))
+    (tmp_path / "hosts").write_text("a slots=9\nb slots=9\n")
+    plan = planner.make(config, costs, Wish(4, 2)).plan
+    planfile.write(plan, tmp_path / "plan.json")
+    assert json.loads((tmp_path / "plan.json").read_text())["split"]["groups"] >= 2
+    follow(tmp_path / "plan.json", dqn, engine="mpi", hostfile=tmp_path / "hosts")
+    assert "wants" not in capsys.readouterr().err
+    follow(tmp_path / "plan.json", dqn)
+    assert "and this machine offers 4" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(2, 1), (3, 2), (16, 4)])
+def test_the_row_of_the_configuration_has_the_threads_that_its_run_would_have(dqn, cores, threads):
+    configured = planner.make(load(dqn, []), JOB, Wish(cores)).configured
+    assert configured.split.learner_cores == threads
+    wanted = load(dqn, ["learner_cfg.cores=1"])
+    assert planner.make(wanted, JOB, Wish(cores)).configured.split.learner_cores == 1
+    assert planner.make(load(dqn, ["learner_cfg.cores=99"]), JOB, Wish(cores)).configured is None

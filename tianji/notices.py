@@ -1,0 +1,76 @@
+"""What a run's layout costs, said before it begins: too many roles for the cores, groups apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tianji.config import Config
+from tianji.resources import Share
+from tianji.roster import Kind, kind_of
+
+FEWEST = 2  # roles that every run has: no split of a single core does without their taking turns
+
+
+def crowding(
+    shares: Mapping[str, Share], alternates: bool, usable: int | None = None
+) -> str | None:
+    """That processes on one machine have fewer cores than they could keep busy at once.
+
+    `usable` is how many cores can be kept busy in all, where the time is limited. Where acting and
+    learning take turns (`alternates`), only one of both is at work. Environments that sleep or wait
+    for something else may well be more than the cores: so this is nothing to refuse.
+    """
+    busy = [home for home in shares if kind_of(home) in (Kind.ACTOR, Kind.LEARNER, Kind.BUFFER)]
+    if not busy:
+        return None
+    offered = len({core for home in busy for core in shares[home].cores})
+    alike: dict[tuple[int, ...], list[str]] = {}
+    for home in busy:
+        alike.setdefault(shares[home].cores, []).append(home)
+    crowds = [(busy, offered if usable is None else min(offered, usable))]
+    crowds += [(homes, len(cores)) for cores, homes in alike.items()]
+    homes, n_cores = max(crowds, key=lambda crowd: _n_at_once(crowd[0], alternates) / crowd[1])
+    n = _n_at_once(homes, alternates)
+    if n <= max(n_cores, FEWEST):
+        return None
+    return (
+        f"{_counted(homes, alternates)} share {_n(n_cores, 'core')}: while all of them compute, "
+        f"each has at most {n_cores / n:.2g} of one. Where environments sleep or wait that is no "
+        "loss; else tianji plan CONFIG splits the cores so that each role has its own, with more "
+        "environments in fewer actors"
+    )
+
+
+def _n_at_once(homes: Iterable[str], alternates: bool) -> int:
+    """Processes that work at the same time."""
+    kinds = [kind_of(home) for home in homes]
+    acting = kinds.count(Kind.ACTOR)
+    others = len(kinds) - acting
+    return max(acting, others) if alternates else acting + others
+
+
+def _counted(homes: Iterable[str], alternates: bool) -> str:
+    """As in `41 processes (40 actors, 1 learner)`."""
+    kinds = [kind_of(home) for home in homes]
+    words = [_n(kinds.count(kind), kind.word) for kind in (Kind.ACTOR, Kind.LEARNER, Kind.BUFFER)
+             if kind in kinds]  # fmt: skip
+    turns = ", which take turns" if alternates and len(words) > 1 else ""
+    return f"{_n(len(kinds), 'process')} ({', '.join(words)}{turns})"
+
+
+def _n(count: int, word: str) -> str:
+    ending = "es" if word.endswith("s") else "s"
+    return f"{count:,} {word}{ending * (count > 1)}"
+
+
+def apart(config: Config) -> str | None:
+    """That several groups learn nothing from each other."""
+    n = config.n_groups
+    if n == 1 or config.fuses:
+        return None
+    return (
+        f"{n} groups and global_cfg.use_group_parallel=False: nothing averages them, so each is a "
+        f"training of its own, from 1/{n} of the samples (exp.train_steps is shared out), and only "
+        "what group 0 learns is evaluated and kept as the final policy: leave that key out, or "
+        "train one group"
+    )
