@@ -39,9 +39,6 @@ def record(run, about, *rows):
     return run / FOLDER / f"{about.home}.trace"
 
 
-# The file
-
-
 def test_rows_are_read_as_they_were_written(run):
     path = record(run, heading(), (0, Doing.SEND, 1.5, 2.5, 3, 4, What.TRAJECTORY, 5))
     recording = read_file(path)
@@ -163,9 +160,6 @@ def test_a_folder_without_a_trace_says_how_to_record_one(run):
 def test_what_is_no_run_is_refused(tmp_path):
     with pytest.raises(TianJiError, match="is not the folder of a run"):
         read(tmp_path / "nowhere")
-
-
-# Tracks
 
 
 class Rows:
@@ -366,9 +360,6 @@ def test_the_file_is_json_that_a_browser_reads(run):
 def test_a_timeline_that_cannot_be_written_is_the_users_mistake(run):
     with pytest.raises(TianJiError, match="cannot be written: No such file or directory"):
         save(made(run), run / "nowhere" / "trace.json")
-
-
-# The table
 
 
 def test_idling_is_told_by_the_dependency(run):
