@@ -237,9 +237,6 @@ def test_idling_in_pieces_is_one_span(run):
     ]
 
 
-# The timeline: two actors, a buffer beside its learner, two rounds
-
-
 def made(run):
     """An actor of two sends a trajectory, a batch is drawn, learned from and published."""
     for i in (0, 1):

@@ -227,8 +227,8 @@ def collect(ends: ReceiverEnds, experiment: Experiment, check: Callable[[], None
     """Gives the word to go, uses `n_messages`, and hears what the actors have measured.
 
     Actors that sample are waited for until they are in step: the clock starts when every one of
-    them has brought its first. Where all share one way to take, nobody knows whose a message is;
-    then it starts when as many have come as these would be.
+    them has brought `FIRST_MESSAGES`. Where all share one way to take, nobody knows whose a message
+    is; then it starts when so many times as many as there are actors have come.
     """
     receiver = _Receiver(ends, experiment, check)
     receiver.some(experiment.depth * experiment.n_actors)
@@ -278,7 +278,7 @@ class _Receiver:
             until(self._ends.waiting, lambda: self._round(enough), self._check)
 
     def some_of_each(self, n: int) -> None:
-        """At least `n` messages of every actor, if it is known whose they are, else of the mean."""
+        """At least `n` messages of every actor; that many per actor, where nobody knows whose."""
         if not self._knows_whose:
             self.some(n * self._experiment.n_actors)
             return
