@@ -45,9 +45,6 @@ def repeats(size: int) -> int:
     return max(20, min(400, int(SECONDS * 2e9 / size / 8)))
 
 
-# ----------------------------------------------------------------------------------------- children
-
-
 TRANSPORTS: list[ShmTransport] = []  # of this process: one, once it is attached
 EXCHANGES: dict[int, Exchange] = {}  # by size
 
@@ -126,9 +123,6 @@ def child(rank: int) -> None:
                 found.setdefault(f"{way.__name__} {size}", []).append(statistics.median(times))
     if rank == 0:
         print(json.dumps(found))
-
-
-# ------------------------------------------------------------------------------------------- parent
 
 
 def measure(n: int, rounds: int) -> dict[str, list[float]]:

@@ -36,9 +36,6 @@ def resident_bytes() -> int:
     return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
 
 
-# ----------------------------------------------------------------------------------------- children
-
-
 def send(brief: dict[str, Any]) -> dict[str, int]:
     """Fills `n` messages with a copy each, numbers them, and closes the channel."""
     transport = ShmTransport.attach(brief["transport"], "sender")
@@ -83,9 +80,6 @@ def child(name: str, transport: ShmTransport, **more: Any) -> Iterator[dict[str,
         except BaseException:
             process.kill()
             raise
-
-
-# ------------------------------------------------------------------------------------- measurements
 
 
 @contextmanager

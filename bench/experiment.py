@@ -70,9 +70,6 @@ def conduct(
     return sheet.finish(table, panels)
 
 
-# ----------------------------------------------------------------------------------- rows and files
-
-
 class OutOfTime(Exception):
     """`--total` seconds are over."""
 
@@ -162,6 +159,15 @@ def attempt(sheet: Sheet, row: Row, run: Callable[..., Row], *arguments: Any) ->
         return None
     sheet.add(found)
     return found
+
+
+def fits(what: object, n_cores: int, is_real: bool) -> bool:
+    """Whether a run has the cores it wants; what has not is named. Slept costs want none."""
+    there = len(os.sched_getaffinity(0))
+    if is_real and n_cores > there:
+        print(f"{what} is left out: it wants {n_cores} cores, {there} are there", flush=True)
+        return False
+    return True
 
 
 def kind_of(is_real: bool) -> str:

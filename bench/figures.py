@@ -10,10 +10,13 @@ from html import escape
 
 from measures import Spread
 
+from tianji import svg
+from tianji.svg import INK
+
 WIDTH, HEIGHT = 560, 360  # of one panel
 LEFT, RIGHT, TOP, BOTTOM = 74, 24, 74, 52  # around what is drawn in it
 COLOURS = ("#0b6e99", "#c8553d", "#2f9e62", "#8a5a9e", "#d39b22", "#4b4f9e", "#7a7a7a")
-INK, PALE = "#222222", "#dddddd"
+PALE = "#dddddd"
 X = float | str
 
 
@@ -44,15 +47,11 @@ def draw(panels: Sequence[Panel]) -> str:
     shown = [panel for panel in panels if any(series.points for series in panel.series)]
     across = min(2, max(1, len(shown)))
     down = max(1, math.ceil(len(shown) / across))
-    size = f'width="{across * WIDTH}" height="{down * HEIGHT}"'
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">',
-        '<rect width="100%" height="100%" fill="white"/>',
-    ]
+    lines: list[str] = []
     for i, panel in enumerate(shown):
         x, y = i % across * WIDTH, i // across * HEIGHT
         lines += [f'<g transform="translate({x} {y})">', *_Drawing(panel).lines(), "</g>"]
-    return "\n".join([*lines, "</svg>", ""])
+    return svg.page(across * WIDTH, down * HEIGHT, lines)
 
 
 class _Drawing:
@@ -71,26 +70,26 @@ class _Drawing:
     def lines(self) -> list[str]:
         panel = self._panel
         size = 14 if len(panel.title) < 50 else 12
-        found = [_text(LEFT, 22, panel.title, size=size, weight="bold"), *self._axes()]
+        found = [svg.text(LEFT, 22, panel.title, size=size, weight="bold"), *self._axes()]
         for i, series in enumerate(panel.series):
             colour = COLOURS[i % len(COLOURS)]
             found += self._bars(i, series, colour) if panel.is_bars else self._line(series, colour)
         for x, word in panel.marks:
             place = self._between(x)
             found.append(_line(place, TOP, place, HEIGHT - BOTTOM, INK, ' stroke-dasharray="2 3"'))
-            found.append(_text(place + 4, TOP + 12, word, size=11))
+            found.append(svg.text(place + 4, TOP + 12, word, size=11))
         return found + self._legend()
 
     def _axes(self) -> list[str]:
         found = []
         for value in _round_numbers(self._top):
             found.append(_line(LEFT, self._up(value), WIDTH - RIGHT, self._up(value), PALE))
-            found.append(_text(LEFT - 8, self._up(value) + 4, f"{value:,g}", anchor="end"))
+            found.append(svg.text(LEFT - 8, self._up(value) + 4, f"{value:,g}", anchor="end"))
         for i, x in enumerate(self._xs):
             label = x if isinstance(x, str) else f"{x:g}"
-            found.append(_text(self._place(i), HEIGHT - BOTTOM + 18, label, anchor="middle"))
+            found.append(svg.text(self._place(i), HEIGHT - BOTTOM + 18, label, anchor="middle"))
         middle = (LEFT + WIDTH - RIGHT) / 2
-        found.append(_text(middle, HEIGHT - 12, self._panel.x_label, anchor="middle"))
+        found.append(svg.text(middle, HEIGHT - 12, self._panel.x_label, anchor="middle"))
         turned = f"translate(16 {(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)"
         label = escape(self._panel.y_label)
         found.append(f'<text transform="{turned}" text-anchor="middle" fill="{INK}">{label}</text>')
@@ -127,7 +126,8 @@ class _Drawing:
 
     def _range(self, x: float, y: Spread, colour: str) -> list[str]:
         if not math.isfinite(y.middle):
-            return [_text(x, TOP + 12, "never", anchor="middle", size=11, colour=colour)]
+            never = svg.text(x, TOP + 12, "never", anchor="middle", size=11)
+            return [f'<g fill="{colour}">{never}</g>']
         high = min(y.high, self._top)
         if y.low == high:
             return []
@@ -142,7 +142,7 @@ class _Drawing:
             colour = COLOURS[i % len(COLOURS)]
             dashes = ' stroke-dasharray="6 4"' if series.is_dashed else ""
             found.append(_line(x, y, x + 18, y, colour, f' stroke-width="3"{dashes}'))
-            found.append(_text(x + 24, y + 4, series.name, size=11))
+            found.append(svg.text(x + 24, y + 4, series.name, size=11))
             x += wide
         return found
 
@@ -164,26 +164,9 @@ class _Drawing:
 
 def _round_numbers(top: float) -> list[float]:
     """Five or so, from zero."""
-    rough = top / 5
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(s * power for s in (1, 2, 5, 10) if s * power >= rough)
+    step = svg.round_step(top / 5)
     return [i * step for i in range(math.floor(top / step) + 1)]
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, colour: str, more: str = "") -> str:
     return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}"{more}/>'
-
-
-def _text(
-    x: float,
-    y: float,
-    words: str,
-    anchor: str = "start",
-    size: int = 12,
-    weight: str = "normal",
-    colour: str = INK,
-) -> str:
-    return (
-        f'<text x="{x}" y="{y}" text-anchor="{anchor}" font-size="{size}" '
-        f'font-weight="{weight}" fill="{colour}">{escape(words)}</text>'
-    )

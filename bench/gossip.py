@@ -104,9 +104,6 @@ def run(
     }
 
 
-# ------------------------------------------------------------------------------- what is made of it
-
-
 def log_ratios(rows: Sequence[Row], one: str, other: str) -> list[float]:
     """Of the steps of `other` to those of `one`, for runs that differ in nothing else.
 

@@ -72,7 +72,7 @@ def knee(xs: Sequence[float], ys: Sequence[float]) -> Knee | None:
 
 
 def _fit(points: Sequence[tuple[float, float]], n: int) -> tuple[float, float, float]:
-    """(error, gain, level) with the first `n` points on the line and the others above it."""
+    """(error, gain, level) with the first `n` points on the line and a plateau of the others."""
     first, rest = points[:n], points[n:]
     gain = statistics.fmean(y / x for x, y in first)
     level = statistics.fmean(y for _, y in rest) if rest else math.inf
@@ -109,22 +109,6 @@ def ratio_interval(
         return Spread(math.nan, math.nan, math.nan)
     cut = int(len(ratios) * (1 - share) / 2)
     return Spread(middle, ratios[cut], ratios[-1 - cut])
-
-
-def distance(one: Sequence[Sequence[float]], other: Sequence[Sequence[float]]) -> float:
-    """The largest difference of two distributions (Kolmogorov-Smirnov), from 0 to 1.
-
-    Each is given as rows of lower edge and count.
-    """
-    edges = sorted({row[0] for row in (*one, *other)})
-    totals = [sum(row[1] for row in rows) for rows in (one, other)]
-    if not all(totals):
-        return math.nan
-    return max(abs(_up_to(one, e) / totals[0] - _up_to(other, e) / totals[1]) for e in edges)
-
-
-def _up_to(rows: Sequence[Sequence[float]], edge: float) -> float:
-    return sum(count for lower, count in rows if lower <= edge)
 
 
 Event = tuple[float, float]

@@ -49,9 +49,6 @@ SCENARIOS = {
 }
 
 
-# ------------------------------------------------------------------------------- what is made of it
-
-
 def evaluate(log: Log, costs: Costs) -> Row:
     """Idle shares, rates and the ratio's deviation, without the beginning."""
     start, end = log.learned[0][0] + SETTLING_SECONDS, log.learned[-1][0]

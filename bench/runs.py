@@ -17,6 +17,8 @@ from typing import Any
 
 from options import BENCH, ROOT
 
+from tianji.transmission.parts import foreign_load
+
 JOBS = BENCH / "jobs"
 START_SECONDS = 90.0  # for a run to begin and to end, besides the seconds that it trains
 ENDLESS = ("exp.stop_return=1e9", "exp.train_steps=1_000_000_000", "exp.save_seconds=None")
@@ -29,15 +31,7 @@ Summary = dict[str, Any]
 
 def busy_share(seconds: float = 0.5) -> float:
     """Share of all cores that is in use while this process sleeps: others' work."""
-
-    def ticks() -> tuple[int, int]:
-        values = [int(v) for v in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-        return sum(values), values[3] + values[4]
-
-    total, idle = ticks()
-    time.sleep(seconds)
-    total_after, idle_after = ticks()
-    return round(1 - (idle_after - idle) / max(1, total_after - total), 3)
+    return round(foreign_load(seconds), 3)
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Figure 6a-c: throughput of DQN on CartPole against actors, learner cores and groups.
 
   a  a fixed learner and more and more actors: sampling, receiving, training; where is the knee?
-  b  the learner with more cores and a batch as many times larger: how far does the knee move?
+  b  the learner with more cores, batch and pool as many times larger: how far does the knee move?
   c  1, 2 and 4 copies of the balanced group: how linear is it, and are the samples as fresh?
 
 Each sample is learned from once on average. By default costs are slept (simulated): an actor makes
@@ -15,24 +15,26 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import sys
 from collections.abc import Iterator
 from typing import Any
 
-from experiment import REAL, SIMULATED, Trial, conduct, kind_of, machine, parser
+from experiment import REAL, SIMULATED, Trial, conduct, fits, kind_of, machine, parser
 from figures import Panel, Series
-from measures import Knee, distance, knee, slope
+from measures import Knee, knee, slope
 from options import count, some_of
 from runs import JOBS, Row, train
 from tables import cells, markdown, spread, values, where
 
+from tianji.equivalence.measures import distance
+from tianji.probing.planner import RULES
+
 STEP_SECONDS, ENVS = 0.01, 16  # simulated: 1,600 steps per second and actor
 SAMPLE_SECONDS = 1 / 6_400  # simulated: of one learner core
 BATCH = {REAL: 64, SIMULATED: 256}  # with one learner core; few updates need little of a real one
+POOL = 65_536  # samples, with one learner core
 LR = 5e-4
 PACED, UNPACED = "paced", "unpaced"
-RULES = {"none": lambda k: 1.0, "linear": lambda k: float(k), "sqrt": math.sqrt}
 RATES = ("production", "receiving", "consumption")
 COLUMNS = (
     "kind", "part", "way", "groups", "actors", "learner_cores", "batch", "lr", "seed",
@@ -44,11 +46,15 @@ COLUMNS = (
 def settings(
     given: argparse.Namespace, actors: int, cores: int = 1, groups: int = 1, way: str = PACED
 ) -> dict[str, Any]:
-    """Keys of one run; `actors` are those of one group."""
+    """Keys of one run; `actors` are those of one group.
+
+    The pool grows with the batch, so that samples are as fresh with more learner cores (P = Bs/Ns).
+    """
     keys: dict[str, Any] = {
         "global_cfg.group_num": groups,
         "actor_cfg.num": actors,
         "hyp.batch_size": BATCH[kind_of(given.real)] * cores,
+        "hyp.buffer_size": POOL * cores,
         "hyp.lr": LR * RULES[given.lr_rule](cores),
     }
     if way == UNPACED:
@@ -68,21 +74,12 @@ def settings(
     }
 
 
-def fits(given: argparse.Namespace, actors: int, cores: int, groups: int = 1) -> bool:
-    """Whether a real run has a core for every role; slept costs need none."""
-    wanted, there = groups * (actors + cores), len(os.sched_getaffinity(0))
-    if given.real and wanted > there:
-        print(f"left out: {groups} x ({cores} + {actors}) cores, and {there} are there", flush=True)
-        return False
-    return True
-
-
 def measure(about: Row, keys: Row, seed: int, seconds: float, single: dict[int, Row]) -> Row:
     """One run, with how far the ages of its samples are from those of one group (part c)."""
     found = train(JOBS / "dqn.py", keys, seed, seconds)
     if about["part"] == "c" and seed in single:
         ages = [run["histograms"]["age_steps"] for run in (single[seed], found)]
-        found["age_distance"] = distance(*ages)
+        found["age_distance"] = distance(*ages).ks if all(ages) else math.nan
     elif about["part"] == "c" and about["groups"] == 1:
         single[seed] = found
     return found
@@ -105,9 +102,6 @@ def plan(given: argparse.Namespace) -> list[Row]:
         same = {"part": "c", "way": PACED, "learner_cores": 1, "actors": given.group_actors}
         found += [same | {"groups": g} for g in groups]
     return found
-
-
-# ---------------------------------------------------------------------------------- what is shown
 
 
 def curve(rows: list[Row], column: str, x: str = "actors") -> tuple[list[float], list[float]]:
@@ -225,7 +219,7 @@ def main() -> int:
     def trials(seed: int) -> Iterator[Trial]:
         for about in plan(given):
             n, cores, groups = about["actors"], about["learner_cores"], about["groups"]
-            if fits(given, n, cores, groups):
+            if fits(f"{groups} x ({cores} + {n})", groups * (cores + n), given.real):
                 keys = settings(given, n, cores, groups, about["way"])
                 row = {"kind": kind_of(given.real), **about, "age_distance": ""}
                 row |= {"batch": keys["hyp.batch_size"], "lr": keys["hyp.lr"]}

@@ -71,9 +71,6 @@ def profile_for(case: Case) -> Profile:
     return profile_of(case.config, case.layout.actors if "ppo" in case.config else 1)
 
 
-# ---------------------------------------------------------------------------------- what a run does
-
-
 def measured(case: Case, seconds: float) -> tuple[dict[str, float], dict[str, Any]]:
     """One run: rates, idle shares and staleness, and the summary that they are from."""
     config, engine = BENCH / case.config, ["--engine", "process"]

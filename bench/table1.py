@@ -22,12 +22,11 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import sys
 from collections.abc import Iterator
 from typing import Any
 
-from experiment import Trial, conduct, kind_of, machine, parser
+from experiment import Trial, conduct, fits, kind_of, machine, parser
 from figures import Panel, Series
 from measures import Spread, shown
 from options import count
@@ -100,9 +99,6 @@ def planned(actors: list[int], split: Split) -> int:
     return max(sorted(actors), key=lambda n: min(consumption, n * ENVS / STEP_SECONDS))
 
 
-# ---------------------------------------------------------------------------------- what is shown
-
-
 def table(rows: list[Row], way: str) -> str:
     """Medians, and below them a line for each run in the paper's format."""
     here = where(rows, way=way)
@@ -154,23 +150,14 @@ def panels(rows: list[Row]) -> list[Panel]:
 def runs_of(given: argparse.Namespace) -> list[tuple[Split, str]]:
     """Every split in every way, but no way twice that would be the same run."""
     actors = given.actors or ([2, 8] if given.quick else list(ACTORS))
-    splits = fitting([Split(given.learners, n, given.learner_cores) for n in actors], given.real)
+    splits = [Split(given.learners, n, given.learner_cores) for n in actors]
+    splits = [split for split in splits if fits(split, split.n_cores, given.real)]
     pairs = [(split, way) for split in splits for way in given.ways]
     if given.real or UNPACED not in given.ways:
         return pairs
     enough = planned(actors, splits[0])
     print(f"planned: L{given.learners}A{enough}; with fewer actors nothing is held", flush=True)
     return [(split, way) for split, way in pairs if way == UNPACED or split.n_actors >= enough]
-
-
-def fitting(splits: list[Split], is_real: bool) -> list[Split]:
-    """With real costs as far as the cores go; the others are named."""
-    if not is_real:
-        return splits
-    cores = len(os.sched_getaffinity(0))
-    for split in [s for s in splits if s.n_cores > cores]:
-        print(f"{split} is left out: it wants {split.n_cores} cores, {cores} are there")
-    return [split for split in splits if split.n_cores <= cores]
 
 
 def main() -> int:

@@ -38,7 +38,7 @@ def values(rows: Iterable[Row], column: str) -> list[Any]:
 
 
 def warning(loads: Iterable[float]) -> str:
-    """How many runs began on a machine that was not quiet; nothing if all did not."""
+    """How many runs began on a machine that was not quiet; empty if all began on a quiet one."""
     found = [load > LOUD for load in loads]
     if not any(found):
         return ""

@@ -14,7 +14,8 @@ import numpy as np
 from tianji.channel import ChannelSpec, Delivery
 from tianji.schema import Schema
 from tianji.transports.cluster import ClusterTransport
-from tianji.transports.mpi import MpiWire, World
+from tianji.transports.mpi import World
+from tianji.transports.mpiwire import MpiWire
 from tianji.transports.wire import Happening, Word
 
 HOMES = {"source": "left", "target": "right", "other": "right"}
@@ -25,6 +26,12 @@ class CountingWire(MpiWire):
     """Counts the notes, so that a test can tell when all have arrived."""
 
     sent = heard = 0
+
+    @property
+    def busy(self):
+        """Whether payloads are on their way."""
+        payloads = (Happening.SENT, Happening.RECEIVED)
+        return any(flight.what in payloads for flight in self._flights)
 
     def send(self, peer, note, payload=None):
         self.sent += note.word is not Word.BEAT

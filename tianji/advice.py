@@ -48,7 +48,11 @@ def advise(
 
 
 class Listener:
-    """Does what the newest advice says, for the roles of one process."""
+    """Does what the newest advice says, for the roles of one process.
+
+    Without `set_threads`, as where updates are made on a GPU, learners keep the threads they have
+    and say of no core that it is free, so nobody advises more of them.
+    """
 
     def __init__(
         self,
@@ -72,7 +76,7 @@ class Listener:
 
     def look(self) -> None:
         """Follows what has come, if anything has; learners must be between two updates."""
-        if self._learners:
+        if self._learners and self._set_threads is not None:
             self._see_free_cores()
         if (message := self._advice.take()) is None:
             return

@@ -3,11 +3,14 @@
 Pure: readings go in, decisions come out, and the time is what the caller says it is. With TR_A the
 steps that the awake actors could make per second and TR_L those that the learner could use:
 
-    pause   while those who stay can make (1 + `PAUSE_MARGIN`) * TR_L and the learner is not idle
+    pause   while those who stay can make (1 + `PAUSE_MARGIN`) * TR_L and the learner idles no more
+            than `PAUSE_IDLE`
     wake    when the learner idles more than `WAKE_IDLE`, or when TR_A is less than
-            (1 + `WAKE_MARGIN`) * TR_L and it idles at all
-    thread  one more, where cores are free and nobody is to be paused; kept only if the learner then
-            uses `WORTH` more per busy second, and only as long as it does not lose `LOSS` of that
+            (1 + `WAKE_MARGIN`) * TR_L and it idles more than `PAUSE_IDLE`
+    thread  one more, where a core is free and nobody is to be paused; kept only if the learner then
+            uses `WORTH` more per busy second, and only as long as it does not lose `LOSS` of that.
+            Threads go one at a time as they came: where somebody else has taken one core, the
+            others still earn theirs; where all is slower, the next one goes some seconds later
 
 Between the two margins nothing happens. Pauses go by half at most and after several readings that
 agree. A pause that soon had to be taken back is not repeated for a time which doubles with every
@@ -35,13 +38,13 @@ SLOWER = 0.7  # of what an actor made when others were paused: to wake them is n
 
 WORTH = 0.05  # more samples per busy second, or a thread is taken back
 LOSS = 0.2  # less than when it was kept, and it is taken back too: somebody else uses the cores
-FREE_CORES = 0.7  # of the learner's, unused: enough for one more thread
+FREE_CORES = 0.7  # of one core, unused among the learner's: enough for one more thread
 LONG_UPDATE = 0.002  # seconds; a shorter update gains nothing by threads
 TRIAL_READINGS = 3  # before and after
 RETRY_SECONDS = 120.0  # before a thread that gained nothing is tried again; then doubled
 
 
-class Kind(enum.StrEnum):
+class Change(enum.StrEnum):
     """What is changed."""
 
     PAUSE = "pause"
@@ -67,7 +70,7 @@ class Reading:
 class Decision:
     """A change of one number, and why."""
 
-    kind: Kind
+    kind: Change
     before: int  # actors awake, or threads
     after: int
     why: str
@@ -75,15 +78,15 @@ class Decision:
     @property
     def unit(self) -> str:
         """What the numbers count."""
-        return "threads of the learner" if self.kind is Kind.THREADS else "actors awake"
+        return "threads of the learner" if self.kind is Change.THREADS else "actors awake"
 
 
 @dataclass(frozen=True)
 class _Trial:
-    """A change of threads whose worth is not known yet."""
+    """One more thread than `before`."""
 
     before: int
-    rate: float  # TR_L before it
+    rate: float  # TR_L before it, or with it once it is kept
 
 
 class Balancer:
@@ -101,7 +104,7 @@ class Balancer:
         self._patience = FIRST_PATIENCE
         self._rates: deque[float] = deque(maxlen=TRIAL_READINGS)  # TR_L since the last decision
         self._trial: _Trial | None = None
-        self._kept: _Trial | None = None  # the first thread that was worth it, and TR_L with it
+        self._kept: list[_Trial] = []  # threads that were worth it, each with TR_L since then
         self._retry_at = 0.0
         self._retry_seconds = RETRY_SECONDS
 
@@ -118,8 +121,8 @@ class Balancer:
             return self._judged(self._trial, reading, now)
         if now < self._not_before:
             return None
-        if self._kept is not None and self._is_lost(self._kept):
-            return self._taken_back(self._kept, reading, now)
+        if self._kept and self._is_lost(self._kept[-1]):
+            return self._taken_back(self._kept.pop(), reading, now)
         if direction < 0:
             return self._pause(reading, wanted, now) if self._n_agree >= PAUSE_READINGS else None
         return self._try_thread(reading, now)
@@ -127,7 +130,7 @@ class Balancer:
     def _wanted_awake(self, reading: Reading, now: float) -> int:
         """How many actors should be awake by this reading alone."""
         n, everybody = reading.n_awake, reading.n_awake + reading.n_paused
-        if not n or not everybody:
+        if not n:
             return min(1, everybody)
         each, needed = reading.acting / n, reading.learning
         short = reading.acting < (1 + WAKE_MARGIN) * needed and reading.idle > PAUSE_IDLE
@@ -149,12 +152,12 @@ class Balancer:
         else:
             self._patience = FIRST_PATIENCE
         why = f"the learner idles {reading.idle:.0%}: {_capacities(reading)}"
-        return self._changed(Decision(Kind.WAKE, reading.n_awake, wanted, _spaced(why)), now)
+        return self._changed(Decision(Change.WAKE, reading.n_awake, wanted, _spaced(why)), now)
 
     def _pause(self, reading: Reading, wanted: int, now: float) -> Decision:
         self._paused_at, self._paced = now, reading.acting / reading.n_awake
         why = f"{_capacities(reading)}, the learner idles {reading.idle:.0%}"
-        return self._changed(Decision(Kind.PAUSE, reading.n_awake, wanted, _spaced(why)), now)
+        return self._changed(Decision(Change.PAUSE, reading.n_awake, wanted, _spaced(why)), now)
 
     def _try_thread(self, reading: Reading, now: float) -> Decision | None:
         """One more thread, if there is a core for it and something that it could do."""
@@ -169,7 +172,7 @@ class Balancer:
             f"{reading.update_seconds * 1e3:.1f} ms, {reading.free_cores:.1f} cores are free"
         )
         self._trial = _Trial(n, rate)
-        return self._changed(Decision(Kind.THREADS, n, n + 1, why), now)
+        return self._changed(Decision(Change.THREADS, n, n + 1, why), now)
 
     def _judged(self, trial: _Trial, reading: Reading, now: float) -> Decision | None:
         """After the trial: nothing if it was worth it."""
@@ -178,23 +181,22 @@ class Balancer:
         self._trial, rate = None, _mean(self._rates)
         if rate <= (1 + WORTH) * trial.rate:
             return self._taken_back(trial, reading, now)
-        first = trial.before if self._kept is None else self._kept.before
-        self._kept, self._not_before = _Trial(first, rate), now + LEAST_SECONDS
+        self._kept.append(_Trial(trial.before, rate))
+        self._not_before = now + LEAST_SECONDS
         return None
 
     def _is_lost(self, kept: _Trial) -> bool:
-        """Whether threads that were kept do not earn what they did."""
+        """Whether a thread that was kept does not earn what it did."""
         enough = len(self._rates) == TRIAL_READINGS
         return enough and _mean(self._rates) < (1 - LOSS) * kept.rate
 
     def _taken_back(self, trial: _Trial, reading: Reading, now: float) -> Decision:
-        self._retry_at = now + self._retry_seconds
-        self._retry_seconds = min(2 * self._retry_seconds, LONGEST_PATIENCE)
-        if self._kept is not None and self._kept.before >= trial.before:
-            self._kept = None
+        if now >= self._retry_at:  # else this one goes for the same reason as the last
+            self._retry_at = now + self._retry_seconds
+            self._retry_seconds = min(2 * self._retry_seconds, LONGEST_PATIENCE)
         with_them = f"{_mean(self._rates):,.0f} steps/s can be used with {reading.threads}"
         why = f"{with_them}, {trial.rate:,.0f} before; {reading.n_awake} actors are awake"
-        return self._changed(Decision(Kind.THREADS, reading.threads, trial.before, why), now)
+        return self._changed(Decision(Change.THREADS, reading.threads, trial.before, why), now)
 
     def _changed(self, decision: Decision, now: float) -> Decision:
         self._rates.clear()

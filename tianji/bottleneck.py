@@ -2,11 +2,13 @@
 
 The paper's three kinds (section 4.3.3): a run is sample-bound where the learner waits for actors,
 training-bound where actors wait for the learner, and communication-bound where both wait although
-each could do more: then what lies between them is the limit.
+each could do more, or the learner waits for a buffer that is busy all the time: then what lies
+between them is the limit. A learner that never waits is the limit itself, however busy its buffer.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from tianji.capacity import Capacity, capacity
@@ -67,8 +69,8 @@ def _busy(spent: Mapping[str, TimeShare], kind: Kind) -> float:
 
 def _who_waits(found: Capacity, ratio: float) -> str:
     learner, actors = found.learner_idle, found.actors_idle
-    both_wait = min(learner, actors) > ENOUGH_IDLE
-    if both_wait or (found.buffer_busy > BUSY_BUFFER and max(learner, actors) > ENOUGH_IDLE):
+    between = actors > ENOUGH_IDLE or found.buffer_busy > BUSY_BUFFER
+    if learner > ENOUGH_IDLE and between:
         return (
             f"communication-bound: the learner idles {learner:.0%} and the actors {actors:.0%}: "
             f"larger trajectories or batches{_gain_between(found)}"
@@ -96,11 +98,12 @@ def _gain_of_an_actor(found: Capacity) -> str:
 
 
 def _gain_of_a_core(found: Capacity) -> str:
-    """As if its work were divided evenly, up to what the actors could make."""
+    """As if its work were divided evenly, up to what actors could make and the buffer pass on."""
     if not (found.acting and found.learning):
         return "more learner cores or fewer actors would help"
     cores = found.threads
-    gain = min((cores + 1) / cores, found.acting / found.learning) - 1
+    passed = 1 / found.buffer_busy if found.buffer_busy > BUSY_BUFFER else math.inf
+    gain = min((cores + 1) / cores, found.acting / found.learning, passed) - 1
     return f"one more learner core would bring at most {max(0.0, gain):+.0%}"
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from tianji.counts import Count
+from tianji.counts import Count, Vector
 from tianji.rates import SPENT, Counts, shares
 from tianji.roster import Kind, kind_of
 
@@ -46,36 +47,58 @@ def capacity(
         [name for name in names if kind_of(name) is kind]
         for kind in (Kind.ACTOR, Kind.LEARNER, Kind.BUFFER)
     )
-    since = {name: counts - before[name] for name, counts in after.items()}
+    since = {name: after[name] - before[name] for name in names}
     spent = shares(before, after, homes)
-    made = worked = production = awake = idle = 0.0
-    for name in actors:
-        busy, idled, paused = since[name][SPENT].tolist()
-        if (seconds := busy + idled + paused) <= 0:
-            continue
-        produced = float(since[name][Count.PRODUCED])
-        made, worked, idle = made + produced, worked + busy, idle + idled
-        awake += (busy + idled) / seconds
-        production += produced / seconds
-    learning, updates, learned = 0.0, 0.0, 0.0
-    for name in learners:
-        together = [other for other in names if homes[other] == homes[name]]
-        busy = float(sum(since[other][Count.BUSY_SECONDS] for other in together))
-        learning += float(since[name][Count.CONSUMED]) / busy / ratio if busy > 0 else 0.0
-        updates += float(since[name][Count.VERSION])
-        learned += float(since[name][Count.BUSY_SECONDS])
+    acted = _acting([since[name] for name in actors])
+    updates = sum(float(since[name][Count.VERSION]) for name in learners)
+    learned = sum(float(since[name][Count.BUSY_SECONDS]) for name in learners)
     return Capacity(
-        awake * made / worked if worked else 0.0,
-        learning,
-        production,
-        awake,
-        len(actors) - awake,
-        idle / (worked + idle) if worked + idle else 0.0,
-        _mean([spent[name].idle for name in learners]),
-        _mean([spent[name].busy for name in buffers]),
-        max(1, round(sum(float(after[name][Count.THREADS]) for name in learners))),
-        learned / updates if updates else 0.0,
+        acting=acted.n_awake * acted.speed,
+        learning=sum(_learning(name, since, homes) for name in learners) / ratio,
+        production=acted.production,
+        n_awake=acted.n_awake,
+        n_paused=len(actors) - acted.n_awake,
+        actors_idle=acted.idle,
+        learner_idle=_mean([spent[name].idle for name in learners]),
+        buffer_busy=_mean([spent[name].busy for name in buffers]),
+        threads=max(1, round(sum(float(after[name][Count.THREADS]) for name in learners))),
+        update_seconds=_over(learned, updates),
     )
+
+
+class _Acting(NamedTuple):
+    """What the actors did."""
+
+    speed: float  # steps per busy second of one
+    production: float  # steps per second of all
+    n_awake: float
+    idle: float  # share of the time that they were awake
+
+
+def _acting(since: list[Vector]) -> _Acting:
+    """From what each of them has counted; one that has counted no time yet is left out."""
+    timed = [counts for counts in since if counts[SPENT].sum() > 0]
+    made = [float(counts[Count.PRODUCED]) for counts in timed]
+    seconds = [float(counts[SPENT].sum()) for counts in timed]
+    paused = [float(counts[Count.PAUSED_SECONDS]) for counts in timed]
+    worked = sum(float(counts[Count.BUSY_SECONDS]) for counts in timed)
+    return _Acting(
+        speed=_over(sum(made), worked),
+        production=sum(n / whole for n, whole in zip(made, seconds, strict=True)),
+        n_awake=sum(1 - rest / whole for rest, whole in zip(paused, seconds, strict=True)),
+        idle=_over(sum(seconds) - sum(paused) - worked, sum(seconds) - sum(paused)),
+    )
+
+
+def _learning(learner: str, since: Counts, homes: Mapping[str, str]) -> float:
+    """Samples per second in which the process of a learner was busy, whoever in it was."""
+    together = [counts for name, counts in since.items() if homes[name] == homes[learner]]
+    busy = sum(float(counts[Count.BUSY_SECONDS]) for counts in together)
+    return _over(float(since[learner][Count.CONSUMED]), busy)
+
+
+def _over(value: float, whole: float) -> float:
+    return value / whole if whole > 0 else 0.0
 
 
 def _mean(values: list[float]) -> float:

@@ -61,6 +61,11 @@ def span(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def roughly(seconds: float) -> str:
+    """A time that is only estimated: below a minute without a fraction."""
+    return span(seconds) if seconds >= 60 else f"{seconds:.0f} s"
+
+
 def seconds_left(scene: Scene) -> float | None:
     """Until the step or time limit at the pace so far; None while there is no telling."""
     exp, received = scene.job.config.exp, scene.progress.received
@@ -76,7 +81,7 @@ def _time_left(scene: Scene) -> str:
     left = seconds_left(scene)
     if left is None:
         return "time left: -"
-    whole = span(left) if left >= 60 else f"{left:.0f} s"
+    whole = roughly(left)
     return f"{whole} left" if scene.job.stop_return is None else f"at most {whole} left"
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tianji.appending import Appending, open_lines
-from tianji.balancer import Balancer, Decision, Kind, Reading
+from tianji.balancer import Balancer, Change, Decision, Reading
 from tianji.bottleneck import takes_turns
 from tianji.capacity import capacity
 from tianji.counts import Count
@@ -24,14 +24,13 @@ from tianji.job import Job
 from tianji.metrics import finite
 from tianji.rates import Counts, homes_in, updates_since
 from tianji.rollouts import Rollouts
-from tianji.roster import Kind as RoleKind
-from tianji.roster import group_of, kind_of, roles_of
+from tianji.roster import Kind, group_of, kind_of, roles_of
 from tianji.watch import Progress
 
 FILE = "balance.jsonl"  # in the folder of a run: a line for every decision
 READING_SECONDS = 1.0  # that a reading is taken over at least ...
 LONGEST_SECONDS = 10.0  # ... and at most, where little is pushed and learned meanwhile
-LEAST_WORK = 4  # trajectories of the awake actors, and updates, that a reading should have
+LEAST_WORK = 4  # trajectories of the awake actors in all, and updates, that a reading should have
 SETTLING_SECONDS = 0.5  # after a change, before the next reading begins
 TURN_SECONDS = 5.0  # after which one actor that rests changes places with one that does not ...
 # ... at the end of a reading: where work is coarse one takes longer, and would never be completed.
@@ -113,7 +112,7 @@ class _Group:
     def __init__(self, job: Job, number: int) -> None:
         self.number = number
         self._names = [r.name for r in roles_of(job.config) if _is_of(r.name, number)]
-        self._awake = deque(n for n in self._names if kind_of(n) is RoleKind.ACTOR)  # oldest first
+        self._awake = deque(n for n in self._names if kind_of(n) is Kind.ACTOR)  # oldest first
         self.paused: deque[str] = deque()
         self.threads: dict[str, int] = {}  # of learners that were told how many to use
         # Rollouts of one batch should not be all of one actor.
@@ -122,7 +121,10 @@ class _Group:
         self._mark: tuple[float, Counts] | None = None  # where the reading begins
         self._begin_at = 0.0
         self._turn_at = 0.0
-        self._on_cpu = job.config.parallel.learner_cfg.device == "cpu"
+
+    @property
+    def _learners(self) -> list[str]:
+        return [name for name in self._names if kind_of(name) is Kind.LEARNER]
 
     def lose(self, lost: Collection[str]) -> None:
         """Does without roles that have died."""
@@ -149,43 +151,38 @@ class _Group:
             return None
         self._mark = now, {name: vector.copy() for name, vector in since.items()}
         found = capacity(before, since, homes, ratio, self._names)
-        learners = [n for n in self._names if kind_of(n) is RoleKind.LEARNER]
-        free = min((float(since[n][Count.FREE_CORES]) for n in learners), default=0.0)
+        learners = self._learners
+        free = min((float(since[name][Count.FREE_CORES]) for name in learners), default=0.0)
         return Reading(
-            len(self._awake),
-            len(self.paused),
-            found.acting,
-            found.learning,
-            found.learner_idle,
-            max(1, found.threads // max(1, len(learners))),
-            free / max(1, len(learners)) if self._on_cpu else 0.0,
-            found.update_seconds,
+            n_awake=len(self._awake),
+            n_paused=len(self.paused),
+            acting=found.acting,
+            learning=found.learning,
+            idle=found.learner_idle,
+            threads=max(1, found.threads // max(1, len(learners))),
+            free_cores=free / max(1, len(learners)),
+            update_seconds=found.update_seconds,
         )
 
     def _has_worked(self, before: Counts, since: Counts) -> bool:
         def done(count: Count, names: Collection[str]) -> float:
             return float(sum(since[name][count] - before[name][count] for name in names))
 
-        learners = [name for name in self._names if kind_of(name) is RoleKind.LEARNER]
-        pushed = done(Count.PUSHED, self._awake)
-        return pushed >= max(LEAST_WORK, len(self._awake)) and (
-            done(Count.VERSION, learners) >= LEAST_WORK
-        )
+        pushed, updates = done(Count.PUSHED, self._awake), done(Count.VERSION, self._learners)
+        return pushed >= max(LEAST_WORK, len(self._awake)) and updates >= LEAST_WORK
 
     def decide(self, seen: Reading, now: float) -> Decision | None:
         """Changes who rests, or the threads, if that is what the balancer says."""
         decision = self._balancer.decide(seen, now)
         if decision is None:
             return None
-        if decision.kind is Kind.THREADS:
-            learners = [name for name in self._names if kind_of(name) is RoleKind.LEARNER]
-            self.threads = dict.fromkeys(learners, decision.after)
-        while len(self._awake) > decision.after and decision.kind is Kind.PAUSE:
+        if decision.kind is Change.THREADS:
+            self.threads = dict.fromkeys(self._learners, decision.after)
+        while len(self._awake) > decision.after and decision.kind is Change.PAUSE:
             self.paused.append(self._awake.popleft())
-        while len(self._awake) < decision.after and decision.kind is Kind.WAKE:
+        while len(self._awake) < decision.after and decision.kind is Change.WAKE:
             self._awake.append(self.paused.popleft())
-        self._mark, self._begin_at = None, now + SETTLING_SECONDS
-        self._turn_at = now + TURN_SECONDS
+        self._settle(now)
         return decision
 
     def take_turns(self, now: float) -> bool:
@@ -196,12 +193,16 @@ class _Group:
         """
         if not self.paused or not self._awake or now < self._turn_at:
             return False
-        self._turn_at = now + TURN_SECONDS
         self._awake.append(self.paused.popleft())
         self.paused.append(self._awake.popleft())
-        self._mark, self._begin_at = None, now + SETTLING_SECONDS
+        self._settle(now)
         return True
+
+    def _settle(self, now: float) -> None:
+        """After a change: what is being done meanwhile is of neither before nor after."""
+        self._mark, self._begin_at = None, now + SETTLING_SECONDS
+        self._turn_at = now + TURN_SECONDS
 
 
 def _is_of(name: str, group: int) -> bool:
-    return kind_of(name) is not RoleKind.REDUCER and group_of(name) == group
+    return kind_of(name) is not Kind.REDUCER and group_of(name) == group

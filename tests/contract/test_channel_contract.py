@@ -133,9 +133,6 @@ def number(taken):
     return int(taken.arrays["number"])
 
 
-# ------------------------------------------------------------------------------------ every message
-
-
 def test_every_message_arrives_once_in_order(channel):
     outbox, inbox = channel(depth=2)
     assert [outbox.push(message(i), 10 + i) for i in range(3)] == [True, True, False]
@@ -328,9 +325,6 @@ def test_a_ring_does_what_a_queue_would_do(transport, depth, operations):
             assert inbox.closed == (closed and not queue)
 
 
-# ------------------------------------------------------------------------------- the latest message
-
-
 def test_latest_replaces_what_was_not_read(channel):
     outbox, inbox = channel(LATEST)
     for i in range(10):
@@ -409,9 +403,6 @@ def test_no_reader_ever_sees_an_older_one_after_a_newer_one(transport, operation
             taken = number(readers[operation].take())
             assert taken == (newest if newest > seen[operation] else None)
             seen[operation] = newest
-
-
-# --------------------------------------------------------------------------------------- transports
 
 
 def test_channels_of_one_transport_do_not_touch_each_other(connect):

@@ -65,9 +65,6 @@ def stop(process, rank_0):
     return process.communicate(timeout=20)
 
 
-# ------------------------------------------------------------------------ a rank that is not needed
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["dqn", "ppo"])
 def test_training_goes_on_without_a_killed_actor_and_says_so(begin, task):
@@ -157,9 +154,6 @@ class Shy(Echo):
 """
 
 
-# ---------------------------------------------------------------------------- a rank that is needed
-
-
 def test_a_killed_learner_ends_the_run_and_the_same_command_goes_on(begin):
     same = {"machines": {"a": 2, "b": 2}}
     options = (*OFTEN, "--max-seconds", 4)
@@ -215,9 +209,6 @@ def test_an_environment_that_raises_in_a_rank_is_shown_once_with_its_traceback(t
     assert done.summary["status"] == "failed"
 
 
-# ------------------------------------------------------------------------------ silence, and a link
-
-
 @pytest.mark.slow
 def test_a_learner_that_stops_for_less_than_link_seconds_does_no_harm(begin):
     process, folder, ranks = begin("dqn", *SOON)
@@ -253,9 +244,6 @@ def test_a_job_that_was_stopped_as_a_whole_goes_on(begin):
     more_updates(folder, 20)
     out, err = stop(process, ranks["launcher"])
     assert summary(folder)["status"] == "interrupted"
-
-
-# ----------------------------------------------------------------------- those who hold it together
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ if world.rank == 1:
         wire.send(0, Note(Word.MESSAGE, 3, number, 5), payload)
     wire.send(0, Note(Word.CLOSED, 3, 10))
     wire.send(0, Note(Word.LEFT))
-    while wire.pending:
+    while any(flight.what is not Happening.NOTED for flight in wire._flights):  # sends
         wire.poll()
     (folder / "half").write_text(str(os.getpid()))
     (folder / "half").rename(folder / "gone")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tianji import balancer
-from tianji.balancer import Balancer, Decision, Kind, Reading
+from tianji.balancer import Balancer, Change, Decision, Reading
 
 
 class Load:
@@ -41,7 +41,7 @@ class Load:
 
     def follow(self, decision):
         self.decisions.append(decision)
-        if decision.kind is Kind.THREADS:
+        if decision.kind is Change.THREADS:
             assert decision.before == self.threads
             self.threads = decision.after
         else:
@@ -94,15 +94,15 @@ def test_one_reading_changes_nothing():
     assert not any(decide(surplus, now) for now in (10.0, 11.0))
     assert decide(STEADY, 12.0) is None
     assert not any(decide(surplus, now) for now in (13.0, 14.0))
-    assert decide(surplus, 15.0).kind is Kind.PAUSE
+    assert decide(surplus, 15.0).kind is Change.PAUSE
     assert decide(shortage, 16.0) is None
-    assert decide(shortage, 17.0).kind is Kind.WAKE  # no need to wait for the next decision
+    assert decide(shortage, 17.0).kind is Change.WAKE  # no need to wait for the next decision
 
 
 def test_a_decision_says_why_in_numbers():
     load = Load(8, 1_200.0, 1_000.0).run(10)
     assert load.decisions[0] == Decision(
-        Kind.PAUSE,
+        Change.PAUSE,
         8,
         4,
         "8 actors can make 9,600 steps/s, the learner can use 1,000, the learner idles 0 %",
@@ -212,6 +212,39 @@ def test_a_thread_that_does_not_earn_its_core_any_more_is_taken_back():
     load.free_cores, load.thread_gain = 0.0, -0.5  # somebody else uses the second core
     load.run(20)
     assert load.threads == 1
+
+
+class Threads(Load):
+    """A learner whose speed is a list, by the number of threads; cores are free at first."""
+
+    def __init__(self, *speeds):
+        super().__init__(4, 5_000.0, speeds[0], awake=1)
+        self.speeds, self.free_cores, self.update_seconds = speeds, len(speeds) - 0.9, 0.02
+
+    def reading(self):
+        return replace(super().reading(), learning=self.speeds[self.threads - 1])
+
+    @property
+    def threads_seen(self):
+        return [decision.after for decision in self.decisions]
+
+
+def test_only_the_thread_that_lost_its_core_is_taken_back():
+    load = Threads(1_000.0, 1_800.0, 2_500.0).run(40)
+    assert load.threads_seen == [2, 3]
+    load.speeds, load.free_cores = (1_000.0, 1_800.0, 1_700.0), 0.0
+    load.run(60)
+    assert load.threads_seen == [2, 3, 2]  # two still earn what they did
+
+
+def test_threads_that_all_lost_their_worth_are_taken_back_one_after_the_other():
+    load = Threads(1_000.0, 1_800.0, 2_500.0).run(40)
+    load.speeds = (1_000.0, 900.0, 800.0)
+    load.run(20)
+    assert load.threads_seen == [2, 3, 2, 1]
+    load.speeds = (1_000.0, 1_800.0, 2_500.0)
+    load.run(int(balancer.RETRY_SECONDS) + 20)  # one wait for both
+    assert load.threads_seen == [2, 3, 2, 1, 2, 3]
 
 
 def test_no_thread_is_tried_without_a_core_or_for_small_updates():

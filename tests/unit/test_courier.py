@@ -86,9 +86,6 @@ def pump(*couriers):
     raise AssertionError("the couriers do not come to rest")
 
 
-# ------------------------------------------------------------------------------------ every message
-
-
 def test_a_slot_is_free_only_when_its_payload_has_left_and_the_target_has_freed_it():
     channel = Every(depth=1)
     channel.wires[0].choose = only(NOTED)  # its payload does not leave
@@ -214,9 +211,6 @@ def test_nobody_reads_what_is_sent_to_a_lost_target():
     assert channel.bells[0].rings == 1
     channel.push(2)
     channel.left.turn()  # harms nobody
-
-
-# ----------------------------------------------------------------------------- the latest message
 
 
 class Latest:
@@ -418,9 +412,6 @@ def test_a_publisher_that_has_died_publishes_nothing_more():
     assert [channel.take(rank) for rank in (1, 2)] == [1, 1]
 
 
-# ---------------------------------------------------------------------- beside, and signs of life
-
-
 def beside(delivery):
     here, bell = spec(delivery), Bell()
     block = aligned(ring.n_bytes(here))
@@ -564,9 +555,6 @@ def test_one_that_was_given_up_is_lost_to_all_its_channels():
     assert channel.outbox.abandoned
     channel.left.leave(0)
     assert Note(Word.LEFT) not in channel.wires[1]._notes.get(0, ())
-
-
-# --------------------------------------------------------------------------------- any interleaving
 
 
 class Whims:

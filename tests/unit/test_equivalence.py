@@ -56,9 +56,6 @@ def verdicts(found):
     return {each.name: each.verdict for each in found.comparisons}
 
 
-# --------------------------------------------------------------------------------------- verdicts
-
-
 def test_runs_that_differ_by_chance_alone_are_equivalent():
     _, found = compared(lambda s: learning(seed=s), lambda s: learning(seed=100 + s), 8)
     assert verdicts(found) == {
@@ -158,9 +155,6 @@ def test_where_less_is_better_more_is_worse():
     assert worse.verdict is Verdict.WORSE
 
 
-# ------------------------------------------------------------------------------------- statistics
-
-
 @pytest.mark.parametrize("n", [3, 5, 10])
 def test_the_interval_holds_the_truth_about_as_often_as_it_says(n):
     random, trials = np.random.default_rng(n), 400
@@ -194,9 +188,6 @@ def test_the_difference_is_that_of_the_two_iqms():
 def test_few_values_stretch_the_interval_as_students_t_does(n):
     student = scipy_stats.t.ppf(0.975, n - 1) / scipy_stats.norm.ppf(0.975)
     assert stats.few(n) == pytest.approx(student * math.sqrt(n / (n - 1)), rel=2e-3)
-
-
-# --------------------------------------------------------------------------------------- measures
 
 
 def histogram(values):
@@ -256,9 +247,6 @@ def test_the_time_left_is_what_runs_of_each_kind_took():
     estimate.add("process", 10.0)
     estimate.add("serial", 2.0)
     assert estimate.left() == "3 left, about 22.0 s"
-
-
-# ------------------------------------------------------------------------------- words and files
 
 
 def settings(**changes):

@@ -8,10 +8,11 @@ import xml.etree.ElementTree
 
 import benches
 import pytest
-from experiment import Sheet, attempt, conduct, parser, seeds_of
+import scaling
+from experiment import Sheet, attempt, conduct, fits, parser, seeds_of
 from figures import Panel, Series, draw
 from limiter import SamplesPerInsert
-from measures import Knee, Spread, distance, knee, ratio_interval, shown, slope, window_ratios
+from measures import Knee, Spread, knee, ratio_interval, shown, slope, window_ratios
 from rivals import Costs
 from runs import command, measured, offered, peer_line
 from sleepy import Pace
@@ -19,8 +20,6 @@ from splits import Split
 from tables import markdown, values
 
 from tianji.config import load
-
-# --------------------------------------------------------------------------------------- measures
 
 
 def test_a_spread_is_the_median_and_the_range():
@@ -81,14 +80,6 @@ def test_a_ratio_to_what_never_arrived_is_infinite_and_of_it_unknown():
     assert math.isnan(ratio_interval([math.inf] * 3, [math.inf] * 3).middle)
 
 
-def test_the_distance_of_two_distributions():
-    one = [[0, 10], [1, 10]]
-    assert distance(one, one) == 0.0
-    assert distance(one, [[0, 1], [1, 1]]) == 0.0  # shares, not counts
-    assert distance(one, [[5, 3]]) == 1.0
-    assert distance(one, [[0, 3], [1, 1]]) == pytest.approx(0.25)
-
-
 def test_a_window_has_what_fell_into_it():
     came, went = [(0.1, 10), (1.2, 10), (2.5, 10)], [(0.2, 40), (1.9, 20), (2.6, 60), (3.1, 99)]
     assert window_ratios(came, went, 1.0, 0.0, 3.0) == [4.0, 2.0, 6.0]
@@ -96,9 +87,6 @@ def test_a_window_has_what_fell_into_it():
 
 def test_a_window_without_arrivals_has_no_ratio():
     assert window_ratios([(0.5, 10)], [(0.5, 10), (1.5, 10)], 1.0, 0.0, 2.0) == [1.0]
-
-
-# ----------------------------------------------------------------------------------------- limiter
 
 
 def test_the_first_items_may_always_be_inserted_and_not_sampled():
@@ -178,9 +166,6 @@ def test_a_caller_that_nobody_answers_waits_until_the_limiter_is_closed(eventual
     assert not limiter.insert(1) and not limiter.sample(1)
 
 
-# ------------------------------------------------------------------------------------------- costs
-
-
 class Clock:
     """Sleeps last a tenth longer than asked."""
 
@@ -239,9 +224,6 @@ def test_the_configs_of_the_experiments_load(name):
     assert load(benches.BENCH / "jobs" / name).notices == ()
 
 
-# ------------------------------------------------------------------------------ splits and options
-
-
 def test_a_split_is_read_as_the_paper_writes_it():
     assert Split.read("L2A8") == Split(2, 8, 4)
     assert Split.read("L1A14x2").n_cores == Split.read("L2A8").n_cores == 16
@@ -261,15 +243,28 @@ def test_a_real_split_asks_for_cores_and_a_simulated_one_for_sleep():
     assert "learner_cfg.cores" not in slept and slept["hyp.sample_seconds"] > 0
 
 
+def test_samples_are_as_fresh_with_more_learner_cores():
+    given = argparse.Namespace(real=False, lr_rule="linear", envs=1)
+    one, four = (scaling.settings(given, 8, cores) for cores in (1, 4))
+    assert four["hyp.batch_size"] == 4 * one["hyp.batch_size"]
+    assert four["hyp.lr"] == 4 * one["hyp.lr"]
+    fresh = [keys["hyp.batch_size"] / keys["hyp.buffer_size"] for keys in (one, four)]
+    assert fresh[0] == fresh[1]
+
+
+def test_a_run_that_wants_too_many_cores_is_named_and_left_out(capsys):
+    assert fits("L2A8", 10_000, is_real=False) and fits("L1A1", 1, is_real=True)
+    assert not capsys.readouterr().out
+    assert not fits("L2A8", 10_000, is_real=True)
+    assert capsys.readouterr().out.startswith("L2A8 is left out: it wants 10000 cores, ")
+
+
 def test_seeds_are_given_counted_or_three():
     options = parser("any", "", 1)
     assert seeds_of(options.parse_args([])) == [1, 2, 3]
     assert seeds_of(options.parse_args(["--quick"])) == [1]
     assert seeds_of(options.parse_args(["--repeats", "2"])) == [1, 2]
     assert seeds_of(options.parse_args(["--seeds", "7", "9", "--quick"])) == [7, 9]
-
-
-# -------------------------------------------------------------------------- rows, tables and plots
 
 
 def test_what_actors_offer_is_what_they_made_over_the_time_they_were_at_it():

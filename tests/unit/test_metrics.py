@@ -297,6 +297,16 @@ def test_a_buffer_that_is_busy_all_the_time_means_communication_bound() -> None:
     assert bottleneck(progress, job).startswith("communication-bound: the learner idles 60 %")
 
 
+def test_a_learner_that_never_waits_is_the_limit_however_busy_its_buffer_is() -> None:
+    own = ("buffer_cfg.cores=1", "learner_cfg.cores=1")
+    made = {"produced": 1_000, "consumed": 32_000}
+    job, progress = working((100, 0), (40, 60), *own, buffer=(90, 10), **made)
+    assert bottleneck(progress, job) == (
+        "training-bound: the actors wait 60 % of the time for the learner: one more learner core "
+        "would bring at most +11 %; a lower replay_ratio would help too"  # 90 % -> 100 % busy
+    )
+
+
 def test_the_next_actor_brings_what_each_makes_up_to_what_the_learner_can_use() -> None:
     for idle, gain in ((40, "+33 %"), (20, "+25 %")):  # three actors; a third more, or a quarter
         busy = 100 - idle

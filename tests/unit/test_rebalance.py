@@ -12,6 +12,7 @@ from tianji.channel import ChannelSpec, Delivery
 from tianji.channels import channels_of
 from tianji.counts import Count
 from tianji.engines import loop
+from tianji.engines import roles as engine_roles
 from tianji.engines.loop import Loop
 from tianji.job import prepare
 from tianji.rebalance import FILE, Rebalancer
@@ -280,13 +281,34 @@ def test_threads_are_set_when_they_change():
 def test_free_cores_are_those_that_nobody_used(monkeypatch):
     clock, idled = Clock(), iter([100.0, 101.5])
     monkeypatch.setattr("tianji.advice.idle_seconds", lambda cores: next(idled))
-    roles, listener, _ = listening(job_of(), "learner-0.0", clock=clock)
+    roles, listener, _ = listening(job_of(), "learner-0.0", clock=clock, set_threads=print)
     listener.look()
     clock.now += 0.5
     listener.look()  # too soon
     clock.now += 0.5
     listener.look()
     assert roles[0].counts[Count.FREE_CORES] == 1.5
+
+
+def test_a_learner_whose_threads_cannot_be_set_says_of_no_core_that_it_is_free(monkeypatch):
+    clock, idled = Clock(), iter([100.0, 101.5])
+    monkeypatch.setattr("tianji.advice.idle_seconds", lambda cores: next(idled))
+    roles, listener, transport = listening(job_of(), "learner-0.0", clock=clock, threads=1)
+    for _ in range(3):
+        listener.look()
+        clock.now += 1.0
+    advise(transport.outbox("advice"), roles_of(job_of().config), [], {"learner-0.0": 2})
+    listener.look()
+    assert not roles[0].counts[Count.FREE_CORES] and roles[0].counts[Count.THREADS] == 1
+
+
+@pytest.mark.parametrize(
+    ("device", "gpu", "on_cpu"),
+    [("cpu", True, True), ("auto", True, False), ("auto", False, True), ("cuda", True, False)],
+)
+def test_auto_is_the_cpu_where_there_is_no_gpu(monkeypatch, device, gpu, on_cpu):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
+    assert engine_roles._on_cpu(job_of(f"learner_cfg.device='{device}'")) is on_cpu
 
 
 def test_idle_time_is_of_the_cores_asked_for(tmp_path):

@@ -14,7 +14,7 @@ from tianji.tracing import FOLDER, forget
 from tianji.tracing.reading import join_idling, read, read_file
 from tianji.tracing.recorder import CHUNK_SECONDS, Recorder, Track
 from tianji.tracing.rows import DTYPE, ROW, Doing, Heading, Wait, What
-from tianji.tracing.table import describe, gaps_of, hand_over, share, waiting, waiting_of
+from tianji.tracing.table import describe, gaps_of, hand_over, share, waiting_of
 from tianji.tracing.timeline import events_of, save
 
 
@@ -37,9 +37,6 @@ def record(run, about, *rows):
         recorder.add(*row)
     recorder.close()
     return run / FOLDER / f"{about.home}.trace"
-
-
-# The file
 
 
 def test_rows_are_read_as_they_were_written(run):
@@ -165,9 +162,6 @@ def test_what_is_no_run_is_refused(tmp_path):
         read(tmp_path / "nowhere")
 
 
-# Tracks
-
-
 class Rows:
     def __init__(self):
         self.rows = []
@@ -241,9 +235,6 @@ def test_idling_in_pieces_is_one_span(run):
         (1.3, 1.4),
         (1.4, 1.5),
     ]
-
-
-# The timeline: two actors, a buffer beside its learner, two rounds
 
 
 def made(run):
@@ -368,26 +359,11 @@ def test_a_timeline_that_cannot_be_written_is_the_users_mistake(run):
         save(made(run), run / "nowhere" / "trace.json")
 
 
-# The table
-
-
 def test_idling_is_told_by_the_dependency(run):
     trace = made(run)
     assert waiting_of(trace, Kind.ACTOR, Wait.WEIGHTS) == pytest.approx(2.0 / 4.0)
-    assert waiting_of(trace, Kind.ACTOR, Wait.ACTION) == 0.0
     assert waiting_of(trace, Kind.LEARNER, Wait.TRAJECTORIES) == pytest.approx(2.6 / 4.1)
     assert waiting_of(trace, Kind.REDUCER, Wait.GROUPS) is None
-
-
-def test_waiting_between_an_inference_and_its_simulation_would_be_seen(run):
-    record(
-        run,
-        heading(),
-        (0, Doing.INFERENCE, 1.0, 2.0),
-        (0, Doing.IDLE, 2.0, 3.0, 0, 0, Wait.BALANCE),
-        (0, Doing.SIMULATION, 3.0, 5.0),
-    )
-    assert waiting(read(run).roles[0], Wait.ACTION) == pytest.approx(0.25)
 
 
 def test_shares_are_of_the_time_that_a_role_was_there(run):
@@ -417,7 +393,7 @@ def test_the_table_has_a_row_for_each_role_and_dependency(run):
     lines = {line.split()[0]: line.split() for line in text.splitlines() if line.split()}
     assert lines["actor-0.1"][1:3] == ["15.0", "%"]
     assert lines["I"][-6:] == ["50.0", "%", "0.0", "%", "0.0", "%"]
-    assert lines["II"][-6:] == ["0.0", "%"] * 3
+    assert lines["II"][-4:] == ["simulation", "-", "-", "-"]  # one role does both in one step
     assert lines["III"][-2:] == ["63.4", "%"]
 
 

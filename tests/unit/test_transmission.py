@@ -19,8 +19,9 @@ from tianji.transmission.equation import Costs, error_percent
 from tianji.transmission.experiment import Collected, Experiment, Use
 from tianji.transmission.options import plan_of
 from tianji.transmission.ours import local
+from tianji.transmission.peers import common
 from tianji.transmission.plan import PARTS, PEERS, TRANSPORTS, Plan, quick
-from tianji.transmission.progress import Progress, duration
+from tianji.transmission.progress import Progress
 from tianji.transmission.rows import Row, findings, knees
 
 KB = 1024
@@ -36,9 +37,6 @@ def sized(size=64 * KB, carrier="shm", use="views", of_limit=0.9, part="a", seco
 def point(n_actors, seconds, costs=COSTS, carrier="shm", part="b"):
     return Row(part, carrier, "store", 512 * KB, 10_000, seconds, n_actors,
                asked_sample_seconds=0.001, costs=costs)  # fmt: skip
-
-
-# -------------------------------------------------------------------------------------- equation 1
 
 
 def test_few_actors_are_what_limits_and_many_are_not():
@@ -64,9 +62,6 @@ def test_the_knee_of_a_curve_is_that_of_the_first_row_beyond_it():
     assert knees(curve) == {("b", "shm", 0.001): pytest.approx(4.0)}
 
 
-# ----------------------------------------------------------------------------------- the two loops
-
-
 def test_one_process_sends_to_itself_in_order():
     found = local(Experiment(100, 50, use=Use.STORE))
     assert found.n_wrong == 0 and found.seconds > 0
@@ -81,10 +76,11 @@ class Nobody:
         raise AssertionError("there is always something")
 
 
-def receiver(versions, n_messages, **more):
-    """Collects from actors whose messages have these numbers."""
-    queues = [list(each) for each in versions]
-    reports = [[np.array([10.0, 0.02, 0.001])] for _ in versions]
+def receiver(versions, n_messages, n_actors=None, **more):
+    """Collects messages with these numbers, of one actor each or all over one way."""
+    queues = [list(each) if isinstance(each, range) else each for each in versions]
+    n_actors = n_actors or len(versions)
+    reports = [[np.array([10.0, 0.02, 0.001])] for _ in range(n_actors)]
 
     def taken(queue):
         return lambda: (
@@ -97,7 +93,7 @@ def receiver(versions, n_messages, **more):
     ends = loops.ReceiverEnds(
         Nobody(), [taken(q) for q in queues], [heard(q) for q in reports], list, list
     )
-    experiment = Experiment(8, n_messages, len(versions), 0.001, depth=1, **more)
+    experiment = Experiment(8, n_messages, n_actors, 0.001, depth=1, **more)
     return loops.collect(ends, experiment, lambda: None)
 
 
@@ -126,6 +122,30 @@ def test_the_clock_starts_when_all_actors_are_in_step(monkeypatch):
     assert found.receive_seconds == pytest.approx(1.0)
 
 
+def test_the_clock_waits_for_the_last_actor_to_be_in_step(monkeypatch):
+    now, late = [0.0], [0]
+    monkeypatch.setattr(loops.time, "perf_counter", lambda: now[0])
+
+    def use(data, i):
+        late.extend(range(1, 20) if i == 11 else [])  # the second actor begins
+        now[0] += 100.0 if i < 12 or len(late) > 17 else 1.0  # until it has brought two
+
+    monkeypatch.setattr(loops, "user_of", lambda experiment: use)
+    found = receiver([range(50), late], 4)
+    assert found.n_wrong == 0 and found.seconds == pytest.approx(4.0)
+
+
+def test_where_all_share_one_way_the_clock_starts_after_two_per_actor(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(loops.time, "perf_counter", lambda: now[0])
+
+    def use(data, i):
+        now[0] += 100.0 if i < 9 else 1.0  # three that warm, six after the word to go
+
+    monkeypatch.setattr(loops, "user_of", lambda experiment: use)
+    assert receiver([range(20)], 8, n_actors=3).seconds == pytest.approx(8.0)
+
+
 def test_an_actor_stops_when_the_receiver_has_enough():
     sent, reported = [], []
     ends = loops.ActorEnds(
@@ -150,9 +170,6 @@ def test_sleeps_have_the_mean_that_was_asked(monkeypatch):
     for _ in range(200):
         took = sleeper.sleep()
     assert took == pytest.approx(0.001, rel=0.01)
-
-
-# ------------------------------------------------------------------------------- rows and findings
 
 
 def test_rates_follow_from_time_and_size():
@@ -270,9 +287,6 @@ def test_higher_rates_are_drawn_higher():
     assert plot._FromZero([50.0, 100.0], 400, 0).marks() == [0, 50.0, 100.0]
 
 
-# ---------------------------------------------------------------------------- parts and progress
-
-
 def step(words, row=None, seconds=10.0):
     def measure():
         if row is None:
@@ -306,7 +320,10 @@ def test_a_line_for_every_step_says_how_much_time_is_left():
     progress.end(each[0])
     progress.begin(each[1])
     said = stream.getvalue().splitlines()
-    assert said == ["1/2  a: 1 KB  (2 min left)", "2/2  b: shm, 4 actors  (2 min left)"]
+    assert said == [
+        "1/2  a: 1 KB  (1 min 30 s left)",
+        "2/2  b: shm, 4 actors  (2 min 00 s left)",
+    ]
     assert progress.seconds_left() == pytest.approx(60.0 * 2)
 
 
@@ -321,19 +338,11 @@ def test_on_a_terminal_there_is_one_line_and_room_for_tables():
     assert stream.getvalue().count("\r\x1b[K") == 3 and stream.getvalue().endswith("\x1b[K")
 
 
-@pytest.mark.parametrize(
-    ("seconds", "said"), [(0.4, "0 s"), (89, "89 s"), (600, "10 min"), (4800, "1 h 20 min")]
-)
-def test_durations_are_said_in_the_unit_that_matters(seconds, said):
-    assert duration(seconds) == said
-
-
 def test_many_ranks_are_guessed_to_take_longer_than_few_processes():
     few, many = (Experiment(KB, 100, n_actors=n, sample_seconds=0.01) for n in (1, 32))
-    assert steps.guess("mpi", many) > steps.guess("mpi", few) > steps.guess("shm", few) >= 1.0
-
-
-# ---------------------------------------------------------------------------- options and carriers
+    mpi, shm = carriers.CARRIERS["mpi"], carriers.CARRIERS["shm"]
+    assert steps.guess(mpi, many) > steps.guess(mpi, few) > steps.guess(shm, few) >= 1.0
+    assert steps.guess(carriers.CARRIERS["pickled MPI"], few) == steps.guess(mpi, few)
 
 
 def given(**more):
@@ -372,7 +381,7 @@ def test_what_is_not_installed_is_named_with_what_to_do(monkeypatch):
     def absent(name):
         raise metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(carriers.peers.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(common.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(metadata, "version", absent)
     found, lacking = carriers.available((*TRANSPORTS, *PEERS))
     assert [carrier.name for carrier in found] == ["local", "shm", "queue"]

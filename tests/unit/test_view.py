@@ -16,7 +16,7 @@ from rich.console import Console
 from tianji.config import load
 from tianji.counts import Count
 from tianji.job import Job, prepare
-from tianji.panel import Scene, line, panel, seconds_left, span, sparkline
+from tianji.panel import Scene, line, panel, roughly, seconds_left, span, sparkline
 from tianji.rates import Meter, homes_in
 from tianji.roster import kind_of, roles_of
 from tianji.topology import make_env
@@ -250,6 +250,9 @@ def test_times_are_written_as_one_says_them() -> None:
         "1 min 01 s",
         "59 min 59 s",
         "2 h 07 min",
+    ]
+    assert [roughly(s) for s in (0.4, 59.4, 89, 4_800)] == [
+        *("0 s", "59 s", "1 min 29 s", "1 h 20 min")
     ]
 
 

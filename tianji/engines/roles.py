@@ -69,11 +69,18 @@ def train(
     control = ports.inbox("control") if learns else None
     saver = Saver(roles, ports.inbox("orders"), Path(description["checkpoints"]), clock, control)
     steps = None if tracer is None else [tracer.stepping(role) for role in roles]
-    set_threads = partial(use_threads, home)
+    set_threads = partial(use_threads, home) if learns and _on_cpu(job) else None
     listener = Listener(roles, ports.inbox("advice"), everybody, set_threads, threads)
     Loop(roles, ports, saver, clock, steps, listener).run()
     if tracer is not None:
         tracer.close()
+
+
+def _on_cpu(job: Job) -> bool:
+    """Whether a learner of this host makes its updates on the CPU, where threads may help."""
+    from tianji.algorithms.device import device_for
+
+    return device_for(job.config.parallel.learner_cfg.device) == "cpu"
 
 
 def _resume(roles: list[Role], folder: str) -> None:

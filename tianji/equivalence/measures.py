@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tianji.episodefile import History
-
-WINDOW = 100  # episodes that a mean return is taken over, as everywhere
+from tianji.watch import WINDOW
 
 Floats = npt.NDArray[np.float64]
 Rows = Sequence[tuple[int, int]]  # (lower edge, count) of every bin that has a value in it
@@ -74,9 +73,6 @@ def curve(episodes: History, grid: Floats) -> Floats:
     places = np.searchsorted(episodes.steps, grid, side="right")
     values = np.concatenate([[np.nan], means(episodes)])
     return np.asarray(values[places])
-
-
-# ---------------------------------------------------------------------------------- distributions
 
 
 def pooled(several: Iterable[Rows]) -> list[tuple[int, int]]:

@@ -11,6 +11,7 @@ from tianji.equivalence import measures
 from tianji.equivalence.compare import Equivalence, Pair, Samples
 from tianji.equivalence.measures import Floats, Rows, Training
 from tianji.equivalence.settings import Settings
+from tianji.watch import WINDOW
 
 WIDTH, HEIGHT = 460, 320  # of one panel
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 34, 46
@@ -26,7 +27,6 @@ class Panel:
 
     title: str
     x_label: str
-    y_label: str
     x_top: float
     y_low: float
     y_top: float
@@ -61,8 +61,8 @@ def _curves(settings: Settings, pairs: list[Pair]) -> Panel:
     bands = [_band(list(arm), grid) for arm in zip(*pairs, strict=True)]
     known = [value for band in bands for value in band.ravel() if np.isfinite(value)]
     low, top = min(0.0, *known, 0.0), max([*known, 1.0])
-    title = f"return of {measures.WINDOW} episodes: IQM, 95 % band"
-    panel = Panel(title, "environment steps", "return", settings.steps, low, 1.05 * top)
+    title = f"return of {WINDOW} episodes: IQM, 95 % band"
+    panel = Panel(title, "environment steps", settings.steps, low, 1.05 * top)
     for colour, (middle, lower, upper) in zip((SERIAL, DISTRIBUTED), bands, strict=False):
         there = np.isfinite(middle)
         x = grid[there]
@@ -98,7 +98,7 @@ def _ages(samples: Samples) -> Panel:
     highest = max(float(each.max()) for each in shares) or 1.0
     title = f"{samples.name} of samples: KS {samples.distance.ks:.3f}"
     axis = f"{samples.name} in {samples.unit}"
-    panel = Panel(title, axis, "share", width * shares[0].size, 0.0, 1.1 * highest)
+    panel = Panel(title, axis, width * shares[0].size, 0.0, 1.1 * highest)
     for colour, each in zip((SERIAL, DISTRIBUTED), shares, strict=True):
         edges = np.repeat(np.arange(each.size + 1) * width, 2)[1:-1].astype(np.float64)
         panel.shapes.append(_line(panel.path(edges, np.repeat(each, 2)), colour))

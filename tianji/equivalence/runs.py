@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from tianji import episodefile, serial, wholefile
 from tianji.counts import Count, Histogram
@@ -19,12 +18,13 @@ from tianji.equivalence.compare import Pair
 from tianji.equivalence.measures import Training, return_after
 from tianji.equivalence.settings import Settings
 from tianji.errors import USER_MISTAKE, TianJiError
+from tianji.folder import read_json
 from tianji.job import Job
 from tianji.panel import span
+from tianji.run import SUMMARY
 from tianji.signals import Interrupted, ending_with
 
 SERIAL = "serial"
-SUMMARY = "summary.json"
 OUTPUT = "output.txt"  # what `tianji train` said
 STOP_SECONDS = 30.0  # for a run to end in order once it was asked to
 LAST_LINES = 12  # of a run that failed
@@ -101,15 +101,7 @@ def _line(training: Training, settings: Settings) -> str:
 
 
 def _is_done(place: Path) -> bool:
-    return bool(_summary(place).get("status") == "finished")
-
-
-def _summary(place: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((place / SUMMARY).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    return bool(read_json(place / SUMMARY).get("status") == "finished")
 
 
 def _train(
@@ -198,20 +190,19 @@ def _awaited(child: subprocess.Popen[bytes]) -> int:
 
 def read(place: Path, engine: str, seed: int) -> Training:
     """A finished run."""
-    summary = _summary(place)
-    histograms = summary.get("histograms", {})
-    made = summary["received"]
+    summary = read_json(place / SUMMARY)
+    histograms, made = summary["histograms"], summary["received"]
     rate = summary.get("production_per_second") or 0.0
     return Training(
-        engine,
-        seed,
-        made,
-        summary["updates"],
-        made / rate if rate else 0.0,
-        summary["replay_ratio"]["measured"],
-        summary["freshness"]["measured"],
-        summary["new"],
-        [(edge, count) for edge, count in histograms["staleness_updates"]],
-        [(edge, count) for edge, count in histograms["age_steps"]],
-        episodefile.read(place),
+        engine=engine,
+        seed=seed,
+        received=made,
+        updates=summary["updates"],
+        seconds=made / rate if rate else 0.0,
+        ratio=summary["replay_ratio"]["measured"],
+        freshness=summary["freshness"]["measured"],
+        new=summary["new"],
+        staleness=[(edge, count) for edge, count in histograms["staleness_updates"]],
+        age=[(edge, count) for edge, count in histograms["age_steps"]],
+        episodes=episodefile.read(place),
     )

@@ -15,13 +15,6 @@ from tianji.equivalence.compare import (
 )
 from tianji.equivalence.settings import Settings
 
-OPENINGS = {
-    Verdict.EQUIVALENT: "Equivalent",
-    Verdict.BETTER: "Better",
-    Verdict.WORSE: "Worse",
-    Verdict.CANNOT_TELL: "Cannot tell",
-}
-
 
 def number(value: float | None) -> str:
     """With what matters of it."""
@@ -92,7 +85,7 @@ def sentence(found: Equivalence, settings: Settings) -> str:
     if not deciding:
         return "Cannot tell: no episode has ended in both kinds of training; give more --steps."
     parts = [_part(each, settings) for each in deciding]
-    said = f"{OPENINGS[found.verdict]}: {'; '.join(parts)} (IQM of {_seeds(found.n_pairs)})."
+    said = f"{found.verdict.capitalize()}: {'; '.join(parts)} (IQM of {_seeds(found.n_pairs)})."
     if not found.ratio_is_held:
         said += (
             f" The replay ratio was off its target of {found.ratio_target:g} by "

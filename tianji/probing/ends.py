@@ -202,7 +202,7 @@ class TimedStore:
     """A buffer's store that knows how long it took to add and to draw."""
 
     def __init__(self, store: Store) -> None:
-        self.n_added = self.n_drawn = 0
+        self.n_added = 0
         self.adding = self.drawing = 0.0  # seconds
         self._store = store
         self.size, self.ready, self.expire = store.size, store.ready, store.expire
@@ -221,4 +221,3 @@ class TimedStore:
         began = time.perf_counter()
         self._store.draw(out)
         self.drawing += time.perf_counter() - began
-        self.n_drawn += 1

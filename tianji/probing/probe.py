@@ -56,15 +56,15 @@ class _Probe:
         self._ends = time.monotonic() + seconds
         self._cores = cores
         self._say = say
-        learners = [stack.enter_context(Hand("learner", n)) for n in _powers_of_two(len(cores))]
+        most_cores = min(len(cores), MOST_LEARNER_CORES)
+        learners = [stack.enter_context(Hand("learner", n)) for n in _powers_of_two(most_cores)]
         self._job = job = try_out(config)
         self._takes_turns = job.sampling.per_version is not None
         most = len(cores) if self._takes_turns else max(1, len(cores) - 1)
         self._actors = [stack.enter_context(Hand("actor", 1)) for _ in range(most)]
         self._learners = [hand for hand in learners if hand.threads <= most]
         self._choices = env_choices(job, len(cores))
-        self._loading = 0.0  # seconds to take newer weights
-        self._length = float(job.length)  # steps per trajectory; a trigger may push earlier
+        self._acted: list[list[Answer]] = []  # of the actors in every stage, as in `_choices`
         alone = 0 if self._takes_turns else len(self._learners)
         n_stages = len(self._choices) + len(self._learners) + alone
         each = (seconds - LOADING_SECONDS) / n_stages - MAKING_SECONDS
@@ -74,13 +74,15 @@ class _Probe:
         """All that a plan needs."""
         measure = self._in_turns if self._takes_turns else self._at_once
         actors, learners = measure()
-        work = replace(work_of(self._job), steps=max(1, round(self._length)))
+        loading = fmean(answer["loading"] for acted in self._acted for answer in acted)
+        length = _length(self._acted[0])  # with the environments of the configuration
+        work = replace(work_of(self._job), steps=max(1, round(length)))
         return Profile(
             machine=this_machine(len(self._cores), self._job.config.parallel.learner_cfg.device),
             work=work,
             actors=tuple(sorted(actors, key=lambda cost: cost.envs)),
             learners=tuple(sorted(learners, key=lambda cost: cost.cores)),
-            load_seconds=self._loading,
+            load_seconds=loading,
         )
 
     def _at_once(self) -> tuple[list[ActorCost], list[LearnerCost]]:
@@ -92,7 +94,8 @@ class _Probe:
             if actors and self._is_late(actors[-1], envs):
                 continue
             acted, learned = self._stage(first, envs)
-            actors.append(self._actor_cost(envs, acted, _receiving(learned)))
+            self._acted.append(acted)
+            actors.append(_actor_cost(envs, acted, _receiving(learned)))
             alike.append(self._learner_cost(first.threads, learned))
         learners = [self._alone_too(first, _middle(alike), 1.0)]
         for hand in more:
@@ -139,7 +142,8 @@ class _Probe:
             self._say(f"{count_of(n, 'actor')} of {count_of(envs, 'environment')}")
             config, places = variant(job, envs), zip(self._actors[:n], self._cores, strict=False)
             acted = together([(hand, config, [core]) for hand, core in places], self._seconds)
-            actors.append(self._actor_cost(envs, acted, 0.0))
+            self._acted.append(acted)
+            actors.append(_actor_cost(envs, acted, 0.0))
         learned: list[Answer] = []
         pause = job.length * actors[0].step_seconds
         for hand in self._learners:
@@ -163,21 +167,6 @@ class _Probe:
         needed = self._seconds + MAKING_SECONDS + LEAST_STEPS * stepping
         return time.monotonic() + needed > self._ends
 
-    def _actor_cost(self, envs: int, answers: list[Answer], receiving: float) -> ActorCost:
-        self._loading = fmean(answer["loading"] for answer in answers)
-        sending = fmean(a["sending"] / max(1, a["n_sent"]) for a in answers)
-        self._length = fmean(answer["length"] for answer in answers)
-        step = fmean(a["seconds"] / a["n_steps"] for a in answers) - sending / self._length
-        return ActorCost(
-            envs,
-            step,
-            sending,
-            receiving,
-            answers[0]["trajectory_bytes"],
-            max(answer["memory_bytes"] for answer in answers),
-            act_seconds=min(step, fmean(answer["deciding"] for answer in answers)),
-        )
-
     def _learner_cost(self, cores: int, answer: Answer) -> LearnerCost:
         updates, beside = answer["updates"], _beside(answer)
         return LearnerCost(
@@ -187,6 +176,25 @@ class _Probe:
             answer["drawing"] / updates + beside / 2,
             answer["memory_bytes"],
         )
+
+
+def _actor_cost(envs: int, answers: list[Answer], receiving: float) -> ActorCost:
+    sending = fmean(a["sending"] / max(1, a["n_sent"]) for a in answers)
+    step = fmean(a["seconds"] / a["n_steps"] for a in answers) - sending / _length(answers)
+    return ActorCost(
+        envs,
+        step,
+        sending,
+        receiving,
+        answers[0]["trajectory_bytes"],
+        max(answer["memory_bytes"] for answer in answers),
+        act_seconds=min(step, fmean(answer["deciding"] for answer in answers)),
+    )
+
+
+def _length(answers: list[Answer]) -> float:
+    """Steps per trajectory; a trigger may push earlier than the configuration says."""
+    return fmean(answer["length"] for answer in answers)
 
 
 def _middle(costs: list[LearnerCost]) -> LearnerCost:
@@ -222,8 +230,8 @@ def env_choices(job: Job, n_cores: int) -> list[int]:
         counts = [n for n in range(1, n_cores + 1) if whole % n == 0]
         others = [whole // n for n in counts if _fits(job, whole // n)]
     else:
-        limit = job.config.environment.vectorization == "single"
-        others = [] if limit else [envs for envs in ENVS if _is_possible(job, envs)]
+        has_one = job.config.environment.vectorization == "single"
+        others = [] if has_one else [envs for envs in ENVS if _is_possible(job, envs)]
     choices = list(dict.fromkeys([own, *others]))
     if len(choices) > MOST_CHOICES:
         kept = sorted(choices[1:])
@@ -289,5 +297,5 @@ def work_of(job: Job) -> Work:
     )
 
 
-def _powers_of_two(n_cores: int) -> list[int]:
-    return [n for n in (1, 2, 4, 8) if n <= min(n_cores, MOST_LEARNER_CORES)]
+def _powers_of_two(most: int) -> list[int]:
+    return [2**i for i in range(most.bit_length())]

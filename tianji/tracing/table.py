@@ -56,8 +56,6 @@ def share(role: RoleTrace, kind: Doing) -> float:
 
 def waiting(role: RoleTrace, wait: Wait) -> float:
     """Of the time that a role was there, how much of it it waited for one thing."""
-    if wait is Wait.ACTION:
-        return _seconds(role.rows[_before_simulation(role.rows)]) / (present(role) or 1.0)
     return _seconds(rows_of_wait(role.rows, wait)) / (present(role) or 1.0)
 
 
@@ -116,9 +114,9 @@ def _row(role: RoleTrace) -> list[str]:
 def _waits(trace: Trace) -> Iterator[list[str]]:
     for wait, words in WAITS.items():
         means = [waiting_of(trace, kind, wait) for kind in OF]
-        other = [waiting(role, wait) for role in trace.roles]
-        if wait in ALWAYS or any(other):
-            cells = ["" if mean is None else _percent(mean, "0.0 %") for mean in means]
+        zero = "-" if wait is Wait.ACTION else "0.0 %"  # one row is both: no wait is recorded
+        if wait in ALWAYS or any(waiting(role, wait) for role in trace.roles):
+            cells = ["" if mean is None else _percent(mean, zero) for mean in means]
             yield [f"{wait.dependency:<5}{words}", *cells]
 
 
@@ -144,14 +142,6 @@ def _silent(home: str, trace: Trace) -> Iterator[Gap]:
     for place in np.argsort(-holes)[:N_GAPS]:
         at, seconds = float(until[place]) - trace.began, float(holes[place])
         yield Gap(home, at, seconds, "nothing recorded: bookkeeping, a checkpoint, or no core")
-
-
-def _before_simulation(rows: Rows) -> Rows:
-    """Which rows are idling between an inference and the simulation of what it decided."""
-    idle = np.zeros(rows.size, bool)
-    kind = rows["kind"]
-    idle[1:] = (kind[1:] == Doing.IDLE) & (kind[:-1] == Doing.INFERENCE)
-    return idle
 
 
 def _of(trace: Trace, kind: Kind) -> list[RoleTrace]:

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tianji.errors import TianJiError
-from tianji.transmission import ours, peers, ranks
+from tianji.transmission import ours, ranks
 from tianji.transmission.experiment import Collected, Experiment
 from tianji.transmission.hosts import Hosts
+from tianji.transmission.peers.common import missing
+from tianji.transmission.peers.mp_queue import mp_queue
+from tianji.transmission.peers.pickled_mpi import pickled_mpi
+from tianji.transmission.peers.ray_store import ray
+from tianji.transmission.peers.zeromq import zmq_ipc, zmq_tcp
 from tianji.transmission.plan import PEERS, TRANSPORTS
+
+RATE = 4e9  # bytes per second within one host, of what is not known to be slower; rough
+
+
+class Processes(enum.Enum):
+    """What the actors of a carrier are."""
+
+    NONE = enum.auto()  # they run within this one
+    CHILDREN = enum.auto()
+    RANKS = enum.auto()  # of mpirun, with the receiver
 
 
 @dataclass(frozen=True)
@@ -19,6 +35,8 @@ class Carrier:
     name: str
     run: Callable[[Experiment], Collected]
     missing: Callable[[], str | None]  # what to install
+    processes: Processes = Processes.CHILDREN
+    rate: float = RATE  # bytes per second within one host, to guess by
     has_views: bool = False  # whether a receiver can use a message where it lies
     across: Callable[[Experiment, Hosts], Collected] | None = None  # between hosts
 
@@ -35,20 +53,22 @@ def _nothing() -> None:
 CARRIERS = {
     carrier.name: carrier
     for carrier in (
-        Carrier("local", ours.local, _nothing, has_views=True),
+        Carrier("local", ours.local, _nothing, Processes.NONE, has_views=True),
         Carrier("shm", ours.shm, _nothing, has_views=True),
-        Carrier("mpi", ranks.mpi, ranks.missing, has_views=True, across=ranks.mpi),
+        Carrier("mpi", ranks.mpi, ranks.missing, Processes.RANKS, has_views=True, across=ranks.mpi),
         Carrier(
             "pickled MPI",
-            peers.pickled_mpi,
+            pickled_mpi,
             ranks.missing,
+            Processes.RANKS,
+            rate=3e8,
             has_views=True,  # what was unpickled is the receiver's own
-            across=peers.pickled_mpi,
+            across=pickled_mpi,
         ),
-        Carrier("queue", peers.mp_queue, _nothing),
-        Carrier("ZeroMQ ipc", peers.zmq_ipc, lambda: peers.missing("zmq")),
-        Carrier("ZeroMQ tcp", peers.zmq_tcp, lambda: peers.missing("zmq")),
-        Carrier("Ray", peers.ray, lambda: peers.missing("ray")),
+        Carrier("queue", mp_queue, _nothing, rate=4e8),
+        Carrier("ZeroMQ ipc", zmq_ipc, lambda: missing("zmq", "pyzmq"), rate=8e8),
+        Carrier("ZeroMQ tcp", zmq_tcp, lambda: missing("zmq", "pyzmq"), rate=6e8),
+        Carrier("Ray", ray, lambda: missing("ray", "ray"), rate=4e8),
     )
 }
 

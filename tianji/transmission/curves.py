@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 
-from tianji.transmission.carriers import Carrier
+from tianji.transmission.carriers import Carrier, Processes
 from tianji.transmission.equation import Costs
 from tianji.transmission.experiment import Collected, Experiment, Use
 from tianji.transmission.hosts import Hosts
@@ -21,7 +21,7 @@ def part_b(plan: Plan, carriers: list[Carrier], skipped: Skipped) -> Part:
     """Actors that sleep for the sample time, all on this machine."""
     steps = []
     for carrier in carriers:
-        if carrier.name == "local" or carrier.name not in plan.crowds:
+        if carrier.processes is Processes.NONE or carrier.name not in plan.crowds:
             continue  # actors of one process cannot sleep side by side
         samples = plan.peer_samples if carrier.is_peer else plan.samples
         steps += Curve("b", carrier, carrier.run, plan, samples, plan.actors).steps(skipped)
@@ -79,7 +79,7 @@ class Curve:
         found = []
         for n in self._actors:
             each = [self._experiment(n, seconds) for seconds in self._times]
-            seconds = sum(guess(self._carrier.name, one, self._n_hosts) for one in each)
+            seconds = sum(guess(self._carrier, one, self._n_hosts) for one in each)
             words = f"{self._part}: {self._carrier.name}, {n} actor{'s' if n > 1 else ''}"
             found.append(Step(words, self._rounds * seconds, partial(self._measure, skipped, n)))
         return found

@@ -21,9 +21,10 @@ from contextlib import contextmanager
 import numpy as np
 
 from tianji.errors import TianJiError
+from tianji.transmission.children import child_environment, die_with_parent
 from tianji.transmission.experiment import Experiment
 from tianji.transmission.hosts import Host
-from tianji.transmission.loops import PAGE, Bytes, Store, child_environment, die_with_parent, touch
+from tianji.transmission.loops import PAGE, Bytes, Store, touch
 
 READY, OVER = 0, 1  # flags in front of the slots: the neighbour is at work; it may go
 WRITE_BYTES = 4 << 20  # one write of raw TCP
@@ -110,9 +111,6 @@ def _touch(memory: int, size: int, depth: int) -> None:
         flags[READY] = 1
         if flags[OVER]:
             return
-
-
-# ------------------------------------------------------------------------------------------ raw TCP
 
 
 def raw_tcp_seconds(source: Host, target: Host, n_bytes: int) -> float:

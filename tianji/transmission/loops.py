@@ -7,8 +7,6 @@ shape of one, is measured by the same code.
 from __future__ import annotations
 
 import ctypes
-import os
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tianji.channel import Inbox, Message, Outbox
-from tianji.signals import ending_with
 from tianji.transmission.experiment import N_REPORTED, Collected, Experiment, Use, actor
 
 Bytes = npt.NDArray[np.uint8]
@@ -26,13 +23,12 @@ Numbers = npt.NDArray[np.float64]
 T = TypeVar("T")
 
 NAP_SECONDS = 0.02  # longest sleep of a process that was not woken, as in a training run
-FIRST_MESSAGES = 2  # of each actor after the word to go, before the clock starts
+FIRST_MESSAGES = 2  # of each actor after the word to go, at least, before the clock starts
 LINGER = 50  # attempts, some microseconds, before one end of a stream goes to sleep
 PAGE = 4096
 STORE_BYTES = 32 << 20  # a receiver copies into a store of this size, round and round
 LEAST_STORED, MOST_STORED = 8, 32_768  # messages, however large or small they are
 SMOOTHING = 0.05  # of the mean by which sleeps are too long
-PARENT = "TIANJI_PARENT"  # in the environment of a child
 PR_SET_TIMERSLACK = 29  # of prctl
 
 
@@ -79,16 +75,6 @@ class Ports(Waiting, Protocol):
 
     def inbox(self, name: str) -> Inbox:
         """A receiving end of a channel."""
-
-
-def child_environment() -> dict[str, str]:
-    """Of a child that says `die_with_parent`: one thread for numpy, and who its parent is."""
-    return os.environ | {"OMP_NUM_THREADS": "1", PARENT: str(os.getpid())}
-
-
-def die_with_parent() -> None:
-    """A child that waits for a word must not wait for ever: it goes with whoever would say it."""
-    ending_with(int(os.environ.get(PARENT, os.getppid())), signal.SIGKILL)()
 
 
 def actor_ends(ports: Ports, name: str) -> ActorEnds:
@@ -155,9 +141,6 @@ def soon(
     return until(waiting, attempt, check)
 
 
-# ----------------------------------------------------------------------------------------- an actor
-
-
 class Sleeper:
     """Sleeps of a given mean length: what the last ones were too long, the next is shorter."""
 
@@ -217,9 +200,6 @@ def _sample(ends: ActorEnds, sample: Bytes, seconds: float, first: int) -> list[
     return [float(max(n, 1)), sampling, sending]
 
 
-# ------------------------------------------------------------------------------------- the receiver
-
-
 class Store:
     """Memory of the receiver's own that messages are copied into, all of it touched before."""
 
@@ -246,14 +226,15 @@ def user_of(experiment: Experiment) -> Callable[[Bytes, int], None]:
 def collect(ends: ReceiverEnds, experiment: Experiment, check: Callable[[], None]) -> Collected:
     """Gives the word to go, uses `n_messages`, and hears what the actors have measured.
 
-    Actors that sample are waited for until they are in step: the clock starts when some of
-    everybody's have come.
+    Actors that sample are waited for until they are in step: the clock starts when every one of
+    them has brought `FIRST_MESSAGES`. Where all share one way to take, nobody knows whose a message
+    is; then it starts when so many times as many as there are actors have come.
     """
     receiver = _Receiver(ends, experiment, check)
     receiver.some(experiment.depth * experiment.n_actors)
     ends.go()
     if experiment.sample_seconds is not None:
-        receiver.some(FIRST_MESSAGES * experiment.n_actors)
+        receiver.some_of_each(FIRST_MESSAGES)
     receiver.busy = 0.0
     began = time.perf_counter()
     if experiment.sample_seconds is None:
@@ -279,7 +260,7 @@ class _Receiver:
         self._count = 0
         self._wrong = 0
         self._next = [0] * len(ends.takes)
-        self._ordered = len(ends.takes) == experiment.n_actors  # else nobody knows whose it is
+        self._knows_whose = len(ends.takes) == experiment.n_actors  # else all share one way
         self._turn = 0  # who is next: nobody is served twice while others wait
 
     def stream(self, n: int) -> None:
@@ -296,8 +277,17 @@ class _Receiver:
         while self._count < enough:
             until(self._ends.waiting, lambda: self._round(enough), self._check)
 
-    def _round(self, enough: int) -> bool:
-        """One look for everybody's next; True if somebody had one."""
+    def some_of_each(self, n: int) -> None:
+        """At least `n` messages of every actor; that many per actor, where nobody knows whose."""
+        if not self._knows_whose:
+            self.some(n * self._experiment.n_actors)
+            return
+        wanted = [came + n for came in self._next]
+        while any(came < want for came, want in zip(self._next, wanted, strict=True)):
+            until(self._ends.waiting, self._round, self._check)
+
+    def _round(self, enough: int | None = None) -> bool:
+        """One look for everybody's next, up to `enough` in all; True if somebody had one."""
         before, takes = self._count, self._ends.takes
         for _ in takes:
             i, self._turn = self._turn, (self._turn + 1) % len(takes)
@@ -311,7 +301,7 @@ class _Receiver:
 
     def _used(self, i: int, message: Message) -> None:
         self._use(message.arrays["data"], self._count)
-        self._wrong += self._ordered and message.version != self._next[i]
+        self._wrong += self._knows_whose and message.version != self._next[i]
         self._next[i] += 1
         self._count += 1
 

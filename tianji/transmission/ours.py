@@ -11,16 +11,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from tianji.errors import TianJiError
+from tianji.transmission.children import child_environment, die_with_parent
 from tianji.transmission.experiment import RECEIVER, Collected, Experiment, actor, channels
-from tianji.transmission.loops import (
-    actor_ends,
-    child_environment,
-    collect,
-    die_with_parent,
-    produce,
-    receiver_ends,
-    user_of,
-)
+from tianji.transmission.loops import actor_ends, collect, produce, receiver_ends, user_of
 from tianji.transports.local import LocalTransport
 from tianji.transports.shm import ShmTransport
 

@@ -64,9 +64,6 @@ def draw(rows: list[Row]) -> str:
     return svg.page(across * WIDTH, down * HEIGHT, lines)
 
 
-# ------------------------------------------------------------------------------------ what is drawn
-
-
 def _panels(rows: list[Row]) -> list[Panel]:
     panels = []
     for use in ("views", "store"):
@@ -115,9 +112,6 @@ def _add_actors(panel: Panel, rows: list[Row]) -> None:
             panel.series.append(line)
         points = [(float(row.n_actors), 1e4 * row.seconds / row.n_messages) for row in curve]
         panel.series.append(Series(label, colour, points, is_hollow=seconds > shortest))
-
-
-# ---------------------------------------------------------------------------------- how it is drawn
 
 
 class _Scale:

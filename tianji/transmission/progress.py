@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
+from tianji.panel import roughly
 from tianji.transmission.steps import Step
 
 TRUST_SECONDS = 30.0  # after which what was measured counts more than what was guessed
-MINUTE, HOUR = 60, 3600
 
 
 class Progress:
@@ -30,7 +30,7 @@ class Progress:
 
     def begin(self, step: Step) -> None:
         """Says what is measured now."""
-        left = duration(self.seconds_left())
+        left = roughly(self.seconds_left())
         self._say(f"{self.n_over + 1}/{self.n_steps}  {step.words}  ({left} left)")
 
     def end(self, step: Step) -> None:
@@ -55,11 +55,3 @@ class Progress:
             words = "\r\x1b[K" + words[: shutil.get_terminal_size().columns - 1]
         self._stream.write(words if self._is_terminal else words + "\n")
         self._stream.flush()
-
-
-def duration(seconds: float) -> str:
-    """In the unit that matters: 40 s, 3 min, 1 h 20 min."""
-    if seconds < 1.5 * MINUTE:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / MINUTE)
-    return f"{minutes} min" if seconds < HOUR else f"{minutes // 60} h {minutes % 60} min"

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from tianji import mpirun
 from tianji.errors import TianJiError
+from tianji.transmission.children import die_with_parent
 from tianji.transmission.experiment import RECEIVER, Collected, Experiment, actor, channels
 from tianji.transmission.hosts import Hosts
-from tianji.transmission.loops import actor_ends, collect, die_with_parent, produce, receiver_ends
+from tianji.transmission.loops import actor_ends, collect, produce, receiver_ends
 
 if TYPE_CHECKING:
     from tianji.transports.cluster import ClusterTransport

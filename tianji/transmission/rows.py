@@ -122,7 +122,7 @@ def findings(rows: list[Row]) -> list[Finding]:
 
 
 def knees(rows: list[Row]) -> dict[tuple[str, str, float], float]:
-    """The knee of each curve: where more actors stop to help, by part, carrier and sample time.
+    """The knee of each curve, where more actors cease to help, by part, carrier and sample time.
 
     The receiver's cost depends a little on the number of actors, so the knee is that of the first
     row with as many actors as its own knee; of the last row where the curve has not come so far.

@@ -19,7 +19,7 @@ from tianji.transmission.limits import (
 )
 from tianji.transmission.plan import LINK_BITS, Plan
 from tianji.transmission.rows import Row
-from tianji.transmission.steps import Part, Skipped, Step, crossing, guess, run_or_skip
+from tianji.transmission.steps import Part, Skipped, Step, crossing, guess, guess_limit, run_or_skip
 
 DEPTH, LEAST_DEPTH = 8, 2  # messages in flight; a trajectory's channel has two
 FLIGHT_BYTES = 8 << 20  # of large messages fewer are: caches hold them, and so do those of a run
@@ -43,10 +43,10 @@ def part_a(plan: Plan, carriers: list[Carrier], skipped: Skipped) -> Part:
 def _one_host(plan: Plan, carriers: list[Carrier], skipped: Skipped, size: int) -> Step:
     depth = max(LEAST_DEPTH, min(DEPTH, FLIGHT_BYTES // size))
     experiment = Experiment(size, plan.n_messages(size, plan.figure_bytes), depth=depth)
-    seconds = plan.rounds * sum(guess(limit, experiment) for limit in LIMITS)
+    seconds = plan.rounds * len(LIMITS) * guess_limit(experiment)
     for i in range(plan.rounds):
         for carrier, use in _uses(plan, carriers, size, i):
-            seconds += guess(carrier.name, _given(experiment, carrier, use))
+            seconds += guess(carrier, _given(experiment, carrier, use))
     measure = partial(_sizes, plan, carriers, skipped, experiment)
     return Step(f"a: {size // 1024:,} KB", seconds, measure)
 
@@ -126,10 +126,10 @@ def part_d(plan: Plan, carriers: list[Carrier], skipped: Skipped) -> Part:
 def _link(plan: Plan, carriers: list[Carrier], skipped: Skipped, hosts: Hosts, size: int) -> Step:
     depth = max(DEPTH, LINK_BYTES // size)
     experiment = Experiment(size, plan.n_messages(size, plan.link_bytes), depth=depth)
-    seconds = plan.link_rounds * guess(RAW_TCP, experiment, len(hosts))
+    seconds = plan.link_rounds * guess_limit(experiment, len(hosts))
     for i in range(plan.link_rounds):
         crossed = _crossed(plan, carriers, size, i)
-        seconds += sum(guess(carrier.name, experiment, len(hosts)) for carrier in crossed)
+        seconds += sum(guess(carrier, experiment, len(hosts)) for carrier in crossed)
     measure = partial(_links, plan, carriers, skipped, hosts, experiment)
     return Step(f"d: {size // 1024:,} KB over the link", seconds, measure)
 

@@ -212,7 +212,7 @@ class ClusterTransport:
         self._shared.wait(timeout_seconds)
 
     def close(self, status: int = 0, patience_seconds: float = PATIENCE_SECONDS) -> None:
-        """Sends what is left, says goodbye, and goes when all have heard that who still answer."""
+        """Sends what is left, says goodbye, and goes when all who still answer have heard it."""
         self._stopping = True
         if self._thread is not None:
             self._alarm.ring()

@@ -1,7 +1,7 @@
 """Carries messages between the rings of two hosts, beside the roles and without their help.
 
 What is carried, and how far it has come, the routes know (`routes.py`); a courier gives them their
-turns and knows who of its peers is there.
+turns and knows which of its peers are there.
 """
 
 from __future__ import annotations

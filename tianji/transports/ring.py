@@ -308,9 +308,7 @@ class CellInbox(End):
             cell = k % self._n_slots
             version = self._versions[cell]
             np.copyto(self.copy, self._blocks[cell])
-            if (
-                self._sequence[cell] == 2 * k
-            ):  # unchanged since it became the newest: the copy is whole
+            if self._sequence[cell] == 2 * k:  # as when it became the newest: the copy is whole
                 self._seen = k
                 return Message(self._view, version, k - 1)
         return None

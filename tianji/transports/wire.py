@@ -67,7 +67,3 @@ class Wire(Protocol):
 
     def close(self) -> None:
         """Takes back the memory that was offered for what is still to come."""
-
-    @property
-    def busy(self) -> bool:
-        """Whether payloads are on their way."""
