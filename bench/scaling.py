@@ -27,7 +27,7 @@ from runs import JOBS, Row, train
 from tables import cells, markdown, spread, values, where
 
 from tianji.equivalence.measures import distance
-from tianji.probing.planner import RULES
+from tianji.probing.scaling import RULES
 
 STEP_SECONDS, ENVS = 0.01, 16  # simulated: 1,600 steps per second and actor
 SAMPLE_SECONDS = 1 / 6_400  # simulated: of one learner core
