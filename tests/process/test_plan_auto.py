@@ -46,7 +46,7 @@ def test_a_run_makes_its_plan_follows_and_keeps_it(tmp_path, capfd):
     assert "note: measuring this job" in capfd.readouterr().err
     plan = planfile.of_run(run)
     assert settings_of(run) == plan.overrides
-    assert plan.split.cores(alternates=False) == 2
+    assert plan.split.cores(plan.profile.work) == 2
     summary = json.loads((run / "summary.json").read_text())
     assert summary["plan"]["split"] == plan.split.name == "L1A1"
 

@@ -53,7 +53,7 @@ def with_plan(file, plan):
 
 def test_a_plan_is_made_for_the_cores_of_this_machine(dqn, probed, capsys):
     plan = follow("auto", dqn)
-    assert probed == [4] and 1 < plan.split.cores(alternates=False) <= 4
+    assert probed == [4] and 1 < plan.split.cores(plan.profile.work) <= 4
     assert "measuring this job" in capsys.readouterr().err
 
 
@@ -64,7 +64,7 @@ def test_a_plan_for_a_hostfile_is_for_all_its_machines_and_the_smallest_of_them(
     hosts.write_text("a slots=9\nb slots=3\nc slots=9\n")
     plan = follow("auto", dqn, engine="mpi", hostfile=hosts)
     assert probed == [3]
-    assert plan.split.groups % 3 == 0 and 3 < plan.split.cores(alternates=False) <= 9
+    assert plan.split.groups % 3 == 0 and 3 < plan.split.cores(plan.profile.work) <= 9
 
 
 def test_a_plan_for_a_hostfile_leaves_places_for_launcher_and_reducer(dqn, tmp_path):
