@@ -24,6 +24,8 @@ import math
 from collections import deque
 from dataclasses import dataclass
 
+from tianji.wording import count_of
+
 PAUSE_MARGIN = 0.5  # what the actors that stay could make beyond what the learner can use
 MIDDLE_MARGIN = 0.3  # aimed at when waking: between the other two, so that neither follows
 WAKE_MARGIN = 0.1
@@ -206,7 +208,7 @@ class Balancer:
 
 def _capacities(reading: Reading) -> str:
     """As in `8 actors can make 9,600 steps/s, the learner can use 1,200`."""
-    n = f"{reading.n_awake} actor{'s' * (reading.n_awake != 1)}"
+    n = count_of(reading.n_awake, "actor")
     used = f"the learner can use {reading.learning:,.0f}"
     return f"{n} can make {reading.acting:,.0f} steps/s, {used}"
 

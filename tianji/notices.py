@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from tianji.config import Config
 from tianji.resources import Share
 from tianji.roster import Kind, kind_of
+from tianji.wording import count_of
 
 FEWEST = 2  # roles that every run has: no split of a single core does without their taking turns
 
@@ -34,8 +35,8 @@ def crowding(
     if n <= max(n_cores, FEWEST):
         return None
     return (
-        f"{_counted(homes, alternates)} share {_n(n_cores, 'core')}: while all of them compute, "
-        f"each has at most {n_cores / n:.2g} of one. Where environments sleep or wait that is no "
+        f"{_counted(homes, alternates)} share {count_of(n_cores, 'core')}: while all of them "
+        f"compute, each has at most {n_cores / n:.2g} of one. Where environments sleep or wait that is no "
         "loss; else tianji plan CONFIG splits the cores so that each role has its own, with more "
         "environments in fewer actors"
     )
@@ -52,15 +53,10 @@ def _n_at_once(homes: Iterable[str], alternates: bool) -> int:
 def _counted(homes: Iterable[str], alternates: bool) -> str:
     """As in `41 processes (40 actors, 1 learner)`."""
     kinds = [kind_of(home) for home in homes]
-    words = [_n(kinds.count(kind), kind.word) for kind in (Kind.ACTOR, Kind.LEARNER, Kind.BUFFER)
-             if kind in kinds]  # fmt: skip
+    present = [kind for kind in (Kind.ACTOR, Kind.LEARNER, Kind.BUFFER) if kind in kinds]
+    words = [count_of(kinds.count(kind), kind.word) for kind in present]
     turns = ", which take turns" if alternates and len(words) > 1 else ""
-    return f"{_n(len(kinds), 'process')} ({', '.join(words)}{turns})"
-
-
-def _n(count: int, word: str) -> str:
-    ending = "es" if word.endswith("s") else "s"
-    return f"{count:,} {word}{ending * (count > 1)}"
+    return f"{count_of(len(kinds), 'process')} ({', '.join(words)}{turns})"
 
 
 def apart(config: Config) -> str | None:

@@ -10,6 +10,7 @@ from tianji.config import Config
 from tianji.errors import TianJiError
 from tianji.resources import Share, assign
 from tianji.roster import LAUNCHER, Kind, evaluator_of, homes_of, kind_of, roles_of
+from tianji.wording import count_of
 
 
 def n_ranks(config: Config) -> int:
@@ -35,7 +36,7 @@ def _counted(config: Config) -> str:
     for kind in (Kind.LEARNER, Kind.BUFFER, Kind.ACTOR, Kind.REDUCER, Kind.EVALUATOR):  # as placed
         rides = " with its buffer" if kind is Kind.LEARNER and not of[Kind.BUFFER] else ""
         if n := of[kind]:
-            words.append(f"{n} {kind.word}{'s' if n > 1 else ''}{rides}")
+            words.append(f"{count_of(n, kind.word)}{rides}")
     return ", ".join(words)
 
 

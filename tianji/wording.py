@@ -6,8 +6,9 @@ UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
 
 
 def count_of(n: int, word: str) -> str:
-    """As in `1 core` and `1,024 cores`."""
-    return f"{n:,} {word}{'s' * (n != 1)}"
+    """As in `1 core`, `1,024 cores` and `2 processes`."""
+    ending = "es" if word.endswith("s") else "s"
+    return f"{n:,} {word}{ending * (n != 1)}"
 
 
 def duration(seconds: float) -> str:

@@ -25,6 +25,7 @@ from tianji.report.files import (
 from tianji.report.histogram import histograms
 from tianji.report.rows import Evaluations, Floats, Rows, plain_list, roles_in
 from tianji.status import Status
+from tianji.wording import count_of
 
 RUN_FILES = ("config.json", "summary.json", "metrics.jsonl")
 MOST_POINTS = 500  # of a curve; more cannot be told apart on a screen
@@ -150,7 +151,7 @@ class RunReader:
         if not len(self._rows) and status is not Status.RUNNING:
             said.append("No row of metrics was written: the run did not come to its first update.")
         if n := self._rows.unreadable:
-            said.append(f"{n} line{'s' * (n > 1)} of metrics.jsonl could not be read.")
+            said.append(f"{count_of(n, 'line')} of metrics.jsonl could not be read.")
         warned = summary.get("warnings")
         words = warned if isinstance(warned, list) else []
         return said + [word for word in words if isinstance(word, str)][:MOST_WARNINGS]

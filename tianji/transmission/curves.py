@@ -13,6 +13,7 @@ from tianji.transmission.hosts import Hosts
 from tianji.transmission.plan import LINK_BITS, MESSAGE_BYTES, Plan
 from tianji.transmission.rows import Row
 from tianji.transmission.steps import Part, Skipped, Step, crossing, guess, run_or_skip
+from tianji.wording import count_of
 
 DEPTH = 4  # messages of each actor in flight
 
@@ -80,7 +81,7 @@ class Curve:
         for n in self._actors:
             each = [self._experiment(n, seconds) for seconds in self._times]
             seconds = sum(guess(self._carrier, one, self._n_hosts) for one in each)
-            words = f"{self._part}: {self._carrier.name}, {n} actor{'s' if n > 1 else ''}"
+            words = f"{self._part}: {self._carrier.name}, {count_of(n, 'actor')}"
             found.append(Step(words, self._rounds * seconds, partial(self._measure, skipped, n)))
         return found
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tianji import terminal
 from tianji.verbs.training import add_overrides
+from tianji.wording import count_of
 
 if TYPE_CHECKING:
     from tianji.planning.planfile import Plan
@@ -104,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
     finally:
         say.over()
     measured = f"measured in {time.monotonic() - began:.0f} s" if profile is None else "as measured"
-    where = f"{_n(found.machine.cores, 'core')} ({found.machine.cpu})"
+    where = f"{count_of(found.machine.cores, 'core')} ({found.machine.cpu})"
     if options.simulate:
         print(f"{config.name}, {measured} on {where}\n")
         if options.out is not None:
@@ -155,12 +156,8 @@ def _out(options: argparse.Namespace) -> Path:
     return out
 
 
-def _n(count: int, word: str) -> str:
-    return f"{count:,} {word}{'s' * (count > 1)}"
-
-
 def _words_of(wish: Wish) -> str:
-    cores = _n(wish.cores, "core")
+    cores = count_of(wish.cores, "core")
     return cores if wish.hosts == 1 else f"{wish.hosts} hosts of {cores} each"
 
 
