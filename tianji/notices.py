@@ -36,9 +36,9 @@ def crowding(
         return None
     return (
         f"{_counted(homes, alternates)} share {count_of(n_cores, 'core')}: while all of them "
-        f"compute, each has at most {n_cores / n:.2g} of one. Where environments sleep or wait that is no "
-        "loss; else tianji plan CONFIG splits the cores so that each role has its own, with more "
-        "environments in fewer actors"
+        f"compute, each has at most {n_cores / n:.2g} of one. Where environments sleep or wait "
+        "that is no loss; else tianji plan CONFIG splits the cores so that each role has its own, "
+        "with more environments in fewer actors"
     )
 
 
