@@ -60,13 +60,14 @@ def trained(tmp_path_factory):
 
 @pytest.fixture
 def place(tmp_path, trained, monkeypatch):
-    """A folder in which `runs/NAME` is there whatever the name, and so are configs and examples."""
+    """A folder with `runs/NAME`, whatever the name, and with the files that pages name."""
 
     def make(*texts):
         for name in re.findall(r"\bruns/([\w.*-]+)", " ".join(texts)):
             shutil.copytree(trained, tmp_path / "runs" / name.replace("*", "1"), dirs_exist_ok=True)
-        for folder in ("configs", "examples"):
-            shutil.copytree(ROOT / folder, tmp_path / folder)
+        made = shutil.ignore_patterns("out", "__pycache__")
+        for folder in ("configs", "examples", "bench"):
+            shutil.copytree(ROOT / folder, tmp_path / folder, ignore=made)
         for path in (tmp_path / "configs").glob("*.py"):  # the same, and done sooner
             text = re.sub(r"stop_return=\d+", "stop_return=60", path.read_text())
             path.write_text(text)
