@@ -172,8 +172,8 @@ class _Probe:
         return LearnerCost(
             cores,
             self._job.sampling.batch_units,
-            answer["updating"] / updates + beside / 2,
-            answer["drawing"] / updates + beside / 2,
+            answer["updating"] / updates + beside,  # a turn of the learner's loop, whoever draws
+            answer["drawing"] / updates,
             answer["memory_bytes"],
         )
 
