@@ -104,7 +104,7 @@ def _gain_of_a_core(found: Capacity) -> str:
     cores = found.threads
     passed = 1 / found.buffer_busy if found.buffer_busy > BUSY_BUFFER else math.inf
     gain = min((cores + 1) / cores, found.acting / found.learning, passed) - 1
-    return f"one more learner core would bring at most {max(0.0, gain):+.0%}"
+    return f"one more learner core, if one is free, would bring at most {max(0.0, gain):+.0%}"
 
 
 def _gain_between(found: Capacity) -> str:

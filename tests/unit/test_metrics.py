@@ -302,8 +302,9 @@ def test_a_learner_that_never_waits_is_the_limit_however_busy_its_buffer_is() ->
     made = {"produced": 1_000, "consumed": 32_000}
     job, progress = working((100, 0), (40, 60), *own, buffer=(90, 10), **made)
     assert bottleneck(progress, job) == (
-        "training-bound: the actors wait 60 % of the time for the learner: one more learner core "
-        "would bring at most +11 %; a lower replay_ratio would help too"  # 90 % -> 100 % busy
+        "training-bound: the actors wait 60 % of the time for the learner: one more learner "
+        "core, if one is free, would bring at most +11 %"  # 90 % -> 100 % busy
+        "; a lower replay_ratio would help too"
     )
 
 
@@ -324,7 +325,8 @@ def test_one_more_core_brings_its_share_up_to_what_the_actors_can_make() -> None
         job, progress = working((100, 0), (100 - idle, idle), **made)
         assert bottleneck(progress, job) == (
             f"training-bound: the actors wait {idle} % of the time for the learner: one more "
-            f"learner core would bring at most {gain}; a lower replay_ratio would help too"
+            f"learner core, if one is free, would bring at most {gain}; a lower replay_ratio "
+            "would help too"
         )
         progress.counts["learner-0.0"][Count.THREADS] = 4
         assert "at most +25 %" in bottleneck(progress, job)

@@ -142,3 +142,21 @@ def test_the_row_of_the_configuration_has_the_threads_that_its_run_would_have(dq
     wanted = load(dqn, ["learner_cfg.cores=1"])
     assert planner.make(wanted, JOB, Wish(cores)).configured.split.learner_cores == 1
     assert planner.make(load(dqn, ["learner_cfg.cores=99"]), JOB, Wish(cores)).configured is None
+
+
+def test_groups_share_the_steps_of_a_run_so_there_are_not_more_than_can_learn_from_them(dqn):
+    """The fastest split of 16 cores has more groups than a short run has updates for."""
+    slow = profile(update=16e-3)
+    costs = dataclasses.replace(slow, machine=dataclasses.replace(slow.machine, cores=16))
+    per_update = costs.work.batch / costs.work.ratio
+    long, short = (
+        load(dqn, [f"exp.train_steps={round(n * planner.LEAST_UPDATES * per_update)}"])
+        for n in (1_000, 2)
+    )
+    free = planner.make(long, costs, Wish(16))
+    assert free.plan.split.groups > 2 and free.note is None
+    limited = planner.make(short, costs, Wish(16))
+    assert limited.plan.split.groups <= 2 and "exp.train_steps" in limited.note
+    asked = planner.make(short, costs, Wish(16, groups=free.plan.split.groups))
+    assert asked.plan.split.groups == free.plan.split.groups and asked.note is None
+    assert planner.make(short, costs, Wish(16, hosts=4)).plan.split.groups == 4  # one on each

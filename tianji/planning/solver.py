@@ -27,6 +27,7 @@ class Wish:
     cores: int  # M, of each host
     hosts: int = 1
     groups: int | None = None
+    most_groups: int | None = None
     actors: int | None = None  # of a group
     envs: int | None = None  # of an actor
     learner_cores: int | None = None
@@ -63,7 +64,7 @@ def candidates(profile: Profile, wish: Wish) -> Iterator[Split]:
     work = profile.work
     for per_host in range(1, wish.cores + 1):
         groups, mine = per_host * wish.hosts, wish.cores // per_host
-        if wish.groups not in (None, groups):
+        if wish.groups not in (None, groups) or groups > (wish.most_groups or groups):
             continue
         for cores, alone in itertools.product(_learner_cores(profile, wish), _places(work, wish)):
             learning = cores * work.learners + alone

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from tianji.planning import planfile
 from tianji.planning.digest import digest_of
 from tianji.planning.model import predict
 from tianji.planning.planfile import Plan
-from tianji.planning.profile import Profile
+from tianji.planning.profile import Profile, Work
 from tianji.planning.solver import Choice, Wish, solve
 from tianji.planning.split import Split
 from tianji.probing.machine import this_machine
@@ -27,6 +27,7 @@ from tianji.probing.probe import MOST_SECONDS, Say, probe
 from tianji.roster import Kind, role_name
 
 AUTO = "auto"  # instead of a plan's file: make one
+LEAST_UPDATES = 100  # of a group within exp.train_steps: with fewer it has hardly begun to learn
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Planned:
     plan: Plan
     choices: list[Choice]  # the plan's own first
     configured: Choice | None  # the split that the configuration itself asks for
+    note: str | None = None  # why there are not more groups
 
 
 def measure(
@@ -66,11 +68,28 @@ def measure(
 def make(
     config: Config, profile: Profile, wish: Wish, settings: Mapping[str, Any] | None = None
 ) -> Planned:
-    """Plans a job by its profile."""
-    choices = solve(profile, wish)
+    """Plans a job by its profile.
+
+    Groups share `exp.train_steps`, and each learns from what its own actors made: the fastest split
+    would be one that learns nothing if there were too many of them.
+    """
+    most = max(wish.hosts, most_groups(config, profile.work))
+    limited = wish if wish.groups is not None else replace(wish, most_groups=most)
+    choices, note = solve(profile, limited), None
+    if limited != wish and solve(profile, wish)[0].split.groups > most:
+        note = (
+            f"no more groups, so that each makes {LEAST_UPDATES} updates of its share of "
+            f"exp.train_steps={config.exp.train_steps:,}: raise that, or say --groups N"
+        )
     own = {key: value for key, value in (settings or {}).items() if key != "actor_cfg.envs"}
     plan = Plan(profile, choices[0].split, choices[0].prediction, own)
-    return Planned(plan, choices, _configured(config, profile, wish))
+    return Planned(plan, choices, _configured(config, profile, wish), note)
+
+
+def most_groups(config: Config, work: Work) -> int:
+    """Groups that each have enough samples for `LEAST_UPDATES`."""
+    updates = config.exp.train_steps * work.ratio / work.batch
+    return max(1, int(updates / LEAST_UPDATES))
 
 
 def _configured(config: Config, profile: Profile, wish: Wish) -> Choice | None:

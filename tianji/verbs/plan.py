@@ -116,6 +116,8 @@ def run(options: argparse.Namespace) -> int:
     print(f"{config.name} for {_words_of(wish)}, {measured} on {where}\n")
     width = max(terminal.columns(WIDE), NARROW)
     print(table.describe(found, planned.choices, planned.configured, width))
+    if planned.note is not None:
+        print(f"\nnote: {planned.note}")
     planfile.write(planned.plan, out)
     print(f"\n{_what_next(options, planned.plan, out)}")
     return 0
