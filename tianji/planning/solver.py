@@ -27,12 +27,12 @@ class Wish:
     cores: int  # M, of each host
     hosts: int = 1
     groups: int | None = None
-    most_groups: int | None = None
     actors: int | None = None  # of a group
     envs: int | None = None  # of an actor
     learner_cores: int | None = None
     memory_bytes: int | None = None  # of each host
     buffer_alone: bool | None = None  # on a core of its own
+    most_groups: int | None = None
 
 
 @dataclass(frozen=True)

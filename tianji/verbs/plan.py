@@ -173,11 +173,11 @@ def _wish(options: argparse.Namespace) -> Wish:
     return Wish(
         cores,
         options.hosts or 1,
-        options.groups,
-        options.actors,
-        options.envs,
-        options.learner_cores,
-        free_bytes(),
+        groups=options.groups,
+        actors=options.actors,
+        envs=options.envs,
+        learner_cores=options.learner_cores,
+        memory_bytes=free_bytes(),
     )
 
 
