@@ -8,6 +8,8 @@ with wholefile.writing(path) as file:     # for what comes in pieces
 
 with wholefile.explained("name another file with --out"):    # where the user named it
     wholefile.write(path, text)
+
+wholefile.refuse_to_lose(path, "--out", is_plan, "tianji plan")    # before the work that it is for
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -72,3 +74,26 @@ def explained(advice: str) -> Iterator[None]:
         raise TianJiError(
             f"{error.filename} cannot be written: {error.strerror}: {advice}"
         ) from error
+
+
+def refuse_to_lose(path: Path, option: str, is_ours: Callable[[Path], bool], maker: str) -> None:
+    """Raises if `option` names what cannot be written, or a file that `maker` has not written.
+
+    An empty file may be replaced, and so may what is no file (/dev/stdout).
+    """
+    refuse_unwritable(path, option)
+    with explained(f"name another file with {option}"):
+        if path.is_file() and path.stat().st_size > 0 and not is_ours(path):
+            raise TianJiError(
+                f"{option} {path}: this file exists and was not written by `{maker}`: move it "
+                f"away, or name another file with {option}"
+            )
+
+
+def refuse_unwritable(path: Path, option: str) -> None:
+    """Raises if `option` names a folder, or a file in a folder that is not there."""
+    with explained(f"name another file with {option}"):
+        if path.is_dir():
+            raise TianJiError(f"{option} {path}: this is a folder: name a file in it")
+        if not path.parent.is_dir():
+            raise TianJiError(f"{option} {path}: there is no folder {path.parent}: make it first")

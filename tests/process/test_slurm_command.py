@@ -95,7 +95,7 @@ def test_a_signal_reaches_the_run_and_its_warning_puts_the_job_back_if_it_got_fu
 def test_a_file_that_cannot_be_written_is_named(tmp_path, capsys):
     out = str(tmp_path / "nowhere" / "job.sbatch")
     assert main(["slurm", str(CONFIG), "--out", out]) == 2
-    assert f"{out} cannot be written: No such file or directory" in capsys.readouterr().err
+    assert f"--out {out}: there is no folder {tmp_path / 'nowhere'}" in capsys.readouterr().err
 
 
 def test_a_file_of_ones_own_is_not_lost_and_one_of_ours_is_written_anew(

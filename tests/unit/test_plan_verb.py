@@ -11,6 +11,7 @@ from profiles import profile
 
 from tianji import cli, resources
 from tianji.config import load
+from tianji.errors import TianJiError
 from tianji.placement import n_ranks
 from tianji.planning import planfile
 from tianji.planning.digest import digest_of
@@ -101,3 +102,24 @@ def test_a_plan_in_a_container_is_for_the_cores_that_it_pays_for(monkeypatch):
     monkeypatch.setattr(resources, "quota", lambda: 2.0)
     assert plan._wish(options_of()).cores == 2
     assert plan._wish(options_of("--cores", 4)).cores == 4
+
+
+def test_a_plan_takes_the_place_of_a_plan_alone(ending, tmp_path, monkeypatch):
+    """What is refused is refused before anything is measured."""
+    monkeypatch.setattr(planner, "measure", lambda *_: pytest.fail("it was measured"))
+    ending()
+    mine, older = tmp_path / "my job.py", tmp_path / "my job.plan.json"
+    (tmp_path / "other.json").write_text('{"name": "a package"}')
+    before = mine.read_bytes()
+    for out, words in (
+        (mine, "was not written by `tianji plan`"),
+        (tmp_path / "other.json", "was not written by `tianji plan`"),
+        (tmp_path, "this is a folder: name a file in it"),
+        (tmp_path / "none" / "plan.json", "there is no folder"),
+    ):
+        with pytest.raises(TianJiError, match=words):
+            plan.run(options_of("--profile", older, "--out", out, file=mine))
+    assert mine.read_bytes() == before
+    (tmp_path / "empty").touch()
+    for out in (older, tmp_path / "empty", tmp_path / "new.json", Path("/dev/null")):
+        assert plan._out(options_of("--out", out, file=mine)) == out

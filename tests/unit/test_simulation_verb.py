@@ -135,7 +135,8 @@ def test_words_that_mean_nothing_are_refused_by_the_command_line(words, message,
     "words, message",
     [
         (["--cores-list", "1"], "1 core on hosts of 64: one group needs 2"),
-        (["--actors", "1", "--simulated", "/nowhere/s.json"], "/nowhere/s.json cannot be written"),
+        (["--actors", "1", "--simulated", "/nowhere/s.json"], "there is no folder /nowhere"),
+        (["--actors", "1", "--figure", "/nowhere/f.svg"], "there is no folder /nowhere"),
         (["--gpu"], "without a GPU"),
         (["--cores-list", "16", "--actors", "4"], "--actors with --cores-list"),
         (["--actors", "4", "--actors-list", "1,2"], "--actors with --actors-list"),
@@ -205,3 +206,13 @@ def test_a_plan_is_written_beside_a_simulation_where_it_was_asked_for(costs, cap
     written = planfile.read(out)
     assert written.profile == planfile.read(costs).profile
     assert written.split.cores(JOB.work) <= 2
+
+
+def test_only_what_was_simulated_before_is_replaced(costs, tmp_path, capsys):
+    out = tmp_path / "s.json"
+    for _ in range(2):
+        assert simulated(costs, "--actors", "2", "--simulated", out) == 0
+    before = costs.read_bytes()
+    with pytest.raises(TianJiError, match="was not written by `tianji plan --simulated`"):
+        simulated(costs, "--actors", "2", "--simulated", costs)
+    assert costs.read_bytes() == before

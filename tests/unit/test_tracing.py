@@ -8,6 +8,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
+from tianji.cli import parser
 from tianji.errors import TianJiError
 from tianji.roster import Kind
 from tianji.tracing import FOLDER, forget
@@ -16,6 +17,7 @@ from tianji.tracing.recorder import CHUNK_SECONDS, Recorder, Track
 from tianji.tracing.rows import DTYPE, ROW, Doing, Heading, Wait, What
 from tianji.tracing.table import describe, gaps_of, hand_over, share, waiting_of
 from tianji.tracing.timeline import events_of, save
+from tianji.verbs import trace as trace_verb
 
 
 def heading(home="actor-0.0", roles=None, capacity=1000, seconds=60.0, offset=0.0):
@@ -37,6 +39,12 @@ def record(run, about, *rows):
         recorder.add(*row)
     recorder.close()
     return run / FOLDER / f"{about.home}.trace"
+
+
+def traced(run, *words):
+    """What `tianji trace` ends with."""
+    options = parser(["trace"]).parse_args(["trace", str(run), *map(str, words)])
+    return trace_verb.run(options)
 
 
 def test_rows_are_read_as_they_were_written(run):
@@ -357,6 +365,21 @@ def test_the_file_is_json_that_a_browser_reads(run):
 def test_a_timeline_that_cannot_be_written_is_the_users_mistake(run):
     with pytest.raises(TianJiError, match="cannot be written: No such file or directory"):
         save(made(run), run / "nowhere" / "trace.json")
+
+
+def test_a_timeline_takes_the_place_of_a_timeline_alone(run, capsys):
+    made(run)
+    for name in ("trace.json", "t.json.gz"):
+        for _ in range(2):
+            assert traced(run, "--out", run / name) == 0
+    mine = run / "job.py"
+    for content in (b"hyp = {}", b'{"traceEvents": "of something else"}', b"\x1f\x8b no gzip"):
+        mine.write_bytes(content)
+        with pytest.raises(TianJiError, match="was not written by `tianji trace`"):
+            traced(run, "--out", mine)
+        assert mine.read_bytes() == content
+    with pytest.raises(TianJiError, match="this is a folder"):
+        traced(run, "--out", run)
 
 
 def test_idling_is_told_by_the_dependency(run):

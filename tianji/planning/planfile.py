@@ -66,6 +66,15 @@ def of_run(folder: Path) -> Plan | None:
     return read(path) if path.is_file() else None
 
 
+def is_plan(path: Path) -> bool:
+    """Whether a file is a plan of any version, so that a new one may take its place."""
+    try:
+        plain = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(plain, dict) and "tianji_plan" in plain
+
+
 def read(path: Path) -> Plan:
     """The plan in a file; refuses what is none."""
     try:

@@ -76,6 +76,11 @@ def check(options: argparse.Namespace) -> None:
         )
     if options.actors is not None and options.actors_list is not None:
         raise TianJiError("--actors with --actors-list: leave one of the two out")
+    if options.figure is not None:
+        wholefile.refuse_unwritable(options.figure, "--figure")
+    if options.simulated is not None:
+        maker = "tianji plan --simulated"
+        wholefile.refuse_to_lose(options.simulated, "--simulated", _is_simulated, maker)
 
 
 def _own() -> list[str]:
@@ -184,6 +189,16 @@ def _write(path: Path, text: str, option: str) -> None:
     with wholefile.explained(f"name another file with {option}"):
         wholefile.write(path, text)
     print(path)
+
+
+def _is_simulated(path: Path) -> bool:
+    """Whether a file is a list of what was simulated, as `run` writes it."""
+    try:
+        plain = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return False
+    rows = plain if isinstance(plain, list) else []
+    return bool(rows) and all(isinstance(row, dict) and "layout" in row for row in rows)
 
 
 # ----------------------------------------------------------------------- what words are read as

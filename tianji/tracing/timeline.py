@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +22,9 @@ from tianji.tracing.rows import Doing, Wait, What
 
 Event = dict[str, Any]
 DIGITS = 3  # of a microsecond
+OPENING = '{"displayTimeUnit":"ms",'
+HEAD_BYTES = 65_536  # of a file: what stands before its events is shorter
+GZIP = b"\x1f\x8b"  # what compressed files begin with
 
 
 def save(trace: Trace, path: Path) -> int:
@@ -33,10 +37,22 @@ def save(trace: Trace, path: Path) -> int:
             return _write(trace, file)
 
 
+def is_timeline(path: Path) -> bool:
+    """Whether a file begins as those of `save` do, compressed or not."""
+    try:
+        with path.open("rb") as file:
+            compressed = file.read(len(GZIP)) == GZIP
+        with gzip.open(path) if compressed else path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+    except (OSError, EOFError, zlib.error):
+        return False
+    return head.startswith(OPENING.encode()) and b'"traceEvents":[' in head
+
+
 def _write(trace: Trace, file: IO[str]) -> int:
     n_events = 0
     about = {"run": str(trace.run), "engine": trace.engine, "recorded_at": trace.recorded_at}
-    file.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[')
+    file.write(f'{OPENING}"otherData":{json.dumps(about)},"traceEvents":[')
     for event in events_of(trace):
         file.write(",\n" if n_events else "\n")
         file.write(json.dumps(event, separators=(",", ":")))

@@ -150,11 +150,12 @@ def _what_next(options: argparse.Namespace, plan: Plan, out: Path) -> str:
 
 def _out(options: argparse.Namespace) -> Path:
     """Where the plan goes; that it cannot is said before anything is measured."""
-    from tianji.errors import TianJiError
+    from tianji import wholefile
+    from tianji.planning import planfile
 
     out: Path = options.out or Path(f"{Path(options.config).stem}.plan.json")
-    if not out.parent.is_dir():
-        raise TianJiError(f"--out {out}: there is no folder {out.parent}: make it first")
+    if options.out is not None or not options.simulate:  # which writes only what it is asked for
+        wholefile.refuse_to_lose(out, "--out", planfile.is_plan, "tianji plan")
     return out
 
 

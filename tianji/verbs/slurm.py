@@ -72,18 +72,15 @@ def run(options: argparse.Namespace) -> int:
 
 def _refuse_to_lose(out: Path, config: Path) -> None:
     """Only a file that `tianji slurm` has written is written anew."""
+    from tianji import wholefile
     from tianji.errors import TianJiError
     from tianji.slurm import MARKER
 
-    if not out.is_file():
-        return
-    if config.is_file() and out.samefile(config):
+    if out.is_file() and config.is_file() and out.samefile(config):
         raise TianJiError(f"--out: {out} is the configuration itself: name another file")
-    if MARKER.encode() not in out.read_bytes():
-        raise TianJiError(
-            f"{out} exists and was not written by `tianji slurm`: move it away, or name another "
-            "file with --out"
-        )
+    wholefile.refuse_to_lose(
+        out, "--out", lambda path: MARKER.encode() in path.read_bytes(), "tianji slurm"
+    )
 
 
 def _write(out: Path, text: str) -> None:

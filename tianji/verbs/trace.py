@@ -24,15 +24,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Writes the timeline; prints what it comes to, and where it lies."""
+    from tianji import wholefile
     from tianji.errors import TianJiError
     from tianji.tracing import reading, table, timeline
 
     if options.seconds is not None and not options.seconds > 0:
         raise TianJiError(f"--seconds: want more than 0, got {options.seconds:g}")
+    path = options.out or options.run / "trace.json"
+    if options.run.is_dir():  # otherwise it is the run that is missing
+        wholefile.refuse_to_lose(path, "--out", timeline.is_timeline, "tianji trace")
     trace = reading.read(options.run, options.seconds)
     for note in trace.notes:
         print(f"note: {note}", file=sys.stderr)
-    path = options.out or options.run / "trace.json"
     timeline.save(trace, path)
     print(table.describe(trace))
     print(f"\n{path}: open it at https://ui.perfetto.dev")
