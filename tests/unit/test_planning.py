@@ -53,8 +53,9 @@ def test_a_plan_sets_the_keys_of_its_split(plan):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "this is no plan"),
-        ("[1]", "no plan of this version"),
+        ("# TianJi", r"plan.json: this file is no plan: make one with tianji plan CONFIG, and"),
+        ("[1]", "this file is no plan: make one with tianji plan CONFIG"),
+        ('{"name": "a package"}', "this file is no plan: make one with tianji plan CONFIG"),
         ('{"tianji_plan": 99}', "no plan of this version"),
         ('{"tianji_plan": 1}', "no plan of this version"),
         ('{"tianji_plan": 2}', "damaged"),

@@ -16,6 +16,7 @@ from tianji.planning.planfile import Plan
 from tianji.planning.profile import LearnerCost
 from tianji.planning.solver import Wish, solve
 from tianji.simulation.layout import Layout
+from tianji.simulation.styles import STYLES
 from tianji.simulation.verb import _learner_cores, check, run
 from tianji.verbs import plan as plan_verb
 
@@ -87,6 +88,14 @@ def test_styles_are_drawn_and_written(capsys, tmp_path):
     out = capsys.readouterr().out
     assert "Gorila: 4 cores" in out and "ours: 4 cores" in out and "SEED" not in out
     assert (tmp_path / "f.svg").read_text().startswith("<svg ")
+
+
+@pytest.mark.parametrize(
+    "words, names",
+    [("ours,Gorila", ("ours", "gorila")), ("SEED, ApeX", ("seed", "apex")), ("All", STYLES)],
+)
+def test_styles_are_taken_as_the_tables_write_them(words, names):
+    assert said("--styles", words).styles == names
 
 
 def test_a_figure_alone_has_all_styles(tmp_path, capsys):

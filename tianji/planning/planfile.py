@@ -85,8 +85,10 @@ def read(path: Path) -> Plan:
             f"--out {path}"
         ) from error
     except ValueError as error:
-        raise TianJiError(f"{path}: this is no plan: {error}") from error
-    if not isinstance(plain, dict) or plain.get("tianji_plan") != FORMAT:
+        raise _no_plan(path) from error
+    if not isinstance(plain, dict) or "tianji_plan" not in plain:
+        raise _no_plan(path)
+    if plain["tianji_plan"] != FORMAT:
         raise TianJiError(
             f"{path}: this is no plan of this version: make one: tianji plan CONFIG --out {path}"
         )
@@ -103,6 +105,13 @@ def read(path: Path) -> Plan:
             "without --plan"
         )
     return plan
+
+
+def _no_plan(path: Path) -> TianJiError:
+    return TianJiError(
+        f"{path}: this file is no plan: make one with tianji plan CONFIG, and name the file that "
+        "it writes"
+    )
 
 
 def _from_json(plain: dict[str, Any]) -> Plan:

@@ -237,7 +237,8 @@ def _float(said: str) -> float:
 
 
 def _names(said: str) -> tuple[str, ...]:
-    names = STYLES if said == "all" else tuple(word.strip() for word in said.split(","))
+    lower = said.lower()  # the tables write Gorila and SEED
+    names = STYLES if lower == "all" else tuple(word.strip() for word in lower.split(","))
     if not set(names) <= set(STYLES):
         raise argparse.ArgumentTypeError(f"want all, or some of {','.join(STYLES)}, got {said}")
     return names
