@@ -238,6 +238,21 @@ def test_an_evaluator_that_has_failed_is_told_and_training_goes_on(tmp_path):
     assert "has failed, and training goes on without it:\nValueError: stage fright" in words
 
 
+def test_a_reducer_that_is_lost_is_told_and_training_goes_on(tmp_path):
+    """As docs/cluster.md and docs/faults.md have it."""
+    config = load(TASKS / "echo_dqn.py", ["global_cfg.group_num=2", "actor_cfg.num=1"])
+    world, courier = World(*[HELLO] * 5), Courier()
+    world.size, world.hosts, world.host_names = 6, ["a/1"] * 6, ["a"] * 6
+    ranks = Ranks(world, config)
+    ranks.gather(ABOUT)
+    ranks._logs = tmp_path
+    ranks.watch(SimpleNamespace(courier=courier, failure=None))
+    courier.lost.add(ranks.ranks["reducer-0.0"])
+    ranks.check(goes_on)
+    [(home, words)] = ranks.lost()
+    assert home == "reducer-0.0" and "was lost; training goes on without it" in words
+
+
 def test_a_courier_that_has_failed_ends_the_run_and_nobody_is_waited_for(gathered):
     ranks, courier = gathered
     failure = "Traceback\nKeyError: (3, 1)\n"
