@@ -73,10 +73,10 @@ def make(
     Groups share `exp.train_steps`, and each learns from what its own actors made: the fastest split
     would be one that learns nothing if there were too many of them.
     """
-    most = max(wish.hosts, most_groups(config, profile.work))
-    limited = wish if wish.groups is not None else replace(wish, most_groups=most)
-    choices, note = solve(profile, limited), None
-    if limited != wish and solve(profile, wish)[0].split.groups > most:
+    most, note = max(wish.hosts, most_groups(config, profile.work)), None
+    choices = solve(profile, wish if wish.groups else replace(wish, most_groups=most))
+    may_bind = wish.groups is None and most < wish.cores * wish.hosts
+    if may_bind and solve(profile, wish)[0].split.groups > most:
         note = (
             f"no more groups, so that each makes {LEAST_UPDATES} updates of its share of "
             f"exp.train_steps={config.exp.train_steps:,}: raise that, or say --groups N"
