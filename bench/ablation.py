@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from experiment import Trial, conduct, kind_of, machine, parser
 from figures import Panel, Series
 from options import count
-from runs import JOBS, Row, train
 from splits import Split
 from table1 import BATCH_SAMPLES, real_settings
 from tables import cells, markdown, spread, values, where
+from trainings import JOBS, Row, train
 
 SAMPLES = {"New 1:1": 1, "Staleness 1:8": 8}
 COLUMNS = (

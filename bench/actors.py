@@ -21,8 +21,8 @@ from figures import Panel, Series
 from measures import Spread, ratio_interval, shown
 from options import BENCH, count, number_from
 from peers import RLLIB_VENV, SB3_VENV, installed, python_of
-from runs import JOBS, START_SECONDS, Row, busy_share, execute, peer_line, train
 from tables import markdown, spread, values, where
+from trainings import JOBS, START_SECONDS, Row, busy_share, execute, peer_line, train
 
 SYSTEMS = ("ours", "sb3", "rllib")
 PEERS = {

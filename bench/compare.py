@@ -12,8 +12,8 @@ from pathlib import Path
 
 from compare_table import table
 from options import OUT, Options, count, positive
-from runs import FAILURES, busy_share, execute
 from tasks import SYSTEMS, TASKS, Measured, missing, ours, peer, read_ours, read_peer
+from trainings import FAILURES, busy_share, execute
 
 
 def measure(name: str, system: str, seed: int, options: argparse.Namespace) -> Measured:

@@ -14,8 +14,8 @@ from typing import Any
 
 from figures import Panel, draw
 from options import OUT, SEEDS, Options, count, positive
-from runs import FAILURES, Row
 from tables import warning
+from trainings import FAILURES, Row
 
 SIMULATED, REAL = "simulated", "real"
 

@@ -24,8 +24,8 @@ from figures import Panel, Series
 from measures import shown
 from options import CONFIGS, at_least, count
 from ring_roles import AVERAGING, GOSSIP, NONE, crew
-from runs import Row
 from tables import cells, markdown, spread, values, where
+from trainings import Row
 
 from tianji.config import load
 from tianji.job import Job, prepare

@@ -19,8 +19,8 @@ from pathlib import Path
 from experiment import REAL, Trial, conduct, machine, parser
 from figures import Panel, Series
 from options import CONFIGS, cores, count, existing_file
-from runs import ENDLESS, Row, busy_share, summary_of
 from tables import cells, markdown, spread, values, where
+from trainings import ENDLESS, Row, busy_share, summary_of
 
 from tianji.config import load
 from tianji.errors import TianJiError

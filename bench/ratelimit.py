@@ -30,8 +30,8 @@ from figures import Panel, Series
 from measures import Event, window_ratios
 from options import count
 from rivals import Costs, Log, run_limiter, run_ours
-from runs import Row, busy_share
 from tables import cells, markdown, spread, values, where
+from trainings import Row, busy_share
 
 WINDOWS = (0.1, 0.25, 1.0)  # seconds
 SETTLING_SECONDS = 1.0  # left out of what is measured

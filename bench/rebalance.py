@@ -30,8 +30,8 @@ from typing import Any
 
 from measures import Spread
 from options import BENCH, CONFIGS, OUT, Options, count, number_from
-from runs import ENDLESS, busy_share, command, environment
 from tables import markdown, warning
+from trainings import ENDLESS, busy_share, command, environment
 
 MANY = ("actor_cfg.num=8", "global_cfg.replay_ratio=32")
 WINDOW_SECONDS = 10.0  # of a measurement

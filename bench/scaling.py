@@ -23,8 +23,8 @@ from experiment import REAL, SIMULATED, Trial, conduct, fits, kind_of, machine, 
 from figures import Panel, Series
 from measures import Knee, knee, slope
 from options import count, some_of
-from runs import JOBS, Row, train
 from tables import cells, markdown, spread, values, where
+from trainings import JOBS, Row, train
 
 from tianji.equivalence.measures import distance
 from tianji.probing.scaling import RULES

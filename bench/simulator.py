@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from options import BENCH, Options, number_from
-from runs import summary_of
+from trainings import summary_of
 
 from tianji.config import load
 from tianji.planning.costs import actor_cost, learner_cost

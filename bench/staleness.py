@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from experiment import REAL, Trial, conduct, machine, parser
 from figures import Panel, Series
 from options import CONFIGS, count
-from runs import Row, train
 from tables import cells, markdown, spread, values, where
+from trainings import Row, train
 
 COLUMNS = (
     "kind", "setting", "seed", "final_seconds", "env_steps", "updates", "freshness_target",

@@ -13,7 +13,7 @@ from typing import Any
 
 from measures import Spread
 from options import CONFIGS, OUT, ROOT, Options, count, existing_file, positive
-from runs import command, environment, read_summary
+from trainings import command, environment, read_summary
 
 ASKED_SECONDS, ASKED_MEGABYTES = 3.0, 80.0
 

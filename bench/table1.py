@@ -30,9 +30,9 @@ from experiment import Trial, conduct, fits, kind_of, machine, parser
 from figures import Panel, Series
 from measures import Spread, shown
 from options import count
-from runs import JOBS, Row, train
 from splits import LEARNER_SECONDS, Split
 from tables import cells, markdown, spread, values, where
+from trainings import JOBS, Row, train
 
 ACTORS = (2, 4, 8, 16, 24)
 PACED, UNPACED = "paced", "unpaced"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from measures import Spread
-from runs import Row
+from trainings import Row
 
 LOUD = 0.1  # share of the machine that others may use before a run
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from options import BENCH, ROOT
 from peers import SB3_VENV, installed, python_of
-from runs import command, peer_line, read_summary
+from trainings import command, peer_line, read_summary
 
 
 class Clock(Enum):

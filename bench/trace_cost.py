@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from options import CONFIGS, Options, at_least, count, number_from
-from runs import ENDLESS, summary_of
+from trainings import ENDLESS, summary_of
 
 CASES = {  # name: configuration, what is set, and rounds of a block
     "DQN, limited by its actor": ("cartpole_dqn.py", ["global_cfg.replay_ratio=0.25"], 400),

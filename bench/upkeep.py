@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from options import CONFIGS, Options, at_least, number_from
-from runs import environment
+from trainings import environment
 
 CONFIG = CONFIGS / "paper_dqn_cartpole.py"
 TABLE, CHECKPOINTS, BOTH = "metrics and live table", "checkpoints", "checkpoints, evaluation"

@@ -14,10 +14,10 @@ from figures import Panel, Series, draw
 from limiter import SamplesPerInsert
 from measures import Knee, Spread, knee, ratio_interval, shown, slope, window_ratios
 from rivals import Costs
-from runs import command, measured, offered, peer_line
 from sleepy import Pace
 from splits import Split
 from tables import markdown, values
+from trainings import command, measured, offered, peer_line
 
 from tianji.config import load
 
