@@ -8,6 +8,8 @@ import sys
 import benches
 import pytest
 from options import (
+    BENCH,
+    ROOT,
     Options,
     at_least,
     count,
@@ -126,3 +128,11 @@ def test_the_readme_says_what_every_script_measures(name):
     lines = (benches.BENCH / "README.md").read_text().splitlines()
     rows = [line for line in lines if line.startswith("| ")]
     assert any(f"`{name}.py`" in row.split("|")[1] for row in rows)
+
+
+def test_no_script_is_called_like_a_folder_that_commands_make():
+    """Beside `runs/` the linter would take a module `runs` for one of the project's own."""
+    lines = (ROOT / ".gitignore").read_text().splitlines()
+    ignored = {line.strip("/") for line in lines if line.endswith("/")}
+    assert {"runs", "transmission"} <= ignored
+    assert not ignored & {path.stem for path in BENCH.glob("*.py")}
