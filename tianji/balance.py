@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+import math
+
 from tianji.errors import TianJiError
 from tianji.state import State
+
+LEAST_DEPTH, MOST_DEPTH = 2, 16  # trajectories
+
+
+def depth_for(batch: int, ratio: float, arriving: int, on_policy: bool) -> int:
+    """Trajectories that each actor may have under way, the one it writes among them.
+
+    While the learner is at a batch, the actors make what the next one needs, which is
+    `batch / ratio` steps; `arriving` are those of one trajectory from each of them. With less room
+    actors and learner would wait for each other in turns, however fast they are. On-policy samples
+    would be older for it, and it is as little as lets both sides work at the same time.
+    """
+    needed = LEAST_DEPTH if on_policy else 1 + math.ceil(batch / (ratio * arriving))
+    return max(LEAST_DEPTH, min(needed, MOST_DEPTH))
 
 
 class Balance:

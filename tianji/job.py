@@ -10,6 +10,7 @@ import numpy as np
 
 from tianji import fitting
 from tianji.algorithms.base import Algorithm, Task
+from tianji.balance import depth_for
 from tianji.config import Config, bind
 from tianji.envs.base import EnvSpec
 from tianji.errors import TianJiError
@@ -52,7 +53,11 @@ class Job:
     @property
     def depth(self) -> int:
         """Trajectories in flight per actor."""
-        return 1 if self.in_turns else 2
+        if self.in_turns:
+            return 1
+        arriving = self.task.n_actors * self.length * self.task.env.n_envs
+        on_policy = isinstance(self.sampling, Rollouts)
+        return depth_for(self.sampling.batch_units, self.ratio, arriving, on_policy)
 
     @property
     def batches_ahead(self) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 from tianji import mpirun
 from tianji.config import Config
 from tianji.errors import TianJiError
-from tianji.roster import Kind, kind_of, roles_of
+from tianji.roster import Kind, group_of, kind_of, roles_of
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -145,29 +145,23 @@ def assign(
     `here` are the processes on this machine, all of them unless given; `usable` is how many of the
     cores can be kept busy, all of them unless given.
 
-    A role that was given a number of cores has them to itself. The others share what is left, or
-    all cores where nothing is left. Where acting and learning take turns (`alternates`), actors
-    may be given the learner's cores too.
+    A role that was given a number of cores has them to itself, side by side with those of its
+    group. The others share what is left, or all cores where nothing is left. Where acting and
+    learning take turns (`alternates`), actors may be given the cores of their own learner too.
     """
     parallel, given = config.parallel, _given(config)
     if here is not None:
         given = {home: n for home, n in given.items() if home in here}
-    actors = {home: n for home, n in given.items() if kind_of(home) is Kind.ACTOR}
-    wanted = {home: n for home, n in given.items() if home not in actors}
-    n_fixed = sum(n or 0 for n in wanted.values())
-    n_actors = sum(n or 0 for n in actors.values())
-    _refuse_too_many(n_fixed, n_actors, cores, alternates)
-    after = 0 if alternates and n_fixed + n_actors > len(cores) else n_fixed
-    shares = _cut(wanted, cores, 0) | _cut(actors, cores, after)
-    rest = cores[n_fixed + n_actors :] or cores
+    shares, rest = _cut({home: n for home, n in given.items() if n is not None}, cores, alternates)
+    rest = rest or cores
     for home, n in given.items():
         if n is None:
             shares[home] = Share(rest, 1)
     if parallel.learner_cfg.cores is None:
         # While it learns the actors of an alternating run are idle, and leave it their cores.
         most = len(rest) if usable is None else min(len(rest), usable)
-        spare = most if alternates else most - len(actors)
-        learners = [home for home in wanted if kind_of(home) is Kind.LEARNER]
+        spare = most if alternates else most - sum(map(_acts, given))
+        learners = [home for home in given if kind_of(home) is Kind.LEARNER]
         threads = min(max(1, spare // max(1, len(learners))), MOST_THREADS)
         shares |= dict.fromkeys(learners, Share(rest, threads))
     return shares
@@ -185,22 +179,36 @@ def _given(config: Config) -> dict[str, int | None]:
     return {role.home: cores.get(role.kind) for role in alone}
 
 
-def _cut(wanted: dict[str, int | None], cores: tuple[int, ...], start: int) -> dict[str, Share]:
-    shares = {}
-    for name, n in wanted.items():
-        if n is not None:
-            shares[name] = Share(cores[start : start + n], n)
-            start += n
-    return shares
-
-
-def _refuse_too_many(n_fixed: int, n_actors: int, cores: tuple[int, ...], alternates: bool) -> None:
-    needed = max(n_fixed, n_actors) if alternates else n_fixed + n_actors
-    if needed > len(cores):
+def _cut(
+    wanted: dict[str, int], cores: tuple[int, ...], alternates: bool
+) -> tuple[dict[str, Share], tuple[int, ...]]:
+    """Cores for those who want some, and what is left of them."""
+    shares: dict[str, Share] = {}
+    folded = alternates and sum(wanted.values()) > len(cores)  # actors onto their learner's cores
+    start = 0
+    for group in sorted({group_of(home) for home in wanted}):
+        members = [home for home in wanted if group_of(home) == group]
+        end = start
+        for acting in (False, True):
+            at = start if folded else end
+            for home in members:
+                if _acts(home) is acting:
+                    shares[home] = Share(cores[at : at + wanted[home]], wanted[home])
+                    at += wanted[home]
+            end = max(end, at)
+        start = end
+    if start > len(cores):
+        acting_cores = sum(n for home, n in wanted.items() if _acts(home))
         raise TianJiError(
-            f"parallel_parameters: learners and buffers want {n_fixed} cores, actors {n_actors}, "
-            f"but this machine offers {len(cores)}: lower `cores` or `num`, or leave `cores` out"
+            f"parallel_parameters: learners and buffers want {sum(wanted.values()) - acting_cores} "
+            f"cores, actors {acting_cores}, but this machine offers {len(cores)}: lower `cores` or "
+            "`num`, or leave `cores` out"
         )
+    return shares, cores[start:]
+
+
+def _acts(home: str) -> bool:
+    return kind_of(home) is Kind.ACTOR
 
 
 def free_bytes() -> int | None:

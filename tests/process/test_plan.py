@@ -8,7 +8,6 @@ from commands import tianji
 
 from tianji import resources
 from tianji.config import load
-from tianji.planning.costs import DEPTH
 from tianji.probing.measure import ActorProbe, LearnerProbe
 from tianji.probing.probe import env_choices, probe, variant, work_of
 from tianji.trial import try_out
@@ -203,7 +202,6 @@ def test_environments_of_a_rollout_are_shared_out_and_never_added(root):
 def test_what_a_job_asks_for_is_what_its_configuration_says(root):
     job = try_out(load(root / "configs" / "cartpole_dqn.py", ["learner_cfg.send_root_interval=3"]))
     assert work_of(job).fusion_interval == 3
-    assert job.depth == DEPTH
 
 
 def test_the_store_of_one_group_is_counted_whatever_their_number(tasks):

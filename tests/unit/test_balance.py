@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tianji.balance import Balance
+from tianji.balance import MOST_DEPTH, Balance, depth_for
 from tianji.errors import TianJiError
 
 
@@ -40,6 +40,20 @@ def test_a_batch_that_is_not_learned_from_yet_is_still_owed():
     balance.received = balance.consumed = 32
     assert balance.may_produce()
     assert not balance.may_produce(unsettled=32)
+
+
+@pytest.mark.parametrize(
+    ("batch", "ratio", "arriving", "on_policy", "depth"),
+    [
+        (128, 4, 128, False, 2),  # one brings more than a batch needs
+        (128, 4, 16, False, 3),  # a batch needs two: while it is learned from, two more are made
+        (128, 1, 16, False, 9),
+        (128, 0.01, 16, False, MOST_DEPTH),  # memory has an end
+        (128, 1, 16, True, 2),  # on-policy samples would be older
+    ],
+)
+def test_actors_have_room_for_what_the_next_batch_needs(batch, ratio, arriving, on_policy, depth):
+    assert depth_for(batch, ratio, arriving, on_policy) == depth
 
 
 BALANCES = st.builds(

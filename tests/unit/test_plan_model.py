@@ -65,15 +65,15 @@ def test_groups_multiply_rates_and_memory_and_keep_freshness():
 
 def test_a_group_has_one_store_however_many_learners_and_wherever_the_buffer_is():
     costs = graded(store_bytes=1_000 * MB)
-    learner, process, rings = 100 * MB, 20 * MB, 2 * 4_000
+    learner, process, slot = 100 * MB, 20 * MB, 4_000
     for changes, more in (
-        ({}, 0),
-        ({"learners": 3}, 2 * learner),
-        ({"buffer_alone": True}, process),
-        ({"actors": 2}, process + rings),
+        ({}, 3 * slot),  # two trajectories for a batch, and the one that is written
+        ({"learners": 3}, 2 * learner + 3 * slot),
+        ({"buffer_alone": True}, process + 3 * slot),
+        ({"actors": 2}, process + 2 * 2 * slot),
     ):
         found = predict(costs, split(**changes)).memory_bytes
-        assert found == 1_000 * MB + learner + process + rings + more
+        assert found == 1_000 * MB + learner + process + more
 
 
 def test_equation_1_has_its_knee_where_receiving_takes_as_long_as_making():

@@ -94,6 +94,35 @@ def test_actors_may_have_the_learners_cores_where_they_take_turns(config):
         assign(wanted, (4, 5), alternates=False)
 
 
+def test_the_roles_of_a_group_are_side_by_side(root):
+    wanted = [
+        "global_cfg.group_num=2",
+        "learner_cfg.cores=1",
+        "actor_cfg.num=2",
+        "actor_cfg.cores=1",
+    ]
+    two = configs.load(root / "configs/cartpole_dqn.py", wanted)
+    apart = {
+        "learner-0.0": (0,),
+        "actor-0.0": (1,),
+        "actor-0.1": (2,),
+        "learner-1.0": (3,),
+        "actor-1.0": (4,),
+        "actor-1.1": (5,),
+    }
+    folded = {
+        "learner-0.0": (0,),
+        "actor-0.0": (0,),
+        "actor-0.1": (1,),
+        "learner-1.0": (2,),
+        "actor-1.0": (2,),
+        "actor-1.1": (3,),
+    }
+    for n, alternates, found in ((6, False, apart), (6, True, apart), (4, True, folded)):
+        given = cores(assign(two, EIGHT[:n], alternates))
+        assert {home: mine for home, mine in given.items() if home != "reducer-0.0"} == found
+
+
 def test_every_role_is_given_a_share(config):
     for options in ({}, {"learner": 1}, {"actor": 1}, {"buffer": 1}):
         shares = assign(config(**options), EIGHT, alternates=False)

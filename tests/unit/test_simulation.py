@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from profiles import profile
 
 from tianji.errors import TianJiError
-from tianji.planning.costs import DEPTH
 from tianji.planning.split import Bound
 from tianji.simulation.bounds import bounds_of, cycle_seconds
 from tianji.simulation.group import Group
@@ -196,8 +195,8 @@ def test_what_is_in_flight_is_bounded_however_slow_the_learner(hosts):
     for _ in range(3_000):
         group.agenda.step()
         most = max(most, group.in_flight)
-        assert group.produced - group.received <= 6 * DEPTH * 128
-    assert most == DEPTH
+        assert group.produced - group.received <= 6 * group.costs.depth * 128
+    assert most == group.costs.depth
     assert group.version > 10
 
 

@@ -12,7 +12,6 @@ from tianji.errors import TianJiError
 from tianji.planning.profile import ActorCost, LearnerCost, Profile
 
 ROUNDS = 12  # of halving: to a share of 0.0002
-DEPTH = 2  # trajectories that an actor may have under way, the one it writes among them
 EXCHANGE_SECONDS = 15e-6  # of learners that share a batch: a message of no size (docs/groups.md)
 EXCHANGE_BYTES_PER_SECOND = 7e9  # and of a large one
 

@@ -8,7 +8,6 @@ the two rates the smaller one is what happens; the other side waits.
 from __future__ import annotations
 
 from tianji.planning.costs import (
-    DEPTH,
     actor_cost,
     contended_share,
     learner_cost,
@@ -96,7 +95,7 @@ def _staleness(profile: Profile, split: Split, sample_bound: bool) -> float:
     if work.alternates:
         return 0.0
     units = work.steps * split.envs
-    in_flight = split.actors * units * (1 if sample_bound else DEPTH)
+    in_flight = split.actors * units * (1 if sample_bound else split.depth(work))
     kept = split.pool - split.batch if work.on_policy else split.pool / 2
     return work.ratio * (in_flight + kept) / split.batch
 
@@ -107,6 +106,6 @@ def _memory(profile: Profile, split: Split, actor: ActorCost, learner: LearnerCo
     A buffer by itself was not measured: it loads what an actor loads, and so counts as one.
     """
     acting = (split.actors + split.buffer_alone) * actor.memory_bytes
-    rings = split.actors * DEPTH * actor.trajectory_bytes
+    rings = split.actors * split.depth(profile.work) * actor.trajectory_bytes
     learning = split.learners * learner.memory_bytes
     return split.groups * (acting + rings + learning + profile.work.store_bytes)

@@ -7,6 +7,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tianji.balance import depth_for
 from tianji.planning.profile import Work
 
 
@@ -80,6 +81,11 @@ class Split:
     def learning_cores(self) -> int:
         """Of one group, beside its actors."""
         return self.learners * self.learner_cores + self.buffer_alone
+
+    def depth(self, work: Work) -> int:
+        """Trajectories that an actor may have under way."""
+        arriving = self.actors * work.steps * self.envs
+        return depth_for(self.batch, work.ratio, arriving, work.on_policy)
 
     def cores(self, work: Work) -> int:
         """Of all groups."""

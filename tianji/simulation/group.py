@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from tianji.balance import Balance
-from tianji.planning.costs import DEPTH
 from tianji.simulation.events import Agenda, Level, Process, Work
 from tianji.simulation.layout import Costs
 from tianji.simulation.links import Downlink, Uplink
@@ -101,7 +100,7 @@ class Group:
         costs, host = self.costs, self._host(i)
         if costs.alternates and self._known[host] < self._sent[i] // costs.per_version:
             return self._block(i, Doing.WEIGHTS)
-        if self._used[i] == DEPTH:
+        if self._used[i] == costs.depth:
             return self._block(i, Doing.ROOM)
         self._used[i] += 1
         self._writes[i] = self._known[host]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from tianji.balance import depth_for
 from tianji.errors import TianJiError
 from tianji.planning.costs import (
     actor_cost,
@@ -98,6 +99,11 @@ class Costs:
             update_seconds=share * self.update_seconds,
             draw_seconds=share * self.draw_seconds,
         )
+
+    @property
+    def depth(self) -> int:
+        """Trajectories that an actor may have under way."""
+        return depth_for(self.batch, self.ratio, self.actors * self.units, self.takes_once)
 
     @property
     def slack(self) -> int:
