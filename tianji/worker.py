@@ -40,10 +40,9 @@ def _settle(home: str) -> None:
     for number in NUMBERS:
         signal.signal(number, signal.SIG_IGN)  # sent to all: the launcher decides what it means
     ending_with(int(os.environ["TIANJI_LAUNCHER"]), signal.SIGKILL)()
-    from tianji.roster import Kind, kind_of
+    from tianji.engines.roles import yield_to_others
 
-    if kind_of(home) is Kind.EVALUATOR:
-        os.nice(19)  # it takes what the others leave
+    yield_to_others(home)
 
 
 def _run(home: str, description: dict[str, Any]) -> int:

@@ -94,8 +94,7 @@ def _watch_parent() -> Callable[[], None]:
 
 def _become(order: dict[str, Any]) -> None:
     """Log, cores and libraries of the process that this rank is to be."""
-    from tianji.engines.roles import preload
-    from tianji.roster import Kind, kind_of
+    from tianji.engines.roles import preload, yield_to_others
 
     os.sched_setaffinity(0, order["cores"])
     os.environ.update(resources.Share(tuple(order["cores"]), order["threads"]).environment())
@@ -106,8 +105,7 @@ def _become(order: dict[str, Any]) -> None:
     for stream in (1, 2):
         os.dup2(log, stream)
     os.close(log)
-    if kind_of(order["home"]) is Kind.EVALUATOR:
-        os.nice(19)
+    yield_to_others(order["home"])
     preload(order["home"])
 
 

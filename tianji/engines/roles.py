@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +26,20 @@ def preload(home: str) -> None:
     elif kind in (Kind.ACTOR, Kind.EVALUATOR):
         import gymnasium  # noqa: F401
     import tianji.topology  # noqa: F401
+
+
+def yield_to_others(home: str) -> None:
+    """Has the operating system put others first where a core is shared.
+
+    An evaluator takes what the others leave. An actor that new weights wake up does not push away
+    who sent them: a learner on the same core, which still has to wake the other actors.
+    """
+    kind = kind_of(home)
+    if kind is Kind.EVALUATOR:
+        os.nice(19)
+    elif kind is Kind.ACTOR and os.environ.get("TJ_BATCH", "1"):
+        with suppress(OSError):  # it is only slower without
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def use_threads(home: str, n: int) -> None:
