@@ -9,7 +9,8 @@ from commands import tianji
 from tianji import resources
 from tianji.config import load
 from tianji.probing.measure import ActorProbe, LearnerProbe
-from tianji.probing.probe import env_choices, probe, variant, work_of
+from tianji.probing.probe import probe
+from tianji.probing.variants import env_choices, variant, work_of
 from tianji.trial import try_out
 
 pytestmark = pytest.mark.process
@@ -165,6 +166,24 @@ def test_pauses_of_the_others_are_not_counted(tasks):
     learning = measured.run(0.1)
     wall = time.perf_counter() - began
     assert wall - learning.seconds > 0.02 * learning.updates
+    actor = ActorProbe(config, pause=0.02)
+    began = time.perf_counter()
+    acting = actor.run(0.1)
+    assert acting.n_sent >= 2
+    assert time.perf_counter() - began - acting.seconds > 0.02 * acting.n_sent
+
+
+def test_learners_are_measured_together_where_they_share_a_gpu(tasks, monkeypatch):
+    """The CPU stands in for it: only who runs at the same time is looked at."""
+    from tianji.probing import probe as module
+
+    monkeypatch.setattr(module, "LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr("tianji.probing.machine.gpu_of", lambda device: "a GPU")
+    monkeypatch.setattr(module, "ON_GPU", (2, 4))
+    for name in ("walk_dqn.py", "walk_ppo.py"):
+        profile = probe(load(tasks / name, []), 2, seconds=60.0)
+        assert [n for n, _ in profile.learners[0].on_gpu] == [2]  # as many as there are cores
+        assert len(profile.learners) == 1 and profile.learners[0].on_gpu[0][1] >= 1.0
 
 
 def test_the_whole_probe_measures_every_choice(tasks, monkeypatch):

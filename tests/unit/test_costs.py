@@ -1,13 +1,14 @@
 """Costs between and beyond those that were measured, for the plan and the simulator alike."""
 
 import dataclasses
+import json
 
 import pytest
 from profiles import graded, profile
 
 from tianji.errors import TianJiError
-from tianji.planning.costs import actor_cost, contended_share, learner_cost
-from tianji.planning.profile import ActorCost, LearnerCost
+from tianji.planning.costs import actor_cost, contended_share, learner_cost, slowdown
+from tianji.planning.profile import ActorCost, LearnerCost, Profile
 
 
 def with_actors(*envs):
@@ -78,3 +79,19 @@ def test_a_profile_without_costs_is_refused():
         actor_cost(empty, 1)
     with pytest.raises(TianJiError, match="no learner"):
         learner_cost(empty, 1, 128)
+
+
+@pytest.mark.parametrize(
+    ("on_gpu", "expected"),
+    [
+        ((), {1: 1, 2: 2, 8: 8}),  # not measured: busy for all of an update
+        (((2, 1.2), (4, 2.0)), {1: 1, 2: 1.2, 3: 1.6, 4: 2.0, 8: 3.6}),  # on the lines, and beyond
+        (((2, 1.0), (4, 0.9)), {2: 1, 4: 1, 8: 1}),  # never faster than alone
+        (((2, 2.5),), {2: 2, 4: 4}),  # nor slower than one after the other
+    ],
+)
+def test_learners_that_share_a_gpu_slow_each_other_down(on_gpu, expected):
+    learner = dataclasses.replace(profile().learners[0], on_gpu=on_gpu)
+    assert {n: pytest.approx(slowdown(learner, n)) for n in expected} == expected
+    job = dataclasses.replace(profile(), learners=(learner,))
+    assert Profile.from_json(json.loads(json.dumps(job.to_json()))) == job

@@ -91,6 +91,14 @@ def test_a_gpu_is_not_multiplied_by_groups():
     assert found.prediction.could_take == pytest.approx(100 / (2 * 0.101), rel=0.01)
 
 
+def test_a_gpu_that_is_hardly_busy_serves_several_groups():
+    slow = graded(step=1e-5, update=0.1, speedup=1.0)
+    light = [dataclasses.replace(cost, on_gpu=((2, 1.1), (4, 1.3))) for cost in slow.learners]
+    machine = dataclasses.replace(slow.machine, gpu="cuda")
+    found = solve(dataclasses.replace(slow, machine=machine, learners=tuple(light)), Wish(16))[0]
+    assert found.split.groups == 8
+
+
 def test_an_on_policy_batch_keeps_its_environments_however_many_actors_have_them():
     costs = graded(alternates=True, on_policy=True, ratio=1.0, envs=12, batch=120, pool=120)
     for found in candidates(costs, Wish(16)):

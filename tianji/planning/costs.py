@@ -60,6 +60,7 @@ def learner_cost(profile: Profile, cores: int, batch: int) -> LearnerCost:
         draw_seconds=at(a.draw_seconds, b.draw_seconds),
         memory_bytes=round(at(a.memory_bytes, b.memory_bytes)),
         contention=max(a.contention, b.contention),
+        on_gpu=a.on_gpu,
     )
 
 
@@ -69,12 +70,26 @@ def shared_update_seconds(
     """Seconds of one update that so many learners make together, each with a part of the batch.
 
     After its part each sends the others its gradient, once: PPO's minibatches are not counted. A
-    host has one GPU, so what its learners compute there adds up, be they of one group or several.
+    host has one GPU, and its learners slow each other down, be they of one group or several.
     """
-    part = learner_cost(profile, cores, math.ceil(batch / learners)).update_seconds
+    part = learner_cost(profile, cores, math.ceil(batch / learners))
     exchanging = (learners - 1) * message_seconds(profile.work.weights_bytes)
-    at_once = 1 if profile.machine.gpu is None else groups_per_host * learners
-    return at_once * part + exchanging
+    on_gpu = 1 if profile.machine.gpu is None else groups_per_host * learners
+    return part.update_seconds * slowdown(part, on_gpu) + exchanging
+
+
+def slowdown(learner: LearnerCost, n: int) -> float:
+    """Times as long as alone that an update takes where `n` learners share a GPU.
+
+    On the lines through what was measured. One that is busy for all of an update would take n times
+    as long; that is what is expected where nothing was measured, and the most that is.
+    """
+    known = ((1, 1.0), *learner.on_gpu)
+    if n == 1 or len(known) == 1:
+        return float(n)
+    i = next((i for i, (m, _) in enumerate(known) if m >= n), len(known) - 1)
+    (x0, y0), (x1, y1) = known[i - 1], known[i]
+    return min(float(n), max(1.0, y0 + (y1 - y0) * (n - x0) / (x1 - x0)))
 
 
 def message_seconds(n_bytes: int) -> float:

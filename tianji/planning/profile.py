@@ -76,6 +76,8 @@ class LearnerCost:
     draw_seconds: float  # making the batch, in the buffer
     memory_bytes: int  # of the process, without the store
     contention: float = 1.0  # times as long as alone that it takes beside busy cores
+    on_gpu: tuple[tuple[int, float], ...] = ()
+    """Learners that share the GPU, and times as long as alone that each of them takes."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,11 @@ class Profile:
                 "machine": Machine(**plain["machine"]),
                 "work": Work(**plain["work"]),
                 "actors": tuple(ActorCost(**cost) for cost in plain["actors"]),
-                "learners": tuple(LearnerCost(**cost) for cost in plain["learners"]),
+                "learners": tuple(_learner(cost) for cost in plain["learners"]),
             }
         )
+
+
+def _learner(plain: Mapping[str, Any]) -> LearnerCost:
+    shared = plain.get("on_gpu", ())  # JSON has no tuples
+    return LearnerCost(**{**plain, "on_gpu": tuple((n, times) for n, times in shared)})

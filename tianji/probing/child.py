@@ -46,7 +46,7 @@ def _measure(kind: str, task: dict[str, Any], answers: int) -> None:
     try:
         config = from_json(task["config"])
         if kind == "actor":
-            probe: ActorProbe | LearnerProbe = ActorProbe(config)
+            probe: ActorProbe | LearnerProbe = ActorProbe(config, task["pause"])
         else:
             use_threads(kind, task["threads"])
             probe = LearnerProbe(config, task["pause"])

@@ -18,9 +18,15 @@ from tianji.transports.local import LocalTransport
 
 
 class Drain:
-    """An outbox whose messages are taken away as they come; it knows how long sending took."""
+    """An outbox whose messages are taken away as they come; it knows how long sending took.
+
+    Where roles take turns the actor sleeps after each of them, and is slower when it wakes up:
+    `pause` is how long.
+    """
 
     def __init__(self, outbox: Outbox, inbox: Inbox) -> None:
+        self.pause = 0.0  # seconds
+        self.paused = 0.0  # seconds in all
         self.n_sent = 0
         self.n_steps = 0  # of the trajectories among them
         self.seconds = 0.0
@@ -57,6 +63,8 @@ class Drain:
         if length is not None and length.ndim == 0:
             self.n_steps += int(length)
         self._inbox.take()
+        if self.pause:
+            self.paused += _slept(self.pause)
 
     def push(self, arrays: Arrays, version: int) -> bool:
         """The same with what lies elsewhere."""
@@ -97,9 +105,7 @@ class Spring:
         """The next one."""
         self._n += 1
         if self._pause:
-            began = time.perf_counter()
-            time.sleep(self._pause)
-            self.paused += time.perf_counter() - began
+            self.paused += _slept(self._pause)
         return Message(self._arrays, self._version(), self._n)
 
     def free(self) -> None:
@@ -221,3 +227,10 @@ class TimedStore:
         began = time.perf_counter()
         self._store.draw(out)
         self.drawing += time.perf_counter() - began
+
+
+def _slept(seconds: float) -> float:
+    """Sleeps; returns for how long it was."""
+    began = time.perf_counter()
+    time.sleep(seconds)
+    return time.perf_counter() - began

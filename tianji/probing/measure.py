@@ -77,10 +77,11 @@ def job_of(config: Config) -> Job:
 
 
 class ActorProbe:
-    """An actor with all its environments, ready to be measured."""
+    """An actor with all its environments, ready to be measured, with a pause after each message."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, pause: float = 0.0) -> None:
         self._job = job = job_of(config)
+        self._pause = pause
         role = next(role for role in roles_of(config) if role.kind is Kind.ACTOR)
         self._ports = Ports(job)
         self._weights = np.zeros(job.algorithm.n_weights(job.task), np.float32)
@@ -91,6 +92,7 @@ class ActorProbe:
         """Acts for `seconds`, once."""
         actor = self._actor
         drain = cast(Drain, self._ports.outbox(f"trajectories {actor.name}"))
+        drain.pause = self._pause
         marks: list[tuple[float, float, float, float]] = []
 
         def steps_taken() -> int:
@@ -98,7 +100,8 @@ class ActorProbe:
             return drain.n_steps + writing
 
         def read() -> None:
-            marks.append((time.perf_counter(), steps_taken(), drain.n_sent, drain.seconds))
+            awake = time.perf_counter() - drain.paused
+            marks.append((awake, steps_taken(), drain.n_sent, drain.seconds))
 
         def enough() -> bool:
             return not marks or steps_taken() >= LEAST_STEPS + marks[0][1]

@@ -8,22 +8,19 @@ turns, all actors are measured together and then the learner alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from statistics import fmean, median
 
 from tianji import resources
-from tianji.channels import n_bytes_of
 from tianji.config import Config
 from tianji.errors import TianJiError
-from tianji.job import Job, prepare
-from tianji.planning.digest import digest_of
-from tianji.planning.profile import ActorCost, LearnerCost, Profile, Work
+from tianji.planning.profile import ActorCost, LearnerCost, Profile
 from tianji.probing.hand import Answer, Hand, together
 from tianji.probing.machine import this_machine
 from tianji.probing.measure import LEAST_STEPS
-from tianji.rollouts import Rollouts
+from tianji.probing.variants import env_choices, variant, work_of
 from tianji.trial import try_out
 from tianji.wording import count_of
 
@@ -31,9 +28,8 @@ MOST_SECONDS = 20.0  # of a whole probe, unless it is given another limit
 LOADING_SECONDS = 5.0  # of it for libraries
 LONGEST_SECONDS, SHORTEST_SECONDS = 1.2, 0.3  # of one measurement
 MAKING_SECONDS = 0.7  # what comes before each: environments, networks, warming up
-ENVS = (1, 4, 16, 64)  # per actor, besides what the configuration has
-MOST_CHOICES = 5  # of environments per actor
 MOST_LEARNER_CORES = 8  # beyond them even larger networks gain little
+ON_GPU = (2, 4, 8)  # learners at once
 
 Say = Callable[[str], None]
 
@@ -56,17 +52,25 @@ class _Probe:
         self._ends = time.monotonic() + seconds
         self._cores = cores
         self._say = say
-        most_cores = min(len(cores), MOST_LEARNER_CORES)
-        learners = [stack.enter_context(Hand("learner", n)) for n in _powers_of_two(most_cores)]
+        self._machine = this_machine(len(cores), config.parallel.learner_cfg.device)
+        on_gpu = self._machine.gpu is not None
+
+        def hands(kind: str, threads: Iterable[int]) -> list[Hand]:
+            return [stack.enter_context(Hand(kind, n)) for n in threads]
+
+        most_cores = 1 if on_gpu else min(len(cores), MOST_LEARNER_CORES)
+        learners = hands("learner", _powers_of_two(most_cores))
+        self._sharing = hands("learner", [1] * (min(len(cores), max(ON_GPU)) - 1) * on_gpu)
         self._job = job = try_out(config)
         self._takes_turns = job.sampling.per_version is not None
         most = len(cores) if self._takes_turns else max(1, len(cores) - 1)
-        self._actors = [stack.enter_context(Hand("actor", 1)) for _ in range(most)]
+        self._actors = hands("actor", [1] * most)
         self._learners = [hand for hand in learners if hand.threads <= most]
         self._choices = env_choices(job, len(cores))
         self._acted: list[list[Answer]] = []  # of the actors in every stage, as in `_choices`
-        alone = 0 if self._takes_turns else len(self._learners)
-        n_stages = len(self._choices) + len(self._learners) + alone
+        self._pause = 0.0  # of a learner that takes turns with actors, from one update to the next
+        alone = 1 if self._takes_turns else len(self._learners)
+        n_stages = len(self._choices) + len(self._learners) + alone + len(ON_GPU) * on_gpu
         each = (seconds - LOADING_SECONDS) / n_stages - MAKING_SECONDS
         self._seconds = min(LONGEST_SECONDS, max(SHORTEST_SECONDS, each))
 
@@ -74,11 +78,13 @@ class _Probe:
         """All that a plan needs."""
         measure = self._in_turns if self._takes_turns else self._at_once
         actors, learners = measure()
+        if self._sharing:
+            learners = [self._on_one_gpu(learners[0])]
         loading = fmean(answer["loading"] for acted in self._acted for answer in acted)
         length = _length(self._acted[0])  # with the environments of the configuration
         work = replace(work_of(self._job), steps=max(1, round(length)))
         return Profile(
-            machine=this_machine(len(self._cores), self._job.config.parallel.learner_cfg.device),
+            machine=self._machine,
             work=work,
             actors=tuple(sorted(actors, key=lambda cost: cost.envs)),
             learners=tuple(sorted(learners, key=lambda cost: cost.cores)),
@@ -132,20 +138,28 @@ class _Probe:
         return acted, learned
 
     def _in_turns(self) -> tuple[list[ActorCost], list[LearnerCost]]:
-        """As many actors as share the environments, and then each learner by itself."""
+        """As many actors as share the environments, and then each learner by itself.
+
+        Whoever waits for the other sleeps meanwhile, and is slower for a while when it wakes up. So
+        both are measured with pauses, and there is a first look at how long an update takes.
+        """
         job, actors = self._job, list[ActorCost]()
         own, whole = job.task.env.n_envs, job.task.env.n_envs * job.task.n_actors
+        self._say("a first look at the learner")
+        looked = together([(self._learners[0], variant(job, own), self._cores[:1])], self._seconds)
+        updating = self._learner_cost(1, looked[0]).update_seconds
         for envs in self._choices:
             if actors and self._is_late(actors[-1], envs):
                 continue
             n = min(whole // envs, len(self._actors))
             self._say(f"{count_of(n, 'actor')} of {count_of(envs, 'environment')}")
             config, places = variant(job, envs), zip(self._actors[:n], self._cores, strict=False)
-            acted = together([(hand, config, [core]) for hand, core in places], self._seconds)
+            roles = [(hand, config, [core]) for hand, core in places]
+            acted = together(roles, self._seconds, updating)
             self._acted.append(acted)
             actors.append(_actor_cost(envs, acted, 0.0))
         learned: list[Answer] = []
-        pause = job.length * actors[0].step_seconds
+        self._pause = pause = job.length * actors[0].step_seconds
         for hand in self._learners:
             if learned and self._is_late():
                 break
@@ -160,6 +174,27 @@ class _Probe:
                 for hand, answer in zip(self._learners, learned, strict=False)
             ],
         )
+
+    def _on_one_gpu(self, beside: LearnerCost) -> LearnerCost:
+        """The same cost, with how much longer it takes where several learners share the GPU.
+
+        A GPU is busy for a part of an update only, and what several of them compute fits in between
+        or does not: nothing but having them learn at the same time tells.
+        """
+        config, found = variant(self._job, self._choices[0]), []
+        for n in ON_GPU:
+            hands = [self._learners[0], *self._sharing][:n]
+            if len(hands) < n or self._is_late():
+                break
+            self._say(f"{count_of(n, 'learner')} on the GPU")
+            roles = [(hand, config, [core]) for hand, core in zip(hands, self._cores, strict=False)]
+            try:
+                answers = together(roles, self._seconds, self._pause)
+            except TianJiError:  # so many do not fit into its memory
+                break
+            took = fmean(self._learner_cost(1, answer).update_seconds for answer in answers)
+            found.append((n, max(1.0, took * beside.contention / beside.update_seconds)))
+        return replace(beside, on_gpu=tuple(found))
 
     def _is_late(self, before: ActorCost | None = None, envs: int = 0) -> bool:
         """Whether there is no time for another stage, with `envs` environments per actor."""
@@ -217,84 +252,6 @@ def _beside(answer: Answer) -> float:
 def _receiving(answer: Answer) -> float:
     """T_rv."""
     return float(answer["adding"] / max(1, answer["n_received"]) + _beside(answer))
-
-
-def env_choices(job: Job, n_cores: int) -> list[int]:
-    """Environments per actor that are worth measuring, those of the configuration first.
-
-    A batch of whole trajectories comes from all environments, so that their number stays as it is
-    and only who has them can be chosen.
-    """
-    own, whole = job.task.env.n_envs, job.task.env.n_envs * job.task.n_actors
-    if isinstance(job.sampling, Rollouts):
-        counts = [n for n in range(1, n_cores + 1) if whole % n == 0]
-        others = [whole // n for n in counts if _fits(job, whole // n)]
-    else:
-        has_one = job.config.environment.vectorization == "single"
-        others = [] if has_one else [envs for envs in ENVS if _is_possible(job, envs)]
-    choices = list(dict.fromkeys([own, *others]))
-    if len(choices) > MOST_CHOICES:
-        kept = sorted(choices[1:])
-        step = (len(kept) - 1) / (MOST_CHOICES - 2)
-        choices = [own, *(kept[round(i * step)] for i in range(MOST_CHOICES - 1))]
-    return list(dict.fromkeys(choices))
-
-
-def _is_possible(job: Job, envs: int) -> bool:
-    """Whether the configuration allows so many: its store may be too small for them."""
-    try:
-        prepare(variant(job, envs), replace(job.task.env, n_envs=envs))
-    except TianJiError:
-        return False
-    return True
-
-
-def _fits(job: Job, envs: int) -> bool:
-    """Whether the given number of trajectories per batch can be kept with other trajectories."""
-    given = getattr(job.task.hyp, "batch_size", None)
-    return given is None or envs == job.task.env.n_envs
-
-
-def variant(job: Job, envs: int) -> Config:
-    """The same configuration with another number of environments per actor, in one group."""
-    config, parallel = job.config, job.config.parallel
-    whole = job.task.env.n_envs * job.task.n_actors
-    actors = max(1, whole // envs) if isinstance(job.sampling, Rollouts) else 1
-    return replace(
-        config,
-        parallel=replace(
-            parallel,
-            global_cfg=replace(parallel.global_cfg, group_num=1),
-            learner_cfg=replace(parallel.learner_cfg, num=1, cores=None),
-            actor_cfg=replace(parallel.actor_cfg, num=actors, envs=envs, cores=None),
-            buffer_cfg=replace(parallel.buffer_cfg, cores=None),
-        ),
-    )
-
-
-def work_of(job: Job) -> Work:
-    """What the job asks for."""
-    sampling, learner = job.sampling, job.config.parallel.learner_cfg
-    on_policy = isinstance(sampling, Rollouts)
-    given = getattr(job.task.hyp, "batch_size", None) if on_policy else None
-    return Work(
-        name=job.config.name,
-        digest=digest_of(job.config),
-        steps=job.length,
-        batch=sampling.batch_units,
-        pool=round(sampling.batch_units / sampling.freshness),
-        warmup=sampling.warmup,
-        ratio=job.ratio,
-        envs=job.task.env.n_envs * job.task.n_actors,
-        alternates=sampling.per_version is not None,
-        weights_bytes=job.weights.n_bytes,
-        send_interval=learner.send_interval,
-        on_policy=on_policy,
-        rollouts=given,
-        learners=learner.num,
-        fusion_interval=learner.send_root_interval,
-        store_bytes=n_bytes_of(job)["store"] // job.config.n_groups,
-    )
 
 
 def _powers_of_two(most: int) -> list[int]:
