@@ -8,7 +8,7 @@ turns, all actors are measured together and then the learner alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from statistics import fmean, median
@@ -17,6 +17,15 @@ from tianji import resources
 from tianji.config import Config
 from tianji.errors import TianJiError
 from tianji.planning.profile import ActorCost, LearnerCost, Profile
+from tianji.probing.answers import (
+    actor_cost,
+    contended,
+    learner_cost,
+    length_of,
+    middle_actor,
+    middle_learner,
+    receiving,
+)
 from tianji.probing.hand import Answer, Hand, together
 from tianji.probing.machine import this_machine
 from tianji.probing.measure import LEAST_STEPS
@@ -29,6 +38,8 @@ LOADING_SECONDS = 5.0  # of it for libraries
 LONGEST_SECONDS, SHORTEST_SECONDS = 1.2, 0.3  # of one measurement
 MAKING_SECONDS = 0.7  # what comes before each: environments, networks, warming up
 MOST_LEARNER_CORES = 8  # beyond them even larger networks gain little
+MOST_AGAIN = 4  # times that what matters most is measured again
+LEAST_GAIN = 0.05  # of an update's time, that a learner's second core must bring
 ON_GPU = (2, 4, 8)  # learners at once
 
 Say = Callable[[str], None]
@@ -77,11 +88,14 @@ class _Probe:
     def profile(self) -> Profile:
         """All that a plan needs."""
         measure = self._in_turns if self._takes_turns else self._at_once
+        later = len(ON_GPU) * (self._seconds + MAKING_SECONDS) if self._sharing else 0.0
+        self._ends -= later
         actors, learners = measure()
+        self._ends += later
         if self._sharing:
             learners = [self._on_one_gpu(learners[0])]
         loading = fmean(answer["loading"] for acted in self._acted for answer in acted)
-        length = _length(self._acted[0])  # with the environments of the configuration
+        length = length_of(self._acted[0])  # with the environments of the configuration
         work = replace(work_of(self._job), steps=max(1, round(length)))
         return Profile(
             machine=self._machine,
@@ -92,38 +106,45 @@ class _Probe:
         )
 
     def _at_once(self) -> tuple[list[ActorCost], list[LearnerCost]]:
-        """A learner on the first cores, actors on all others."""
-        actors: list[ActorCost] = []
+        """A learner on the first cores, actors on all others; each learner once more alone."""
         first, *more = self._learners
-        alike: list[LearnerCost] = []  # as often as there are stages: an update is an update
-        for envs in self._choices:
-            if actors and self._is_late(actors[-1], envs):
-                continue
+        actors: dict[int, list[ActorCost]] = {}
+        beside: list[LearnerCost] = []  # as often as there are stages: an update is an update
+
+        def stage(envs: int) -> None:
             acted, learned = self._stage(first, envs)
             self._acted.append(acted)
-            actors.append(_actor_cost(envs, acted, _receiving(learned)))
-            alike.append(self._learner_cost(first.threads, learned))
-        learners = [self._alone_too(first, _middle(alike), 1.0)]
+            actors.setdefault(envs, []).append(actor_cost(envs, acted, receiving(learned)))
+            beside.append(self._cost(first.threads, learned))
+
+        for envs in self._choices:
+            if not actors or not self._is_late(_last(actors), envs):
+                stage(envs)
+        alone = self._alone(first, beside[-1])
+        learners = [contended(middle_learner(beside), alone)]
         for hand in more:
-            if not self._is_late():
-                _, learned = self._stage(hand, self._choices[0])
-                beside = self._learner_cost(hand.threads, learned)
-                learners.append(self._alone_too(hand, beside, learners[-1].contention))
-        return actors, learners
+            if self._is_late(n_stages=2):
+                break
+            _, learned = self._stage(hand, self._choices[0])
+            cost = self._cost(hand.threads, learned)
+            alone_too = self._alone(hand, cost)
+            learners.append(contended(cost, alone_too))
+            if alone_too[0].update_seconds > (1 - LEAST_GAIN) * alone[0].update_seconds:
+                break  # what two cores do not bring, four will not
+        for _ in self._again(own := actors[self._choices[0]][0]):
+            stage(own.envs)
+            alone += self._alone(first, beside[-1])
+        learners[0] = contended(middle_learner(beside), alone)
+        return [middle_actor(costs) for costs in actors.values()], learners
 
-    def _alone_too(self, hand: Hand, beside: LearnerCost, otherwise: float) -> LearnerCost:
-        """The same cost, with times as long as alone that the learner took beside busy cores.
-
-        `otherwise` where there is no time to measure it.
-        """
+    def _alone(self, hand: Hand, otherwise: LearnerCost) -> list[LearnerCost]:
+        """What a learner costs while all other cores are idle; `otherwise` if that cannot be."""
         if len(self._cores) == 1 or self._is_late():
-            return replace(beside, contention=otherwise)
+            return [otherwise]
         n = hand.threads
         self._say(f"a learner with {count_of(n, 'core')} alone")
         config = variant(self._job, self._choices[0])
-        answers = together([(hand, config, self._cores[:n])], self._seconds)
-        alone = self._learner_cost(n, answers[0])
-        return replace(beside, contention=max(1.0, beside.update_seconds / alone.update_seconds))
+        return [self._cost(n, together([(hand, config, self._cores[:n])], self._seconds)[0])]
 
     def _stage(self, learner: Hand, envs: int) -> tuple[list[Answer], Answer]:
         n = learner.threads
@@ -143,37 +164,56 @@ class _Probe:
         Whoever waits for the other sleeps meanwhile, and is slower for a while when it wakes up. So
         both are measured with pauses, and there is a first look at how long an update takes.
         """
-        job, actors = self._job, list[ActorCost]()
-        own, whole = job.task.env.n_envs, job.task.env.n_envs * job.task.n_actors
-        self._say("a first look at the learner")
-        looked = together([(self._learners[0], variant(job, own), self._cores[:1])], self._seconds)
-        updating = self._learner_cost(1, looked[0]).update_seconds
-        for envs in self._choices:
-            if actors and self._is_late(actors[-1], envs):
-                continue
-            n = min(whole // envs, len(self._actors))
-            self._say(f"{count_of(n, 'actor')} of {count_of(envs, 'environment')}")
-            config, places = variant(job, envs), zip(self._actors[:n], self._cores, strict=False)
-            roles = [(hand, config, [core]) for hand, core in places]
-            acted = together(roles, self._seconds, updating)
+        first = self._learners[0]
+        actors: dict[int, list[ActorCost]] = {}
+        learners: dict[int, list[Answer]] = {}
+        updating = self._cost(1, self._learning(first, 0.0)).update_seconds
+
+        def stage(envs: int) -> None:
+            acted = self._acting(envs, updating)
             self._acted.append(acted)
-            actors.append(_actor_cost(envs, acted, 0.0))
-        learned: list[Answer] = []
-        self._pause = pause = job.length * actors[0].step_seconds
+            actors.setdefault(envs, []).append(actor_cost(envs, acted, 0.0))
+
+        def learn(hand: Hand) -> None:
+            learners.setdefault(hand.threads, []).append(self._learning(hand, self._pause))
+
+        for envs in self._choices:
+            if not actors or not self._is_late(_last(actors), envs):
+                stage(envs)
+        own = actors[self._choices[0]]
+        self._pause = self._job.length * own[0].step_seconds
         for hand in self._learners:
-            if learned and self._is_late():
-                break
-            self._say(count_of(hand.threads, "learner core"))
-            places_of_it = [(hand, variant(job, own), self._cores[: hand.threads])]
-            learned += together(places_of_it, self._seconds, pause)
-        receiving = _receiving(learned[0]) / own
+            if not learners or not self._is_late():
+                learn(hand)
+        for _ in self._again(own[0]):
+            stage(own[0].envs)
+            learn(first)
+        received = median(map(receiving, learners[first.threads])) / self._job.task.env.n_envs
         return (
-            [replace(cost, receive_seconds=receiving * cost.envs) for cost in actors],
             [
-                self._learner_cost(hand.threads, answer)
-                for hand, answer in zip(self._learners, learned, strict=False)
+                replace(middle_actor(costs), receive_seconds=received * envs)
+                for envs, costs in actors.items()
+            ],
+            [
+                middle_learner([self._cost(n, answer) for answer in answers])
+                for n, answers in learners.items()
             ],
         )
+
+    def _acting(self, envs: int, pause: float) -> list[Answer]:
+        """As many actors as share the environments, with pauses as long as an update."""
+        env = self._job.task.env
+        n = min(env.n_envs * self._job.task.n_actors // envs, len(self._actors))
+        self._say(f"{count_of(n, 'actor')} of {count_of(envs, 'environment')}")
+        config, places = variant(self._job, envs), zip(self._actors[:n], self._cores, strict=False)
+        return together([(hand, config, [core]) for hand, core in places], self._seconds, pause)
+
+    def _learning(self, hand: Hand, pause: float) -> Answer:
+        """A learner by itself, with pauses as long as a rollout."""
+        self._say(count_of(hand.threads, "learner core"))
+        config = variant(self._job, self._job.task.env.n_envs)
+        cores = self._cores[: hand.threads]
+        return together([(hand, config, cores)], self._seconds, pause)[0]
 
     def _on_one_gpu(self, beside: LearnerCost) -> LearnerCost:
         """The same cost, with how much longer it takes where several learners share the GPU.
@@ -192,66 +232,29 @@ class _Probe:
                 answers = together(roles, self._seconds, self._pause)
             except TianJiError:  # so many do not fit into its memory
                 break
-            took = fmean(self._learner_cost(1, answer).update_seconds for answer in answers)
+            took = fmean(self._cost(1, answer).update_seconds for answer in answers)
             found.append((n, max(1.0, took * beside.contention / beside.update_seconds)))
         return replace(beside, on_gpu=tuple(found))
 
-    def _is_late(self, before: ActorCost | None = None, envs: int = 0) -> bool:
-        """Whether there is no time for another stage, with `envs` environments per actor."""
+    def _again(self, own: ActorCost) -> Iterator[None]:
+        """As often as there is time for two more stages, with the configuration's environments."""
+        for _ in range(MOST_AGAIN):
+            if self._is_late(own, own.envs, n_stages=2):
+                return
+            yield
+
+    def _cost(self, cores: int, answer: Answer) -> LearnerCost:
+        return learner_cost(cores, self._job.sampling.batch_units, answer)
+
+    def _is_late(self, before: ActorCost | None = None, envs: int = 0, n_stages: int = 1) -> bool:
+        """Whether there is no time for more stages, one with `envs` environments per actor."""
         stepping = 0.0 if before is None else before.step_seconds * max(1.0, envs / before.envs)
-        needed = self._seconds + MAKING_SECONDS + LEAST_STEPS * stepping
+        needed = n_stages * (self._seconds + MAKING_SECONDS) + LEAST_STEPS * stepping
         return time.monotonic() + needed > self._ends
 
-    def _learner_cost(self, cores: int, answer: Answer) -> LearnerCost:
-        updates, beside = answer["updates"], _beside(answer)
-        return LearnerCost(
-            cores,
-            self._job.sampling.batch_units,
-            answer["updating"] / updates + beside,  # a turn of the learner's loop, whoever draws
-            answer["drawing"] / updates,
-            answer["memory_bytes"],
-        )
 
-
-def _actor_cost(envs: int, answers: list[Answer], receiving: float) -> ActorCost:
-    sending = fmean(a["sending"] / max(1, a["n_sent"]) for a in answers)
-    step = fmean(a["seconds"] / a["n_steps"] for a in answers) - sending / _length(answers)
-    return ActorCost(
-        envs,
-        step,
-        sending,
-        receiving,
-        answers[0]["trajectory_bytes"],
-        max(answer["memory_bytes"] for answer in answers),
-        act_seconds=min(step, fmean(answer["deciding"] for answer in answers)),
-    )
-
-
-def _length(answers: list[Answer]) -> float:
-    """Steps per trajectory; a trigger may push earlier than the configuration says."""
-    return fmean(answer["length"] for answer in answers)
-
-
-def _middle(costs: list[LearnerCost]) -> LearnerCost:
-    """The median of the same cost measured several times, among neighbours of changing mood."""
-    return replace(
-        costs[0],
-        update_seconds=median(cost.update_seconds for cost in costs),
-        draw_seconds=median(cost.draw_seconds for cost in costs),
-        memory_bytes=max(cost.memory_bytes for cost in costs),
-    )
-
-
-def _beside(answer: Answer) -> float:
-    """Seconds that a turn of the loop costs beside learning, adding and drawing."""
-    spent = answer["updating"] + answer["adding"] + answer["drawing"]
-    turns = answer["updates"] + answer["n_received"]
-    return float(max(0.0, (answer["seconds"] - spent) / turns))
-
-
-def _receiving(answer: Answer) -> float:
-    """T_rv."""
-    return float(answer["adding"] / max(1, answer["n_received"]) + _beside(answer))
+def _last(costs: dict[int, list[ActorCost]]) -> ActorCost:
+    return list(costs.values())[-1][-1]
 
 
 def _powers_of_two(most: int) -> list[int]:

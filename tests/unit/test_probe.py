@@ -1,0 +1,95 @@
+"""What is measured, in which order and how often; the measurements themselves are made up."""
+
+import contextlib
+
+import pytest
+
+from tianji.config import load
+from tianji.probing import probe as probing
+
+
+class Hand(contextlib.AbstractContextManager):
+    """A child that measures nothing."""
+
+    def __init__(self, kind, threads):
+        self.kind, self.threads = kind, threads
+
+    def __exit__(self, *_):
+        return None
+
+
+@pytest.fixture
+def measured(root, monkeypatch):
+    """Probes a job on eight cores whose learners take so long; returns profile and stages."""
+
+    def measure(name, update_seconds, gpu=None):
+        stages = []
+
+        def together(roles, seconds, pause=0.0):
+            stages.append([(hand.kind, hand.threads, len(cores)) for hand, _, cores in roles])
+            busy = len(roles) > 1
+            n_learners = sum(hand.kind == "learner" for hand, _, _ in roles)
+            return [
+                acting(pause) if hand.kind == "actor" else learning(hand.threads, busy, n_learners)
+                for hand, _, _ in roles
+            ]
+
+        def acting(pause):
+            slow = 1.5 if pause else 1.0
+            return {
+                "seconds": slow, "n_steps": 10_000, "n_sent": 100, "length": 100.0, "sending": 0.0,
+                "loading": 0.0, "deciding": 1e-5, "trajectory_bytes": 1, "memory_bytes": 1,
+            }  # fmt: skip
+
+        def learning(threads, busy, n_learners):
+            updating = 100 * update_seconds(threads) * (2.0 if busy else 1.0) * n_learners
+            return {
+                "seconds": updating, "updates": 100, "n_received": 100, "updating": updating,
+                "adding": 0.0, "drawing": 0.0, "memory_bytes": 1,
+            }  # fmt: skip
+
+        monkeypatch.setattr(probing, "Hand", Hand)
+        monkeypatch.setattr(probing, "together", together)
+        monkeypatch.setattr(probing.resources, "available_cores", lambda: tuple(range(8)))
+        monkeypatch.setattr("tianji.probing.machine.gpu_of", lambda device: gpu)
+        return probing.probe(load(root / "tests" / "tasks" / name, []), 8, seconds=600.0), stages
+
+    return measure
+
+
+def test_more_cores_are_measured_as_long_as_they_bring_something(measured):
+    grows, _ = measured("walk_dqn.py", lambda threads: 0.01 / threads)
+    assert [cost.cores for cost in grows.learners] == [1, 2, 4]
+    stays, _ = measured("walk_dqn.py", lambda threads: 0.01)
+    assert [cost.cores for cost in stays.learners] == [1, 2]
+
+
+def test_a_learner_is_measured_beside_busy_cores_and_alone(measured):
+    found, stages = measured("walk_dqn.py", lambda threads: 0.01)
+    assert found.learners[0].update_seconds == pytest.approx(0.02)
+    assert found.learners[0].contention == pytest.approx(2.0)
+    assert max(map(len, stages)) == 8  # a learner, and an actor on every other core
+
+
+def test_what_matters_most_is_measured_again_while_there_is_time(measured):
+    _, stages = measured("walk_dqn.py", lambda threads: 0.01)
+    assert stages.count([("learner", 1, 1)]) == 1 + probing.MOST_AGAIN
+    _, stages = measured("walk_ppo.py", lambda threads: 0.01)
+    assert stages.count([("learner", 1, 1)]) == 2 + probing.MOST_AGAIN  # a first look
+
+
+def test_actors_that_take_turns_sleep_while_the_learner_learns(measured):
+    found, _ = measured("walk_ppo.py", lambda threads: 0.01)
+    assert all(cost.step_seconds == pytest.approx(1.5e-4) for cost in found.actors)
+    together, _ = measured("walk_dqn.py", lambda threads: 0.01)
+    assert all(cost.step_seconds == pytest.approx(1e-4) for cost in together.actors)
+
+
+@pytest.mark.parametrize("name", ["walk_dqn.py", "walk_ppo.py"])
+def test_learners_of_one_gpu_are_measured_together(measured, name):
+    found, stages = measured(name, lambda threads: 0.01, gpu="a GPU")
+    [learner] = found.learners
+    assert [n for n, _ in learner.on_gpu] == [2, 4, 8]
+    assert [("learner", 1, 1)] * 8 in stages
+    ratios = [times / n for n, times in learner.on_gpu]  # both by being busy and by each other
+    assert ratios == pytest.approx([2.0] * 3)

@@ -1,0 +1,81 @@
+"""From what measured roles answer to what they cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import fmean, median
+
+from tianji.planning.profile import ActorCost, LearnerCost
+from tianji.probing.hand import Answer
+
+
+def actor_cost(envs: int, answers: list[Answer], receive_seconds: float) -> ActorCost:
+    """The mean of several actors that ran at the same time."""
+    sending = fmean(a["sending"] / max(1, a["n_sent"]) for a in answers)
+    step = fmean(a["seconds"] / a["n_steps"] for a in answers) - sending / length_of(answers)
+    return ActorCost(
+        envs,
+        step,
+        sending,
+        receive_seconds,
+        answers[0]["trajectory_bytes"],
+        max(answer["memory_bytes"] for answer in answers),
+        act_seconds=min(step, fmean(answer["deciding"] for answer in answers)),
+    )
+
+
+def learner_cost(cores: int, batch: int, answer: Answer) -> LearnerCost:
+    """A turn of the learner's loop, whoever draws."""
+    updates = answer["updates"]
+    return LearnerCost(
+        cores,
+        batch,
+        answer["updating"] / updates + _beside(answer),
+        answer["drawing"] / updates,
+        answer["memory_bytes"],
+    )
+
+
+def length_of(answers: list[Answer]) -> float:
+    """Steps per trajectory; a trigger may push earlier than the configuration says."""
+    return fmean(answer["length"] for answer in answers)
+
+
+def contended(beside: LearnerCost, alone: list[LearnerCost]) -> LearnerCost:
+    """A cost with times as long as alone that the learner took beside busy cores."""
+    usual = median(cost.update_seconds for cost in alone)
+    return replace(beside, contention=max(1.0, beside.update_seconds / usual))
+
+
+def middle_actor(costs: list[ActorCost]) -> ActorCost:
+    """The median of the same cost measured several times, among neighbours of changing mood."""
+    step = median(cost.step_seconds for cost in costs)
+    return replace(
+        costs[0],
+        step_seconds=step,
+        send_seconds=median(cost.send_seconds for cost in costs),
+        receive_seconds=median(cost.receive_seconds for cost in costs),
+        act_seconds=min(step, median(cost.act_seconds or 0.0 for cost in costs)),
+    )
+
+
+def middle_learner(costs: list[LearnerCost]) -> LearnerCost:
+    """The same of a learner."""
+    return replace(
+        costs[0],
+        update_seconds=median(cost.update_seconds for cost in costs),
+        draw_seconds=median(cost.draw_seconds for cost in costs),
+        memory_bytes=max(cost.memory_bytes for cost in costs),
+    )
+
+
+def _beside(answer: Answer) -> float:
+    """Seconds that a turn of the loop costs beside learning, adding and drawing."""
+    spent = answer["updating"] + answer["adding"] + answer["drawing"]
+    turns = answer["updates"] + answer["n_received"]
+    return float(max(0.0, (answer["seconds"] - spent) / turns))
+
+
+def receiving(answer: Answer) -> float:
+    """T_rv."""
+    return float(answer["adding"] / max(1, answer["n_received"]) + _beside(answer))
