@@ -5,7 +5,8 @@ and its rates, without start and warm-up, stand beside what was predicted for it
 further round the job is measured again, because the speed of a shared machine drifts; medians are
 compared. Asked: the planned split lies within the range of the fastest one, and predictions within
 10 %. With --most only so many splits are run, evenly spread from the fastest to the slowest by
-prediction; the planned one is always among them.
+prediction; the planned one is always among them. With --heats every shape is run once first, and
+the fastest --most splits of what was measured go into the rounds.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ from __future__ import annotations
 import math
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
-from experiment import REAL, Trial, conduct, machine, parser
+import heats
+from experiment import REAL, OutOfTime, Sheet, attempt, machine, parser, seeds_of
 from figures import Panel, Series
+from measures import Spread
 from options import CONFIGS, cores, count, existing_file
 from tables import cells, markdown, spread, values, where
 from trainings import ENDLESS, Row, busy_share, summary_of
@@ -31,10 +35,11 @@ from tianji.planning.profile import Profile
 from tianji.planning.solver import Wish, candidates, solve
 from tianji.planning.split import Split
 from tianji.probing.probe import probe
-from tianji.resources import available_cores
+from tianji.resources import usable_here
 
 COLUMNS = (
-    "split", "planned", "seed", "predicted", "production", "consumption", "error", "foreign_load",
+    "split", "planned", "heat", "seed", "predicted", "production", "consumption", "error",
+    "foreign_load",
 )  # fmt: skip
 ERROR = 0.10
 
@@ -60,28 +65,85 @@ def rate(profile: Profile, split: Split) -> float:
     return predict(profile, split).production
 
 
-def train(config: Path, plan: Plan, overrides: list[str], seed: int, seconds: float) -> Row:
-    """One run that follows a plan."""
-    foreign = busy_share(0.2)
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "plan.json"
-        planfile.write(plan, file)
-        settings = [*overrides, *ENDLESS, "global_cfg.rebalance=False"]  # the split is measured
-        summary = summary_of(config, settings, seconds, "--seed", str(seed), "--plan", str(file))
-    found = summary["plan"]
-    if found["measured"] is None:
-        raise ValueError(f"{seconds:g} s are too short for a rate: give more --seconds")
-    return {
-        "predicted": found["predicted"]["production_per_second"],
-        "production": found["measured"]["production_per_second"],
-        "consumption": found["measured"]["consumption_per_second"],
-        "error": found["error"]["production_per_second"],
-        "foreign_load": foreign,
-    }
+def raced(sheet: Sheet, race: Race, most: float) -> list[Split]:
+    """The splits that were fastest in their heats, with every number of environments."""
+    profile, wish, rates = race.profile, race.wish, dict[heats.Shape, float]()
+
+    def size(split: Split) -> int:
+        return split.cores(profile.work)
+
+    for number, heat in enumerate(heats.packed(heats.shapes(profile, wish), size, wish.cores), 1):
+        if time.monotonic() > sheet.ends_at:
+            raise OutOfTime
+        for split, row in zip(heat, heats.run(heat, size, race.train), strict=True):
+            if row is not None:
+                sheet.add(row | race.about(split) | {"heat": number, "seed": 0})
+                rates[heats.shape_of(split)] = row["production"]
+    planned = race.planned
+    found = [split for split in candidates(profile, wish) if heats.shape_of(split) in rates]
+    found.sort(key=lambda split: -rates[heats.shape_of(split)])
+    return [planned, *[split for split in found if split != planned][: int(min(most, 999)) - 1]]
+
+
+@dataclass
+class Race:
+    """What all runs have in common."""
+
+    config: Path
+    overrides: list[str]
+    seconds: float
+    wish: Wish
+    profile: Profile
+    planned: Split
+
+    def about(self, split: Split) -> Row:
+        """What is known of a run before it begins."""
+        return {"split": name_of(split), "planned": split == self.planned, "heat": 0}
+
+    def train(self, split: Split, seed: int = 0) -> Row:
+        """One run that follows a plan."""
+        foreign = busy_share(0.2)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "plan.json"
+            planfile.write(Plan(self.profile, split, predict(self.profile, split)), file)
+            settings = [*self.overrides, *ENDLESS, "global_cfg.rebalance=False"]
+            more = ("--seed", str(seed), "--plan", str(file))
+            found = summary_of(self.config, settings, self.seconds, *more)["plan"]
+        if found["measured"] is None:
+            raise ValueError(f"{self.seconds:g} s are too short for a rate: give more --seconds")
+        return {
+            "predicted": found["predicted"]["production_per_second"],
+            "production": found["measured"]["production_per_second"],
+            "consumption": found["measured"]["consumption_per_second"],
+            "error": found["error"]["production_per_second"],
+            "foreign_load": foreign,
+        }
 
 
 def table(rows: list[Row]) -> str:
     """The fastest split first, and the verdict."""
+    return "\n\n".join(filter(None, [finals(where(rows, heat=0)), heated(rows)]))
+
+
+def heated(rows: list[Row]) -> str:
+    """What came of the heats; empty without them."""
+    once = [row for row in rows if row["heat"]]
+    if not once:
+        return ""
+    fastest = sorted(once, key=lambda row: -row["production"])
+    said = ", ".join(f"{row['split']} {row['production']:,.0f}" for row in fastest[:6])
+    close = sum(abs(row["error"]) <= ERROR for row in once)
+    middle = Spread.of(row["error"] for row in once)
+    return (
+        f"Heats: every shape once, {len(once)} of them; fastest: {said} steps/s. Predictions of "
+        f"single runs: {close} within {ERROR:.0%}, errors {middle.text(2)}."
+    )
+
+
+def finals(rows: list[Row]) -> str:
+    """What was run in every round."""
+    if not rows:
+        return "no round was run"
     names = sorted(
         values(rows, "split"),
         key=lambda name: -spread(where(rows, split=name), "production").middle,
@@ -119,6 +181,7 @@ def verdict(rows: list[Row], names: list[str]) -> str:
 
 def panels(rows: list[Row]) -> list[Panel]:
     """Predicted beside measured."""
+    rows = where(rows, heat=0) or rows
     names = values(rows, "split")
     panel = Panel("every split (real)", "split", "steps/s", is_bars=True)
     panel.series = [
@@ -132,9 +195,10 @@ def main() -> int:
     options = parser("plan", __doc__, seconds=6)
     options.add_argument("--config", type=existing_file, default=CONFIGS / "cartpole_dqn.py")
     options.add_argument("--set", dest="overrides", action="append", default=[])
-    options.add_argument("--cores", type=cores(), default=len(available_cores()))
+    options.add_argument("--cores", type=cores(), default=usable_here())
     options.add_argument("--groups", type=count, help="only splits of so many groups")
     options.add_argument("--most", type=count, default=math.inf, help="splits that are run")
+    options.add_argument("--heats", action="store_true", help="every shape once, to choose them")
     given = options.parse_args()
     try:
         config = load(given.config, given.overrides)
@@ -143,17 +207,17 @@ def main() -> int:
         planned = solve(profile, wish)[0].split
     except TianJiError as problem:
         options.error(str(problem))
-    splits = chosen(profile, wish, 4 if given.quick else given.most)
-    probed = [profile]  # for the first round
-
-    def trials(seed: int) -> Iterator[Trial]:
-        profile = probed.pop() if probed else probe(config, given.cores)
-        for split in splits:
-            plan = Plan(profile, split, predict(profile, split))
-            row = {"split": name_of(split), "planned": split == planned}
-            yield row, train, (given.config, plan, given.overrides, seed, given.seconds)
-
-    return conduct("plan", COLUMNS, given, trials, table, panels)
+    race = Race(given.config, given.overrides, given.seconds, wish, profile, planned)
+    most = 4 if given.quick else given.most
+    sheet = Sheet(given.out, "plan", COLUMNS, given.total)
+    with sheet:
+        splits = raced(sheet, race, most) if given.heats else chosen(profile, wish, most)
+        for i, seed in enumerate(seeds_of(given)):
+            if i:
+                race.profile = probe(config, given.cores)
+            for split in splits:
+                attempt(sheet, race.about(split) | {"seed": seed}, race.train, split, seed)
+    return sheet.finish(table, panels)
 
 
 if __name__ == "__main__":

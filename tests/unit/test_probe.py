@@ -58,10 +58,12 @@ def measured(root, monkeypatch):
 
 
 def test_more_cores_are_measured_as_long_as_they_bring_something(measured):
-    grows, _ = measured("walk_dqn.py", lambda threads: 0.01 / threads)
-    assert [cost.cores for cost in grows.learners] == [1, 2, 4]
-    stays, _ = measured("walk_dqn.py", lambda threads: 0.01)
-    assert [cost.cores for cost in stays.learners] == [1, 2]
+    for name, most in (("walk_dqn.py", 4), ("walk_ppo.py", 8)):  # actors need a core, or share
+        grows, _ = measured(name, lambda threads: 0.01 / threads)
+        assert max(cost.cores for cost in grows.learners) == most
+        stays, stages = measured(name, lambda threads: 0.01)
+        assert [cost.cores for cost in stays.learners] == [1]  # two were tried, and no more
+        assert max(role[1] for stage in stages for role in stage) == 2
 
 
 def test_a_learner_is_measured_beside_busy_cores_and_alone(measured):

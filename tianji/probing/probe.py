@@ -39,7 +39,7 @@ LONGEST_SECONDS, SHORTEST_SECONDS = 1.2, 0.3  # of one measurement
 MAKING_SECONDS = 0.7  # what comes before each: environments, networks, warming up
 MOST_LEARNER_CORES = 8  # beyond them even larger networks gain little
 MOST_AGAIN = 4  # times that what matters most is measured again
-LEAST_GAIN = 0.05  # of an update's time, that a learner's second core must bring
+LEAST_GAIN = 0.05  # of an update's time that more cores must save
 ON_GPU = (2, 4, 8)  # learners at once
 
 Say = Callable[[str], None]
@@ -121,16 +121,17 @@ class _Probe:
             if not actors or not self._is_late(_last(actors), envs):
                 stage(envs)
         alone = self._alone(first, beside[-1])
-        learners = [contended(middle_learner(beside), alone)]
+        learners, fewer = [contended(middle_learner(beside), alone)], alone[0]
         for hand in more:
             if self._is_late(n_stages=2):
                 break
             _, learned = self._stage(hand, self._choices[0])
             cost = self._cost(hand.threads, learned)
-            alone_too = self._alone(hand, cost)
-            learners.append(contended(cost, alone_too))
-            if alone_too[0].update_seconds > (1 - LEAST_GAIN) * alone[0].update_seconds:
+            [alone_too] = self._alone(hand, cost)
+            if not _gains(alone_too, fewer):
                 break  # what two cores do not bring, four will not
+            learners.append(contended(cost, [alone_too]))
+            fewer = alone_too
         for _ in self._again(own := actors[self._choices[0]][0]):
             stage(own.envs)
             alone += self._alone(first, beside[-1])
@@ -166,7 +167,6 @@ class _Probe:
         """
         first = self._learners[0]
         actors: dict[int, list[ActorCost]] = {}
-        learners: dict[int, list[Answer]] = {}
         updating = self._cost(1, self._learning(first, 0.0)).update_seconds
 
         def stage(envs: int) -> None:
@@ -174,31 +174,29 @@ class _Probe:
             self._acted.append(acted)
             actors.setdefault(envs, []).append(actor_cost(envs, acted, 0.0))
 
-        def learn(hand: Hand) -> None:
-            learners.setdefault(hand.threads, []).append(self._learning(hand, self._pause))
-
         for envs in self._choices:
             if not actors or not self._is_late(_last(actors), envs):
                 stage(envs)
         own = actors[self._choices[0]]
         self._pause = self._job.length * own[0].step_seconds
-        for hand in self._learners:
-            if not learners or not self._is_late():
-                learn(hand)
+        answers = [self._learning(first, self._pause)]
+        learners = [self._cost(1, answers[0])]
+        for hand in self._learners[1:]:
+            if self._is_late():
+                break
+            cost = self._cost(hand.threads, self._learning(hand, self._pause))
+            if not _gains(cost, learners[-1]):
+                break
+            learners.append(cost)
         for _ in self._again(own[0]):
             stage(own[0].envs)
-            learn(first)
-        received = median(map(receiving, learners[first.threads])) / self._job.task.env.n_envs
-        return (
-            [
-                replace(middle_actor(costs), receive_seconds=received * envs)
-                for envs, costs in actors.items()
-            ],
-            [
-                middle_learner([self._cost(n, answer) for answer in answers])
-                for n, answers in learners.items()
-            ],
-        )
+            answers.append(self._learning(first, self._pause))
+        learners[0] = middle_learner([self._cost(1, answer) for answer in answers])
+        received = median(map(receiving, answers)) / self._job.task.env.n_envs
+        middles = {envs: middle_actor(costs) for envs, costs in actors.items()}
+        return [
+            replace(cost, receive_seconds=received * envs) for envs, cost in middles.items()
+        ], learners
 
     def _acting(self, envs: int, pause: float) -> list[Answer]:
         """As many actors as share the environments, with pauses as long as an update."""
@@ -251,6 +249,11 @@ class _Probe:
         stepping = 0.0 if before is None else before.step_seconds * max(1.0, envs / before.envs)
         needed = n_stages * (self._seconds + MAKING_SECONDS) + LEAST_STEPS * stepping
         return time.monotonic() + needed > self._ends
+
+
+def _gains(more: LearnerCost, fewer: LearnerCost) -> bool:
+    """Whether more cores are worth a place in the plan."""
+    return more.update_seconds <= (1 - LEAST_GAIN) * fewer.update_seconds
 
 
 def _last(costs: dict[int, list[ActorCost]]) -> ActorCost:
