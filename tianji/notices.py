@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from tianji.config import Config
 from tianji.resources import Share
@@ -33,12 +33,31 @@ def crowding(
     homes, n_cores = max(crowds, key=lambda crowd: _n_at_once(crowd[0], alternates) / crowd[1])
     n = _n_at_once(homes, alternates)
     if n <= max(n_cores, FEWEST):
-        return None
+        return None if alternates else _spilling(busy, shares)
     return (
         f"{_counted(homes, alternates)} share {count_of(n_cores, 'core')}: while all of them "
         f"compute, each has at most {n_cores / n:.2g} of one. Where environments sleep or wait "
         "that is no loss; else tianji plan CONFIG splits the cores so that each role has its own, "
         "with more environments in fewer actors"
+    )
+
+
+def _spilling(busy: Iterable[str], shares: Mapping[str, Share]) -> str | None:
+    """That learners were given so many cores that others have to compute on them as well."""
+    learners = {home: shares[home] for home in busy if kind_of(home) is Kind.LEARNER}
+    n = max((share.threads for share in learners.values()), default=0)
+    if n < 2 or any(share.threads != len(share.cores) for share in learners.values()):
+        return None  # none was given more than one core, or all share what there is
+    taken = {core for share in learners.values() for core in share.cores}
+    others = [home for home in busy if home not in learners]
+    guests = [home for home in others if taken.issuperset(shares[home].cores)]
+    if not guests:
+        return None
+    fewer = f"{n - 1} or less" if n > 2 else "1"
+    return (
+        f"learner_cfg.cores={n} gives {count_of(len(learners), 'learner')} all of "
+        f"{len(taken)} cores, and {_listed(guests)} will compute on the same ones: each slows the "
+        f"other down. Write learner_cfg.cores={fewer}, or leave that key out"
     )
 
 
@@ -50,13 +69,17 @@ def _n_at_once(homes: Iterable[str], alternates: bool) -> int:
     return max(acting, others) if alternates else acting + others
 
 
-def _counted(homes: Iterable[str], alternates: bool) -> str:
+def _counted(homes: Sequence[str], alternates: bool) -> str:
     """As in `41 processes (40 actors, 1 learner)`."""
+    turns = ", which take turns" if alternates and len({*map(kind_of, homes)}) > 1 else ""
+    return f"{count_of(len(homes), 'process')} ({_listed(homes)}{turns})"
+
+
+def _listed(homes: Iterable[str]) -> str:
+    """As in `40 actors, 1 learner`."""
     kinds = [kind_of(home) for home in homes]
     present = [kind for kind in (Kind.ACTOR, Kind.LEARNER, Kind.BUFFER) if kind in kinds]
-    words = [count_of(kinds.count(kind), kind.word) for kind in present]
-    turns = ", which take turns" if alternates and len(words) > 1 else ""
-    return f"{count_of(len(kinds), 'process')} ({', '.join(words)}{turns})"
+    return ", ".join(count_of(kinds.count(kind), kind.word) for kind in present)
 
 
 def apart(config: Config) -> str | None:

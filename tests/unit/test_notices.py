@@ -58,6 +58,23 @@ def test_a_single_core_is_always_shared(config):
     assert "share 1 core" in crowded(config("actor_cfg.num=2"), (0,))
 
 
+def test_a_learner_that_has_all_cores_is_told_who_shares_them(config):
+    words = crowded(config("learner_cfg.cores=2"), (0, 1))
+    assert "learner_cfg.cores=2 gives 1 learner all of 2 cores" in words
+    assert "1 actor will compute on the same ones" in words and "learner_cfg.cores=1," in words
+    words = crowded(config("learner_cfg.cores=4", "actor_cfg.num=3"), FOUR)
+    assert "3 actors" in words and "learner_cfg.cores=3 or less" in words
+    both = ("learner_cfg.num=2", "learner_cfg.cores=2")
+    assert "gives 2 learners all of 4 cores" in crowded(config(*both), FOUR)
+
+
+def test_a_learner_with_cores_of_its_own_is_no_news(config):
+    assert crowded(config("learner_cfg.cores=1"), (0, 1)) is None
+    assert crowded(config("learner_cfg.cores=3"), FOUR) is None
+    assert crowded(config("learner_cfg.cores=2", "actor_cfg.cores=1"), FOUR) is None
+    assert crowded(config("learner_cfg.cores=4"), FOUR, alternates=True) is None  # one at a time
+
+
 def test_groups_that_are_never_averaged_are_pointed_out(config):
     words = apart(config("global_cfg.group_num=4", "global_cfg.use_group_parallel=False"))
     assert "4 groups" in words and "1/4 of the samples" in words and "group 0" in words
