@@ -207,10 +207,15 @@ class Balancer:
 
 
 def _capacities(reading: Reading) -> str:
-    """As in `8 actors can make 9,600 steps/s, the learner can use 1,200`."""
+    """As in `8 actors could make 9,600 steps/s with a core each, the learner can use 1,200`.
+
+    TR_A is reckoned from the time in which each was busy: actors that share cores, or wait for the
+    learner on the same ones, would not make so much all at once.
+    """
     n = count_of(reading.n_awake, "actor")
+    with_cores = "with a core each" if reading.n_awake > 1 else "with a core of its own"
     used = f"the learner can use {reading.learning:,.0f}"
-    return f"{n} can make {reading.acting:,.0f} steps/s, {used}"
+    return f"{n} could make {reading.acting:,.0f} steps/s {with_cores}, {used}"
 
 
 def _ceil(number: float) -> int:

@@ -70,7 +70,7 @@ def test_actors_are_paused_woken_when_the_task_gets_slower_and_paused_again(tmp_
     assert told == summary["rebalancing"]
     first = of_actors(told)[0]
     assert (first["kind"], first["before"]) == ("pause", 4)
-    assert f"tianji: pause 4 -> {first['after']} actors awake: 4 actors can make" in err
+    assert f"tianji: pause 4 -> {first['after']} actors awake: 4 actors could make" in err
     assert summary["produced"] > produced
     assert sum(role["paused"] for role in summary["roles"].values()) > 0.1
     assert summary["replay_ratio"]["measured"] == pytest.approx(32, rel=0.05)

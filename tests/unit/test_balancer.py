@@ -105,12 +105,14 @@ def test_a_decision_says_why_in_numbers():
         Change.PAUSE,
         8,
         4,
-        "8 actors can make 9,600 steps/s, the learner can use 1,000, the learner idles 0 %",
+        "8 actors could make 9,600 steps/s with a core each, the learner can use 1,000, "
+        "the learner idles 0 %",
     )
     load.each = 100.0
     load.run(4)
     assert load.decisions[-1].why == (
-        "the learner idles 80 %: 2 actors can make 200 steps/s, the learner can use 1,000"
+        "the learner idles 80 %: 2 actors could make 200 steps/s with a core each, "
+        "the learner can use 1,000"
     )
     assert (load.decisions[-1].before, load.decisions[-1].after) == (2, 8)
 
