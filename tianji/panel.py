@@ -178,9 +178,8 @@ def _head(scene: Scene) -> Table:
     grid.add_column(ratio=1, no_wrap=True)
     grid.add_column(justify="right", no_wrap=True)
     share = progress.received / steps
-    grid.add_row(
-        "steps", f"{progress.received:,} / {steps:,}", _bar(share, "blue"), _percent(share)
-    )
+    done = progress.received if scene.status is None else progress.produced  # as the summary says
+    grid.add_row("steps", f"{done:,} / {steps:,}", _bar(share, "blue"), _percent(share))
     spark = _Wide(lambda width: Text(sparkline(scene.history, width), style="yellow"))
     episodes = f"{progress.n_episodes:,} episodes"
     grid.add_row("return", Text(_return(scene), style="bold"), spark, episodes)

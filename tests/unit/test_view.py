@@ -19,6 +19,7 @@ from tianji.job import Job, prepare
 from tianji.panel import Scene, line, panel, roughly, seconds_left, span, sparkline
 from tianji.rates import Meter, homes_in
 from tianji.roster import kind_of, roles_of
+from tianji.status import Status
 from tianji.topology import make_env
 from tianji.view import Lines, LivePanel, _without_echo_of_control, view_for
 from tianji.watch import Progress
@@ -120,6 +121,12 @@ def test_the_panel_shows_what_is_going_on() -> None:
         "sample-bound: the learner idles 60 %",
     ):
         assert part in text, f"{part!r} in\n{text}"
+
+
+def test_the_last_panel_has_the_steps_that_the_summary_says() -> None:
+    """Those that were made; while training, those that have come count, as for the limit."""
+    assert "800 / 8,000" in drawn(on_its_way(job_of()))
+    assert "900 / 8,000" in drawn(on_its_way(job_of(), Status.STOPPED))
 
 
 def test_the_last_evaluation_is_shown() -> None:
