@@ -38,25 +38,38 @@ def train(
     port of a live page on this machine. `started_at` is the moment of `time.monotonic` that
     times are counted from, now unless given.
     """
-    import sys
+    import time
     from pathlib import Path
 
-    from tianji import launch
+    from tianji import launch, terminal
     from tianji.config import load as load_config
     from tianji.config.keywords import as_overrides
 
     given = [*overrides, *as_overrides(settings)]
     folder = None if run_dir is None else Path(run_dir)
-    chosen = None
+    began = time.monotonic()
+    started_at = began if started_at is None else started_at
+    chosen, seconds = None, 0.0
     if plan is not None:
         from tianji.probing import planner
 
-        chosen = planner.for_run(plan, config, given, folder, engine)
+        measures = planner.is_made_now(plan, folder)
+        chosen = planner.for_run(plan, config, given, folder, engine, quiet=quiet)
+        seconds = time.monotonic() - began if measures else 0.0
         given += as_overrides(chosen.overrides)
     loaded = load_config(config, given)
     for notice in loaded.notices:
-        print(f"note: {notice}", file=sys.stderr)
-    return launch.train(loaded, engine, folder, quiet, started_at, dashboard=dashboard, plan=chosen)
+        terminal.say("note", notice)
+    return launch.train(
+        loaded,
+        engine,
+        folder,
+        quiet,
+        started_at,
+        dashboard=dashboard,
+        plan=chosen,
+        planning_seconds=seconds,
+    )
 
 
 def resume(

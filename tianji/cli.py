@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 from tianji import __version__, mpirun
 
@@ -47,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _lead(given: list[str]) -> int:
     """Reads the words and does what they say; in an MPI job that is for rank 0 alone."""
+    from tianji import terminal
     from tianji.errors import USER_MISTAKE, TianJiError
     from tianji.signals import Interrupted
 
@@ -54,7 +55,7 @@ def _lead(given: list[str]) -> int:
         with _company(given):
             return _run(given)
     except TianJiError as error:
-        print(f"tianji: {error}", file=sys.stderr)
+        terminal.say("tianji", str(error))
         return USER_MISTAKE
     except Interrupted as stop:
         return stop.exit_status
@@ -107,14 +108,14 @@ def _run(given: list[str]) -> int:
         return USER_MISTAKE
     options, unknown = parser(given).parse_known_args(given)
     options.given = given
-    if unknown:  # the usage of the verb helps, that of `tianji` does not
+    if unknown:  # the help of the verb helps, that of `tianji` does not
         _alone(options.verb).error(f"unrecognized arguments: {' '.join(unknown)}")
     return int(_module(options.verb).run(options))
 
 
 def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Every verb, with the options of the one that is `given`."""
-    top = argparse.ArgumentParser(prog="tianji", description="Distributed reinforcement learning.")
+    top = _Parser(prog="tianji", description="Distributed reinforcement learning.")
     top.add_argument("--version", action="version", version=f"tianji {__version__}")
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, purpose in VERBS.items():
@@ -124,9 +125,24 @@ def parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
     return top
 
 
+class _Parser(argparse.ArgumentParser):
+    """Answers a mistake in an option with the mistake, not with all options there are.
+
+    The parsers of the verbs, which it makes, are of the same kind.
+    """
+
+    def error(self, message: str) -> NoReturn:
+        """Ends the command, with the usual status."""
+        from tianji import terminal
+        from tianji.errors import USER_MISTAKE
+
+        terminal.say(self.prog, f"{message}\nsee {self.prog} --help")
+        self.exit(USER_MISTAKE)
+
+
 def _alone(verb: str) -> argparse.ArgumentParser:
     """The parser of one verb."""
-    made = argparse.ArgumentParser(prog=f"tianji {verb}")
+    made = _Parser(prog=f"tianji {verb}")
     _module(verb).arguments(made)
     return made
 

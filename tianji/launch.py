@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tianji import mpirun, notices, resources
+from tianji import mpirun, notices, resources, terminal
 from tianji.config import Config
 from tianji.engines.crew import Crew, RoleFailed, refuse_platform
 from tianji.errors import USER_MISTAKE, TianJiError
@@ -52,6 +52,7 @@ def train(
     dashboard: int | None = None,
     extend: bool = False,
     plan: Plan | None = None,
+    planning_seconds: float = 0.0,
 ) -> Report:
     """Trains one configuration in a run folder of its own, or goes on where it was interrupted.
 
@@ -59,7 +60,8 @@ def train(
     times are counted from, now unless given; `row_seconds` is the time from one row of metrics to
     the next, infinity for none but the last; `dashboard` is the port of a live page. With `extend`
     a run that has ended goes on, and the configuration may say anew when it ends. The `plan` that
-    the configuration follows is kept beside it, and compared with what is measured.
+    the configuration follows is kept beside it, and compared with what is measured; the seconds
+    since `started_at` that it took to make are told apart from those to start.
     """
     began = time.monotonic() if started_at is None else started_at
     name = chosen_engine(config, engine)
@@ -91,7 +93,8 @@ def train(
         from tianji.run import ROW_SECONDS, Run
 
         seconds = row_seconds or ROW_SECONDS
-        run = Run(job, runner.name, claimed.folder, quiet, began, seconds, resumed)
+        times = began, seconds, resumed, planning_seconds
+        run = Run(job, runner.name, claimed.folder, quiet, *times)
         return _train_and_report(run, runner, signals)
 
 
@@ -133,7 +136,7 @@ def _resumed(claimed: Claim, config: Config) -> Resumed | None:
 
     resumed = resuming.find(claimed.folder, config)
     for notice in resumed.notices:
-        print(f"note: {notice}", file=sys.stderr, flush=True)
+        terminal.say("note", notice)
     return resumed
 
 
@@ -224,7 +227,7 @@ def _place_ranks(config: Config, stack: ExitStack) -> tuple[Ranks, dict[str, Sha
 def _note(text: str | None, where: str = "") -> None:
     """Says what a user may want to change before the run has taken hours; None: nothing."""
     if text is not None:
-        print(f"note: {where}{text}", file=sys.stderr, flush=True)
+        terminal.say("note", f"{where}{text}")
 
 
 def placement(config: Config, engine: str | None = None) -> str:

@@ -71,13 +71,15 @@ class Run:
         started_at: float = 0.0,
         row_seconds: float = ROW_SECONDS,
         resumed: Resumed | None = None,
+        planning_seconds: float = 0.0,
     ) -> None:
         self.job = job
         self.engine = engine
         self.folder = folder
         self.resumed = resumed
         self.warnings: list[str] = []
-        self.times = Times(started_at, resumed.facts.get("run", {}) if resumed else {})
+        earlier = resumed.facts.get("run", {}) if resumed else {}
+        self.times = Times(started_at, earlier, planning_seconds)
         self._view: View | None = None if quiet else view_for()
         self._ticked_at: float | None = None  # when training was last seen going on
         self._frame_due = math.inf if quiet else -math.inf

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tianji import checkpoint, metrics, resources
 from tianji.bottleneck import bottleneck
 from tianji.channels import n_bytes_of
+from tianji.columns import command, labelled, wrapped
 from tianji.counts import Count
 from tianji.errors import USER_MISTAKE
 from tianji.folder import versions
@@ -28,7 +28,11 @@ COUNTS_OF_KIND: dict[Kind | None, dict[str, Count]] = {
     Kind.REDUCER: {"fusions": Count.FUSIONS},
 }
 SHORTEST_SECONDS = 1.0  # of training that a rate is taken over; of less, stopping counts as well
+LABEL_WIDTH = 11  # of the words at the beginning of a line
 COUNTS_OF_ALL = {"version": Count.VERSION, "pushed": Count.PUSHED, "refused": Count.REFUSED}
+
+
+Line: TypeAlias = tuple[str, str]  # a label, which may be none, and what it is of
 
 
 def summarise(
@@ -41,6 +45,7 @@ def summarise(
         "config": job.config.name,
         "engine": engine,
         "seed": job.config.exp.seed,
+        "planning_seconds": times.planning(),
         "startup_seconds": times.startup(progress),
         "starting_seconds": times.starting(progress),
         "first_consumed_seconds": times.first_consumed(progress),
@@ -134,29 +139,46 @@ def _finite(value: Any) -> Any:
     return metrics.finite(value)
 
 
-def describe(summary: dict[str, Any], folder: Path, exit_status: int = 0) -> str:
+def describe(
+    summary: dict[str, Any], folder: Path, exit_status: int = 0, width: int | None = None
+) -> str:
     """What happened, in a few plain lines; a mistake of the user's is nothing to go on with."""
-    lines = _outcome(summary)
-    if summary["startup_seconds"] is not None:
-        startup, whole = span(summary["starting_seconds"]), span(summary["wall_seconds"])
-        again = _resumed(summary["resumes"])
-        lines.append(_line("time", f"{whole} in all, {startup} of it to start{again}"))
-    if summary["updates"]:
-        lines += _measured(summary)
-    lines.append(_line("run", str(folder)))
+    lines = []
+    for label, text in _said(summary, folder):
+        if label:
+            lines.append(labelled(label, text, width, LABEL_WIDTH))
+        else:
+            lines += wrapped(text, width, indent=2)
     unfinished = summary["status"] in (Status.INTERRUPTED, Status.FAILED)
     if unfinished and exit_status != USER_MISTAKE:
-        lines += _go_on(folder)
+        lines += _go_on(folder, width)
     return "\n".join(lines)
 
 
-def _go_on(folder: Path) -> list[str]:
+def _said(summary: dict[str, Any], folder: Path) -> list[Line]:
+    lines = _outcome(summary)
+    if summary["startup_seconds"] is not None:
+        lines.append(("time", _times(summary)))
+    if summary["updates"]:
+        lines += _measured(summary)
+    return [*lines, ("run", str(folder))]
+
+
+def _times(summary: dict[str, Any]) -> str:
+    startup, whole = span(summary["starting_seconds"]), span(summary["wall_seconds"])
+    planning = summary.get("planning_seconds")  # a summary of an earlier version has none
+    planned = f", {span(planning)} of it to plan" if planning else ""
+    start = f"{startup} to start" if planned else f"{startup} of it to start"
+    return f"{whole} in all{planned}, {start}{_resumed(summary['resumes'])}"
+
+
+def _go_on(folder: Path, width: int | None) -> list[str]:
     """What to do next, and where that begins."""
     found = checkpoint.folders_of(folder)
     saved = f"{found[-1].name} is the newest" if found else "none: the run would begin again"
     return [
-        _line("checkpoint", saved),
-        _line("go on", f"tianji resume {shlex.quote(str(folder))}"),
+        labelled("checkpoint", saved, width, LABEL_WIDTH),
+        *command(["tianji", "resume", str(folder)], width, f"  {'go on':<{LABEL_WIDTH}}"),
     ]
 
 
@@ -166,15 +188,16 @@ def _resumed(times: int) -> str:
     return ", resumed once" if times == 1 else f", resumed {times} times"
 
 
-def _outcome(summary: dict[str, Any]) -> list[str]:
+def _outcome(summary: dict[str, Any]) -> list[Line]:
     reached, status, target = _reached(summary), Status(summary["status"]), _target(summary)
     if status is Status.SOLVED:
         aim = "" if target is None else f" (target {target})"
-        return [f"Solved in {span(summary['final_time_seconds'])}: {reached}{aim}."]
-    missed = [] if target is None else [_line("target", target)]
+        return [("", f"Solved in {span(summary['final_time_seconds'])}: {reached}{aim}.")]
+    missed = [] if target is None else [("target", target)]
     if summary["error"]:
-        return [f"{status.words}: {_reason(summary['error'])}", _line("return", reached), *missed]
-    return [f"{status.words}: {reached}.", *missed]
+        why = f"{status.words}: {_reason(summary['error'])}"
+        return [("", why), ("return", reached), *missed]
+    return [("", f"{status.words}: {reached}."), *missed]
 
 
 def _reason(error: str) -> str:
@@ -210,7 +233,7 @@ def _target(summary: dict[str, Any]) -> str | None:
     return f"{target:,g} over {WINDOW} episodes" if summary["episodes"] < WINDOW else f"{target:,g}"
 
 
-def _measured(summary: dict[str, Any]) -> list[str]:
+def _measured(summary: dict[str, Any]) -> list[Line]:
     ratio, stale = summary["replay_ratio"], summary["staleness"]
     made, learned = summary["production_per_second"], summary["consumption_per_second"]
     measured = "-" if ratio["measured"] is None else f"{ratio['measured']:#.3g}"
@@ -219,26 +242,26 @@ def _measured(summary: dict[str, Any]) -> list[str]:
     steps, episodes, updates = (summary[n] for n in ("env_steps", "episodes", "updates"))
     old = f"samples were {stale['p50']:g} updates old (median), {stale['max']:g} at most"
     lines = [
-        _line("work", f"{steps:,} steps, {episodes:,} episodes, {updates:,} updates"),
-        _line("rates", rates + _short(summary)),
-        _line("replay", used),
-        _line("staleness", old),
+        ("work", f"{steps:,} steps, {episodes:,} episodes, {updates:,} updates"),
+        ("rates", rates + _short(summary)),
+        ("replay", used),
+        ("staleness", old),
     ]
     if planned := summary.get("plan"):
-        lines.append(_line("plan", Comparison.from_json(planned).sentence()))
+        lines.append(("plan", Comparison.from_json(planned).sentence()))
     if summary["fusions"]:
         words = f"{summary['fusions']:,} of {summary['groups']} groups"
-        lines.append(_line("fusions", f"{words}, {summary['fusion_distance']:.3g} apart at last"))
+        lines.append(("fusions", f"{words}, {summary['fusion_distance']:.3g} apart at last"))
     if played := summary.get("evaluation"):
         best, last = played["best"], played["last"]
         words = f"{played['n']:,} in training: best mean return {best:,.1f}, last {last:,.1f}"
-        lines.append(_line("evaluation", words))
+        lines.append(("evaluation", words))
     if decided := summary.get("rebalancing"):
         last = f"{decided[-1]['unit']} at last: {decided[-1]['after']}"
-        lines.append(_line("balance", f"{len(decided):,} changes (balance.jsonl), {last}"))
+        lines.append(("balance", f"{len(decided):,} changes (balance.jsonl), {last}"))
     if summary["dropped"]:
-        lines.append(_line("dropped", f"{summary['dropped']:,} samples for their age"))
-    return [*lines, _line("limit", summary["bottleneck"])]
+        lines.append(("dropped", f"{summary['dropped']:,} samples for their age"))
+    return [*lines, ("limit", summary["bottleneck"])]
 
 
 def _short(summary: dict[str, Any]) -> str:
@@ -247,7 +270,3 @@ def _short(summary: dict[str, Any]) -> str:
     if counted is None or counted == summary["training_seconds"]:
         return ""
     return f", over {span(counted)} with the end of the run: it trained for less than a second"
-
-
-def _line(label: str, text: str) -> str:
-    return f"  {label:<11}{text}"

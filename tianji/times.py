@@ -16,6 +16,7 @@ class Times:
 
     began_here: float  # of this process, on the clock of `time.monotonic`
     earlier: dict[str, Any] = field(default_factory=dict)  # `state` of the process before
+    planning_here: float = 0.0  # seconds of this process that went into making a plan
 
     @property
     def resumes(self) -> int:
@@ -26,6 +27,10 @@ class Times:
         """Seconds since the command was given, those of earlier processes included."""
         return now - self.began_here + float(self.earlier.get("wall_seconds", 0.0))
 
+    def planning(self) -> float:
+        """Seconds in which this job was measured to plan it; no other time but `wall` has them."""
+        return round(self.planning_here + float(self.earlier.get("planning_seconds", 0.0)), 3)
+
     def startup(self, progress: Progress) -> float | None:
         """Seconds from the command to the moment all roles were ready, the first time."""
         return self._first("startup_seconds", progress.started_at)
@@ -33,7 +38,8 @@ class Times:
     def starting(self, progress: Progress) -> float:
         """Seconds from each command to the moment all roles were ready, all of them together."""
         before = self.earlier.get("starting_seconds", self.earlier.get("startup_seconds"))
-        here = 0.0 if progress.started_at is None else progress.started_at - self.began_here
+        ready, began = progress.started_at, self.began_here + self.planning_here
+        here = 0.0 if ready is None else ready - began
         return round(float(before or 0.0) + here, 3)
 
     def first_consumed(self, progress: Progress) -> float | None:
@@ -46,6 +52,7 @@ class Times:
         return {
             "resumes": self.resumes,
             "wall_seconds": self.wall(time.monotonic()),
+            "planning_seconds": self.planning(),
             "startup_seconds": self.startup(progress),
             "starting_seconds": self.starting(progress),
             "first_consumed_seconds": self.first_consumed(progress),
@@ -55,4 +62,4 @@ class Times:
         earlier: float | None = self.earlier.get(name)
         if earlier is not None:
             return earlier
-        return None if at is None else round(self.wall(at), 3)
+        return None if at is None else round(self.wall(at) - self.planning(), 3)

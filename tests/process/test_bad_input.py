@@ -105,11 +105,22 @@ def command(*words):
     )
 
 
-@pytest.mark.parametrize("verb", ["train", "resume"])
-def test_an_unknown_option_is_answered_with_the_usage_of_its_verb(verb):
-    done = command(verb, "x", "--nope")
-    assert done.returncode == 2
-    assert f"usage: tianji {verb} [" in done.stderr and "--nope" in done.stderr
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train", "x", "--nope"], "tianji train: unrecognized arguments: --nope"),
+        (["resume", "x", "--nope"], "tianji resume: unrecognized arguments: --nope"),
+        (["plan", "x", "--cores", "0"], "tianji plan: argument --cores: want a whole number of"),
+        (["train"], "tianji train: the following arguments are required: CONFIG"),
+        (["bench"], "tianji bench: the following arguments are required"),
+        (["trian"], "tianji: argument VERB: invalid choice: 'trian'"),
+    ],
+)
+def test_a_mistake_in_the_options_is_two_lines_and_not_all_options(words, message):
+    done = command(*words)
+    assert done.returncode == 2 and not done.stdout
+    said, see = done.stderr.splitlines()
+    assert said.startswith(message) and see == f"see {message.partition(':')[0]} --help"
 
 
 def test_without_a_verb_there_is_the_help():

@@ -52,7 +52,7 @@ def test_an_environment_that_is_not_there_is_named_before_a_placement_is_shown(t
     assert not done.out
 
 
-def test_an_unknown_option_is_answered_once_with_the_usage(tmp_path):
+def test_an_unknown_option_is_answered_once(tmp_path):
     done = jobs.train(ECHO, tmp_path / "run", "--nope", n=4)
     assert done.status == 2
     assert done.err.count("unrecognized arguments: --nope") == 1

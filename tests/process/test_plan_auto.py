@@ -49,6 +49,8 @@ def test_a_run_makes_its_plan_follows_and_keeps_it(tmp_path, capfd):
     assert plan.split.cores(plan.profile.work) == 2
     summary = json.loads((run / "summary.json").read_text())
     assert summary["plan"]["split"] == plan.split.name == "L1A1"
+    apart = summary["planning_seconds"] + summary["startup_seconds"]
+    assert 0 < summary["planning_seconds"] < apart < summary["wall_seconds"]
 
 
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
@@ -98,6 +100,7 @@ def test_a_learner_on_the_gpu_is_measured_there_or_refused(tmp_path, capfd):
 def test_a_plan_for_the_gpu_has_the_learner_compute_there(tmp_path, monkeypatch):
     costs = profile()  # what it costs is not what this is about
     monkeypatch.setattr(planner, "probe", lambda *_: costs)
+    monkeypatch.setattr(resources, "gpu_of", lambda _: "a GPU")
     out = tmp_path / "gpu.plan.json"
     assert main(["plan", DQN, "--gpu", "--out", str(out), "--quiet"]) == 0
     assert planfile.read(out).overrides["learner_cfg.device"] == "cuda"

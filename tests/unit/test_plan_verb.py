@@ -27,8 +27,13 @@ def options_of(*words, file="job.py"):
 
 
 @pytest.fixture
-def ending(root, tmp_path):
-    """What `plan` would end with for words of the command line; the plan is written too."""
+def ending(root, tmp_path, monkeypatch):
+    """What `plan` would end with for words of the command line; the plan is written too.
+
+    It is for four cores, and this machine has four unless a test says otherwise.
+    """
+    monkeypatch.setattr(resources, "available_cores", lambda: (0, 1, 2, 3))
+    monkeypatch.setattr(resources, "quota", lambda: None)
     file = tmp_path / "my job.py"
     shutil.copy(root / "configs" / "cartpole_dqn.py", file)
     out = tmp_path / "my job.plan.json"
@@ -95,6 +100,39 @@ def test_a_plan_whose_groups_would_learn_apart_says_so(ending):
     assert "nothing averages them" in text
     text, _ = ending("--hosts", 2)
     assert "nothing averages them" not in text
+
+
+def test_a_plan_for_more_cores_than_there_are_says_where_it_can_be_used(ending, monkeypatch):
+    text, _ = ending()
+    assert text.startswith("to train with it: tianji train ") and "offers" not in text
+    monkeypatch.setattr(resources, "available_cores", lambda: (0, 1))
+    text, made = ending()
+    there, command = text.splitlines()
+    assert "this plan is for a machine with 4 cores, and this one offers 2" in there
+    assert "refuses it here" in there and str(made.split.cores(made.profile.work)) == "4"
+    assert command.startswith("to train with it there: tianji train ")
+    text, _ = ending("--hosts", 2)
+    assert "for machines with 4 cores each, and this one offers 2" in text
+
+
+def test_a_rule_for_a_batch_that_stays_as_it_is_is_refused(ending, tmp_path, monkeypatch):
+    monkeypatch.setattr(planner, "measure", lambda *_: pytest.fail("it was measured"))
+    ending()
+    with pytest.raises(TianJiError, match=r"--lr-rule linear: .* add --batch-scale"):
+        plan.run(options_of("--lr-rule", "linear", file=tmp_path / "my job.py"))
+
+
+def test_in_a_terminal_no_line_is_longer_than_it(ending, tmp_path, monkeypatch, capsys):
+    _, made = ending()
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    older, out = tmp_path / "my job.plan.json", "new.plan.json"
+    words = ("--profile", older.name, "--cores", 64, "--out", out)
+    assert plan.run(options_of(*words, file="my job.py")) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    copied = text.partition("to train with it there:")[2].replace("\\\n", " ")
+    assert shlex.split(copied) == ["tianji", "train", "my job.py", "--plan", out]
 
 
 def test_a_plan_in_a_container_is_for_the_cores_that_it_pays_for(monkeypatch):

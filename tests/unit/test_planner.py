@@ -1,6 +1,7 @@
 """A plan for a run: read or made, for this machine or those of a hostfile; nothing is measured."""
 
 import dataclasses
+import io
 import json
 
 import pytest
@@ -16,6 +17,13 @@ from tianji.planning.solver import Wish
 from tianji.probing import planner
 
 JOB = profile()
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self):
+        return True
 
 
 @pytest.fixture
@@ -73,9 +81,50 @@ def test_a_plan_for_a_hostfile_leaves_places_for_launcher_and_reducer(dqn, tmp_p
     plan = follow("auto", dqn, engine="mpi", hostfile=hosts)
     assert plan.split.groups >= 2
     assert plan.split.groups < n_ranks(with_plan(dqn, plan)) <= 8
-    hosts.write_text("a slots=1\nb slots=1\n")
-    with pytest.raises(TianJiError, match="2 places, and even the smallest plan has"):
+
+
+@pytest.mark.parametrize("places", ["a slots=1\nb slots=1\n", "a slots=1\n"])
+def test_too_few_places_for_any_plan_are_refused_before_measuring(dqn, probed, tmp_path, places):
+    hosts = tmp_path / "hosts"
+    hosts.write_text(places)
+    with pytest.raises(TianJiError, match=r"\d places?, and even the smallest plan has"):
         follow("auto", dqn, engine="mpi", hostfile=hosts)
+    assert not probed
+
+
+def test_a_learner_for_a_gpu_that_is_not_there_is_refused_before_measuring(
+    dqn, probed, monkeypatch
+):
+    monkeypatch.setattr(resources, "gpu_of", lambda _: None)
+    with pytest.raises(TianJiError, match=r"--gpu.*torch sees no GPU here"):
+        follow("auto", dqn, "learner_cfg.device='cuda'")
+    with pytest.raises(TianJiError, match=r"--gpu.*torch sees no GPU here"):
+        planner.measure(dqn, ["learner_cfg.device='cuda'"], 4)
+    assert not probed
+    assert planner.measure(dqn, ["learner_cfg.device='cuda'"], 4, profile=costs_of(dqn))
+
+
+def costs_of(file):
+    """Costs of a learner on a GPU, from a machine that has one."""
+    work = dataclasses.replace(
+        JOB.work, digest=digest_of(load(file, ["learner_cfg.device='cuda'"]))
+    )
+    return dataclasses.replace(JOB, work=work)
+
+
+def test_a_terminal_shows_what_is_measured_unless_it_is_to_be_quiet(dqn, monkeypatch):
+    def probe(config, cores, say):
+        say("a learner with 1 core")
+        return dataclasses.replace(
+            JOB, work=dataclasses.replace(JOB.work, digest=digest_of(config))
+        )
+
+    monkeypatch.setattr(planner, "probe", probe)
+    for quiet in (False, True):
+        error = Terminal()
+        monkeypatch.setattr("sys.stderr", error)
+        planner.for_run("auto", dqn, [], None, None, quiet=quiet)
+        assert ("measuring: a learner with 1 core" in error.getvalue()) is not quiet
 
 
 def test_a_host_without_places_has_as_many_as_this_machine_has_cores(dqn, probed, tmp_path):
@@ -131,8 +180,9 @@ def test_a_plan_for_several_hosts_is_no_news_where_they_are(dqn, tmp_path, capsy
     assert json.loads((tmp_path / "plan.json").read_text())["split"]["groups"] >= 2
     follow(tmp_path / "plan.json", dqn, engine="mpi", hostfile=tmp_path / "hosts")
     assert "wants" not in capsys.readouterr().err
-    follow(tmp_path / "plan.json", dqn)
-    assert "and this machine offers 4" in capsys.readouterr().err
+    with pytest.raises(TianJiError, match="for 8 cores and this machine offers 4: train with it"):
+        follow(tmp_path / "plan.json", dqn)
+    assert not capsys.readouterr().err  # nothing else is said of it
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(2, 1), (3, 2), (16, 4)])

@@ -550,6 +550,38 @@ def test_every_start_is_added_up(job: Job) -> None:
         times = Times(100.0, times.state(progress))
 
 
+def test_the_time_of_planning_is_none_of_starting(tmp_path: Path, job: Job, clock: Clock) -> None:
+    """All were ready 2 s after the command, which measured for 1.5 s of them."""
+    progress = learned(job)
+    run = Run(job, "process", tmp_path, True, 100.0, planning_seconds=1.5)
+    clock.now = 107.0
+    summary = run.finish("stopped", progress)
+    names = ("planning_seconds", "startup_seconds", "starting_seconds", "first_consumed_seconds")
+    assert [summary[name] for name in names] == [1.5, 0.5, 0.5, 1.0]
+    assert summary["wall_seconds"] == 7.0
+    assert "7.0 s in all, 1.5 s of it to plan, 0.5 s to start\n" in describe(summary, tmp_path)
+
+
+def test_planning_is_remembered_when_a_run_goes_on(job: Job) -> None:
+    progress, times = begun(job), Times(100.0, planning_here=1.5)
+    again = Times(100.0, times.state(progress))
+    assert (again.planning(), again.startup(progress), again.starting(progress)) == (1.5, 0.5, 2.5)
+
+
+def test_in_a_terminal_no_line_of_the_summary_is_longer_than_it(
+    tmp_path: Path, job: Job, clock: Clock
+) -> None:
+    clock.now = 107.0
+    summary = Run(job, "process", tmp_path, True, 100.0).finish("interrupted", learned(job))
+    summary["bottleneck"] = "training-bound: " + "the actors wait for the learner " * 5
+    folder = Path("runs/my-job")
+    text, whole = (describe(summary, folder, width=width) for width in (60, None))
+    assert max(map(len, text.splitlines())) <= 60 < max(map(len, whole.splitlines()))
+    assert text.split() == whole.split()
+    limit = text[text.index("  limit ") :].splitlines()
+    assert limit[1].startswith(" " * 13 + "the") or limit[1][13].isalpha()
+
+
 def test_what_an_interrupted_run_had_not_come_to_is_timed_when_it_comes(
     tmp_path: Path, job: Job, clock: Clock
 ) -> None:

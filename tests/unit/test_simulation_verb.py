@@ -225,3 +225,28 @@ def test_only_what_was_simulated_before_is_replaced(costs, tmp_path, capsys):
     with pytest.raises(TianJiError, match="was not written by `tianji plan --simulated`"):
         simulated(costs, "--actors", "2", "--simulated", costs)
     assert costs.read_bytes() == before
+
+
+def test_a_figure_takes_the_place_of_a_figure_alone(tmp_path, capsys):
+    """Before anything is measured or simulated."""
+    mine, other = tmp_path / "f.svg", tmp_path / "logo.svg"
+    for _ in range(2):
+        run(JOB, said("--actors", "2", "--figure", mine))
+    other.write_text("<svg>drawn by hand</svg>")
+    with pytest.raises(TianJiError, match="was not written by `tianji plan --figure`"):
+        said("--actors", "2", "--figure", other)
+    assert other.read_text() == "<svg>drawn by hand</svg>"
+
+
+def test_in_a_terminal_no_line_is_longer_than_it(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    run(JOB, said("--styles", "all"))
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    head = next(line for line in out.splitlines() if line.lstrip().startswith("cores"))
+    assert head.split()[-1] == "limit" and "consumed/s" in head and "p95" not in head
+    assert "left out: p95, received/s" in out
+    monkeypatch.delenv("COLUMNS")
+    run(JOB, said("--styles", "all"))
+    wide = capsys.readouterr().out
+    assert max(map(len, wide.splitlines())) > 120 and "left out" not in wide

@@ -423,3 +423,11 @@ def test_the_table_has_a_row_for_each_role_and_dependency(run):
 def test_a_row_has_the_same_layout_for_who_writes_and_who_reads():
     packed = ROW.pack(1.0, 2.0, 3.0, 4.0, 5, 6, 7, 8)
     assert np.frombuffer(packed, DTYPE).tolist() == [(1.0, 2.0, 3.0, 4.0, 5, 6, 7, 8)]
+
+
+def test_in_a_terminal_no_line_of_the_table_is_longer_than_it(run):
+    record(run, heading("learner-0.0"), (0, Doing.UPDATE, 1.0, 2.0), (0, Doing.UPDATE, 5.0, 6.0))
+    text = describe(read(run), 80)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "nothing recorded: bookkeeping" in text
+    assert text.split() == describe(read(run)).split()

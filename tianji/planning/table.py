@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable
 
-from tianji.columns import aligned
+from tianji.columns import fitted, labelled
 from tianji.planning.costs import actor_cost
 from tianji.planning.model import EQUAL
 from tianji.planning.profile import Profile
@@ -13,16 +12,20 @@ from tianji.planning.solver import Choice
 from tianji.planning.split import Prediction, Split
 from tianji.wording import count_of, duration
 
-WIDE = 115  # columns from which the table is whole
 WIDTH = 12  # of the words at the beginning of a line
+HEAD = (
+    *("", "split", "groups", "learner cores", "actors", "envs", "steps/s", "samples/s"),
+    *("could make", "could take", "limit"),
+)
+LEAST = ("could make", "could take", "samples/s", "groups", "learner cores")  # first ones first
 
 
 def describe(
-    profile: Profile, choices: list[Choice], configured: Choice | None, width: int = 160
+    profile: Profile, choices: list[Choice], configured: Choice | None, width: int | None = None
 ) -> str:
     """The chosen split, what is expected of it, and the next-best ones with what limits each."""
     lines = [
-        *(_line(name, words, width) for name, words in _about(profile, choices)),
+        *(labelled(name, words, width, WIDTH) for name, words in _about(profile, choices)),
         "",
         *_rows(choices, configured, width),
     ]
@@ -105,38 +108,12 @@ def _updates(found: Prediction) -> str:
     return f"about {found.staleness:,.0f} updates once the pool is full"
 
 
-def _line(name: str, words: str, width: int) -> str:
-    return textwrap.fill(
-        words,
-        width,
-        initial_indent=f"  {name:<{WIDTH}}",
-        subsequent_indent=" " * (WIDTH + 2),
-        break_long_words=False,
-    )
-
-
-def _rows(choices: list[Choice], configured: Choice | None, width: int) -> list[str]:
-    """Where there is little room, what both sides could do is left out."""
-    head = (
-        "",
-        "split",
-        "groups",
-        "learner cores",
-        "actors",
-        "envs",
-        "steps/s",
-        "samples/s",
-        "could make",
-        "could take",
-        "limit",
-    )
-    rows = [head, _row("plan", choices[0])]
+def _rows(choices: list[Choice], configured: Choice | None, width: int | None) -> list[str]:
+    rows = [HEAD, _row("plan", choices[0])]
     rows += [_row("", choice) for choice in choices[1:]]
     if configured is not None:
         rows.append(_row("config", configured))
-    if width < WIDE:
-        rows = [(*row[:8], row[-1]) for row in rows]
-    return aligned(rows, left=(0, 1, -1))
+    return fitted(rows, width, left=(0, 1, -1), least=LEAST)
 
 
 def _row(mark: str, choice: Choice) -> tuple[str, ...]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tianji import hostfile as hostfiles
-from tianji import mpirun, resources
+from tianji import mpirun, resources, terminal
 from tianji.config import Config, load
 from tianji.config.keywords import as_overrides
 from tianji.errors import TianJiError
@@ -25,6 +24,7 @@ from tianji.planning.split import Split
 from tianji.probing.machine import this_machine
 from tianji.probing.probe import MOST_SECONDS, Say, probe
 from tianji.roster import Kind, role_name
+from tianji.wording import count_of
 
 AUTO = "auto"  # instead of a plan's file: make one
 LEAST_UPDATES = 100  # of a group within exp.train_steps: with fewer it has hardly begun to learn
@@ -55,6 +55,7 @@ def measure(
     """
     config = load(file, [*overrides, *as_overrides(settings or {}, "plan")])
     if profile is None:
+        _refuse_without_gpu(config)
         return config, probe(config, cores, say, seconds)
     if profile.work.digest != digest_of(config):
         raise TianJiError(
@@ -123,10 +124,12 @@ def for_run(
     folder: Path | None,
     engine: str | None,
     hostfile: Path | None = None,
+    quiet: bool = True,
 ) -> Plan:
     """The plan that a run is to follow: read, or made now; one that does not fit is refused.
 
-    `hostfile` names the machines of a run that is about to be spread over several.
+    `hostfile` names the machines of a run that is about to be spread over several. Unless `quiet`,
+    a terminal shows what is being measured.
     """
     config = load(file, given)
     _refuse_one_process(config, engine)
@@ -136,12 +139,40 @@ def for_run(
     elif folder is not None and (kept := planfile.of_run(folder)) is not None:
         chosen, source = kept, f"{folder}/{planfile.NAME}"  # a run that goes on keeps its plan
     else:
-        chosen, source = _made_now(config, spread, file, given, engine), "--plan auto"
+        chosen, source = _made_now(config, spread, file, given, engine, quiet), "--plan auto"
     followed = _following(chosen, source, file, given)
     machine = this_machine(spread.cores, followed.parallel.learner_cfg.device)
-    for warning in planfile.check(chosen, followed, machine, source, spread.hosts):
-        print(f"note: {warning}", file=sys.stderr)
+    warnings = planfile.check(chosen, followed, machine, source, spread.hosts)
+    if engine != "mpi" and mpirun.inside() is None:
+        _refuse_without_cores(chosen, source)
+    for warning in warnings:
+        terminal.say("note", warning)
     return chosen
+
+
+def is_made_now(plan: str | Path, folder: Path | None) -> bool:
+    """Whether `for_run` would measure, and not read what is there."""
+    return str(plan) == AUTO and (folder is None or not (folder / planfile.NAME).is_file())
+
+
+def _refuse_without_cores(plan: Plan, source: str) -> None:
+    """Raises where all processes would be on this machine, each on cores that it does not have."""
+    needed, offered = plan.split.cores(plan.profile.work), len(resources.available_cores())
+    if needed > offered and not plan.split.one_core:
+        raise TianJiError(
+            f"{source}: this plan is for {needed} cores and this machine offers {offered}: train "
+            "with it where there are as many, make a plan for this machine with tianji plan "
+            "CONFIG, or leave --plan out"
+        )
+
+
+def _refuse_without_gpu(config: Config) -> None:
+    """Raises where the learner could not be measured; the probe would find out much later."""
+    if config.parallel.learner_cfg.device == "cuda" and resources.gpu_of("cuda") is None:
+        raise TianJiError(
+            "learner_cfg.device='cuda' (--gpu): torch sees no GPU here: leave it out, or measure "
+            "where there is one; tianji doctor says more"
+        )
 
 
 def _refuse_one_process(config: Config, engine: str | None) -> None:
@@ -173,21 +204,39 @@ def _spread(hostfile: Path | None) -> _Spread:
 
 
 def _made_now(
-    config: Config, spread: _Spread, file: str | Path, given: list[str], engine: str | None
+    config: Config,
+    spread: _Spread,
+    file: str | Path,
+    given: list[str],
+    engine: str | None,
+    quiet: bool,
 ) -> Plan:
     """A plan by what is measured now; one whose processes have places on the hosts."""
     hosts = _known_hosts(spread, engine)
-    print("note: measuring this job to plan it, for some 10 to 20 s", file=sys.stderr)
-    profile = probe(config, spread.cores)
+    least = {"global_cfg.group_num": hosts, "actor_cfg.num": 1, "buffer_cfg.cores": None}
+    needed = n_ranks(load(file, [*given, *as_overrides(least)]))
+    if spread.places is not None and needed > spread.places:
+        raise _too_few_places(spread.places, needed)
+    _refuse_without_gpu(config)
+    terminal.say("note", "measuring this job to plan it, for some 10 to 20 s")
+    say = terminal.StatusLine(quiet, only_live=True)
+    try:
+        profile = probe(config, spread.cores, say)
+    finally:
+        say.over()
     for cores in range(spread.cores, 0, -1):
         wish = Wish(cores, hosts, memory_bytes=resources.free_bytes())
         plan = make(config, profile, wish).plan
         needed = n_ranks(load(file, [*given, *as_overrides(plan.overrides)]))
         if spread.places is None or needed <= spread.places:
             return plan
-    raise TianJiError(
-        f"--plan auto: the hostfile has {spread.places} places, and even the smallest plan has "
-        f"{needed} processes, the launcher among them: give its hosts more `slots`"
+    raise _too_few_places(spread.places or 0, needed)
+
+
+def _too_few_places(places: int, needed: int) -> TianJiError:
+    return TianJiError(
+        f"--plan auto: the hostfile has {count_of(places, 'place')}, and even the smallest plan "
+        f"has {needed} processes, the launcher among them: give its hosts more `slots`"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from tianji import svg
 from tianji.simulation.schedule import Schedule
@@ -24,11 +25,13 @@ COLOURS = {
 WIDTH, ROW, LEFT, RIGHT = 1_000, 16, 60, 60  # of the picture, in pixels
 SIZE = 11  # of letters
 MOST_TICKS = 10
+MARK = "<desc>drawn by tianji plan --simulate --figure</desc>"  # a new picture may replace it
+HEAD_CHARACTERS = 1_000  # of a file, within which the mark stands
 
 
 def draw(all_: Sequence[Schedule]) -> str:
     """A panel for each style, all on one scale, and what the colours mean."""
-    parts: list[str] = []
+    parts: list[str] = [MARK]
     y = 10
     for schedule, window in zip(all_, windows(all_), strict=True):
         drawn, y = _panel(schedule, window, y)
@@ -38,6 +41,15 @@ def draw(all_: Sequence[Schedule]) -> str:
         parts.append(svg.rect(x, top, 12, 12, COLOURS[doing]))
         parts.append(svg.text(x + 17, top + 10, doing.value, size=SIZE))
     return svg.page(WIDTH, y + 90, parts)
+
+
+def is_picture(path: Path) -> bool:
+    """Whether a file is what `draw` made, so that a new one may take its place."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return MARK in file.read(HEAD_CHARACTERS)
+    except (OSError, ValueError):
+        return False
 
 
 def _panel(schedule: Schedule, window: Window, y: int) -> tuple[list[str], int]:

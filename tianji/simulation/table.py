@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tianji.columns import aligned
+from tianji.columns import fitted, wrapped
 from tianji.simulation.result import Simulated
 from tianji.simulation.schedule import Schedule
 from tianji.simulation.simulate import REDUCED_BYTES_PER_SECOND
@@ -16,15 +16,20 @@ HEAD = (
     *("cores", "groups", "learners", "actors", "hosts", "produced/s", "received/s", "consumed/s"),
     *("updates/s", "A idle %", "L idle %", "link %", "staleness", "p95", "limit"),
 )
+LEAST = (  # the first to go where room is scarce; the last ones say what the layout is
+    *("p95", "received/s", "link %", "updates/s", "A idle %", "hosts", "L idle %", "staleness"),
+    "learners",
+)
 
 
-def table(rows: Sequence[Simulated]) -> str:
+def table(rows: Sequence[Simulated], width: int | None = None) -> str:
     """A line for each layout, and below what is common to all."""
-    lines = aligned([HEAD, *(_cells(row) for row in rows)], left=(-1,))
-    return "\n".join([*lines, "", *_notes(rows)])
+    lines = fitted([HEAD, *(_cells(row) for row in rows)], width, left=(-1,), least=LEAST)
+    notes = [line for note in _notes(rows) for line in wrapped(note, width, indent=2)]
+    return "\n".join([*lines, "", *notes])
 
 
-def styles_table(all_: Sequence[Schedule]) -> str:
+def styles_table(all_: Sequence[Schedule], width: int | None = None) -> str:
     """A line for each style: rates, and the share of its cores' time that each wait takes."""
     head = ("style", "cores", "produced/s", "consumed/s", "per core", "idle %")
     lines: list[tuple[str, ...]] = [(*head, "I", "II", "III", "held")]
@@ -41,7 +46,7 @@ def styles_table(all_: Sequence[Schedule]) -> str:
                 *(_percent(idle[doing]) for doing in IDLE),
             )
         )
-    return "\n".join(aligned(lines))
+    return "\n".join(fitted(lines, width, least=("per core", "cores", "produced/s")))
 
 
 def _cells(row: Simulated) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tianji import terminal, wholefile
+from tianji.columns import wrapped
 from tianji.errors import TianJiError
 from tianji.planning.profile import Profile
 from tianji.simulation import diagram, picture
@@ -77,7 +78,8 @@ def check(options: argparse.Namespace) -> None:
     if options.actors is not None and options.actors_list is not None:
         raise TianJiError("--actors with --actors-list: leave one of the two out")
     if options.figure is not None:
-        wholefile.refuse_unwritable(options.figure, "--figure")
+        maker = "tianji plan --figure"
+        wholefile.refuse_to_lose(options.figure, "--figure", picture.is_picture, maker)
     if options.simulated is not None:
         maker = "tianji plan --simulated"
         wholefile.refuse_to_lose(options.simulated, "--simulated", _is_simulated, maker)
@@ -99,15 +101,17 @@ def run(profile: Profile, options: argparse.Namespace) -> int:
     """Prints the tables, draws the diagram and writes the files that were asked for."""
     layout = _layout(profile, options)
     results = _simulated(profile, layout, options)
-    print(f"{profile.work.name}, simulated from costs measured on {profile.machine.cpu}")
+    width = terminal.width()
+    title = f"{profile.work.name}, simulated from costs measured on {profile.machine.cpu}"
+    print("\n".join(wrapped(title, width, indent=2)))
     print()
-    print(table(results))
+    print(table(results, width))
     drawn = _styles(profile, layout, options)
     if drawn:
         print()
         print(diagram.text(drawn, _columns()))
         print()
-        print(styles_table(drawn))
+        print(styles_table(drawn, width))
     if options.figure is not None:
         _write(options.figure, picture.draw(drawn), "--figure")
     if options.simulated is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tianji.columns import aligned
+from tianji.columns import fitted, wrapped
 from tianji.roster import Kind, kind_of
 from tianji.tracing.flows import rows_of_kind
 from tianji.tracing.reading import RoleTrace, Rows, Trace, rows_of_wait
@@ -25,7 +25,7 @@ WAITS = {
     Wait.WEIGHTS: "weights: update -> inference",
     Wait.ACTION: "an action: inference -> simulation",
     Wait.TRAJECTORIES: "trajectories: simulation -> update",
-    Wait.BALANCE: "the balance: ahead of the others as far as it may be",
+    Wait.BALANCE: "the balance: as far ahead as it may be",
     Wait.LEARNERS: "gradients of the other learners",
     Wait.GROUPS: "parameters of the other groups",
 }
@@ -83,22 +83,27 @@ def gaps_of(trace: Trace, n: int = N_GAPS) -> list[Gap]:
     return sorted(found, key=lambda gap: -gap.seconds)[:n]
 
 
-def describe(trace: Trace) -> str:
+def describe(trace: Trace, width: int | None = None) -> str:
     """All of it, for people."""
     n_rows = sum(role.rows.size for role in trace.roles)
-    lines = [
+    title = (
         f"the last {trace.seconds:.3g} s of what {trace.run} has recorded since "
-        f"{trace.recorded_at}: engine {trace.engine}, {n_rows:,} spans",
+        f"{trace.recorded_at}: engine {trace.engine}, {n_rows:,} spans"
+    )
+    roles = [["role", *(kind.word for kind in KINDS), "other"], *map(_row, _shown(trace))]
+    waits = [["idle, waiting for", *(f"{k.word}s" for k in OF)], *_waits(trace)]
+    lines = [
+        *wrapped(title, width, indent=2),
         "",
-        *aligned([["role", *(kind.word for kind in KINDS), "other"], *map(_row, _shown(trace))]),
+        *fitted(roles, width, least=("other", "receive", "send")),
         "",
-        *aligned([["idle, waiting for", *(f"{k.word}s" for k in OF)], *_waits(trace)]),
+        *fitted(waits, width),
     ]
     if (seconds := hand_over(trace)) is not None:
         lines += ["", f"an action is handed over within its actor, in {seconds * 1e6:.2g} us"]
     if gaps := gaps_of(trace):
         rows = [_gap(gap) for gap in gaps]
-        lines += ["", *aligned([["longest gaps", "at", "", ""], *rows], (2, 3))]
+        lines += ["", *fitted([["longest gaps", "at", "", ""], *rows], width, (2, 3))]
     return "\n".join(lines)
 
 

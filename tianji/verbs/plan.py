@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
-import shlex
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tianji import terminal
+from tianji.columns import command, wrapped
+from tianji.errors import TianJiError
 from tianji.verbs.training import add_overrides
 from tianji.wording import count_of
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tianji.planning.profile import Profile
     from tianji.planning.solver import Wish
 
-
-NARROW, WIDE = 80, 160  # columns of a table, and of one that nobody looks at
 HOSTFILE = "hosts.txt"  # in the command that trains on several machines
 
 
@@ -88,8 +86,9 @@ def run(options: argparse.Namespace) -> int:
     from tianji.probing import planner, scaling
     from tianji.simulation import verb
 
+    _refuse_idle_rule(options)
     verb.check(options)
-    out = _out(options)
+    out, width = _out(options), terminal.width()
     overrides = [*options.overrides, *(["learner_cfg.device='cuda'"] if options.gpu else [])]
     config = load(options.config, overrides)
     rule = options.lr_rule or scaling.DEFAULT
@@ -98,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
         settings["learner_cfg.device"] = "cuda"
     profile, wish = _profile(options.profile), _wish(options)
     began = time.monotonic()
-    say = _StatusLine(options.quiet or profile is not None)
+    say = terminal.StatusLine(options.quiet or profile is not None)
     try:
         job = options.config, overrides, wish.cores, settings, say, options.seconds, profile
         planned_for, found = planner.measure(*job)
@@ -107,23 +106,37 @@ def run(options: argparse.Namespace) -> int:
     measured = f"measured in {time.monotonic() - began:.0f} s" if profile is None else "as measured"
     where = f"{count_of(found.machine.cores, 'core')} ({found.machine.cpu})"
     if options.simulate:
-        print(f"{config.name}, {measured} on {where}\n")
+        _print(f"{config.name}, {measured} on {where}")
         if options.out is not None:
             planfile.write(planner.make(planned_for, found, wish, settings).plan, out)
-            print(f"{out}: the costs, and a plan for this machine that leaves all open\n")
+            _print(f"{out}: the costs, and a plan for this machine that leaves all open")
         return verb.run(found, options)
     planned = planner.make(planned_for, found, wish, settings)
-    print(f"{config.name} for {_words_of(wish)}, {measured} on {where}\n")
-    width = max(terminal.columns(WIDE), NARROW)
-    print(table.describe(found, planned.choices, planned.configured, width))
+    _print(f"{config.name} for {_words_of(wish)}, {measured} on {where}")
+    print(table.describe(found, planned.choices, planned.configured, width), end="\n\n")
     if planned.note is not None:
-        print(f"\nnote: {planned.note}")
+        _print(planned.note, "note: ")
     planfile.write(planned.plan, out)
-    print(f"\n{_what_next(options, planned.plan, out)}")
+    print(_what_next(options, planned.plan, out, width))
     return 0
 
 
-def _what_next(options: argparse.Namespace, plan: Plan, out: Path) -> str:
+def _print(text: str, first: str = "") -> None:
+    """A paragraph, and the blank line after it."""
+    lines = wrapped(text, terminal.width(), len(first) or 2, first)
+    print("\n".join(lines), end="\n\n")
+
+
+def _refuse_idle_rule(options: argparse.Namespace) -> None:
+    """The learning rate follows the batch, and only `--batch-scale` changes that."""
+    if options.lr_rule is not None and options.batch_scale is None:
+        raise TianJiError(
+            f"--lr-rule {options.lr_rule}: says what --batch-scale does to the learning rate, and "
+            "has no effect without it: add --batch-scale K, or leave --lr-rule out"
+        )
+
+
+def _what_next(options: argparse.Namespace, plan: Plan, out: Path, width: int | None = None) -> str:
     """The command that trains as planned, and what is to be said about that."""
     from tianji.config import load
     from tianji.config.keywords import as_overrides
@@ -139,13 +152,34 @@ def _what_next(options: argparse.Namespace, plan: Plan, out: Path) -> str:
         words += ["--engine", "mpi", "--hostfile", HOSTFILE]
     elif not config.parallel.global_cfg.use_comm_parallel:
         words += ["--engine", "process"]
-    lines = [f"to train with it: {shlex.join([*words, '--plan', str(out)])}"]
+    elsewhere = _elsewhere(plan, out)
+    lines = [] if elsewhere is None else wrapped(elsewhere, width, indent=2)
+    first = "to train with it: " if elsewhere is None else "to train with it there: "
+    lines += command([*words, "--plan", str(out)], width, first)
     if hosts > 1:
         slots = -(-n_ranks(config) // hosts)
-        lines.append(f"{HOSTFILE} has a line for each machine, as in `node1 slots={slots}`")
+        said = f"{HOSTFILE} has a line for each machine, as in `node1 slots={slots}`"
+        lines += wrapped(said, width, indent=2)
     if (text := apart(config)) is not None:
-        lines.append(f"note: {text}")
+        lines += wrapped(text, width, len("note: "), "note: ")
     return "\n".join(lines)
+
+
+def _elsewhere(plan: Plan, out: Path) -> str | None:
+    """Where a plan for more cores than there are here can be used; None: here."""
+    from tianji.resources import usable_here
+
+    split, offered = plan.split, usable_here()
+    needed = split.groups_per_host * (split.cores(plan.profile.work) // split.groups)
+    if needed <= offered:
+        return None
+    those = f"a machine with {needed:,} cores"
+    if split.hosts > 1:
+        those = f"machines with {needed:,} cores each"
+    return (
+        f"this plan is for {those}, and this one offers {offered:,}: `tianji train` refuses it "
+        f"here. Take {out} there, where another processor may make another split the faster one"
+    )
 
 
 def _out(options: argparse.Namespace) -> Path:
@@ -186,22 +220,3 @@ def _profile(path: Path | None) -> Profile | None:
     from tianji.planning import planfile
 
     return None if path is None else planfile.read(path).profile
-
-
-class _StatusLine:
-    """One line about what is being measured, written over the one before."""
-
-    def __init__(self, quiet: bool) -> None:
-        self._quiet = quiet
-        self._live = sys.stderr.isatty()
-
-    def __call__(self, words: str) -> None:
-        if not self._quiet:
-            text = f"measuring: {words}"
-            print(f"\r\x1b[2K{text}" if self._live else text, end="" if self._live else "\n",
-                  file=sys.stderr, flush=True)  # fmt: skip
-
-    def over(self) -> None:
-        """Takes the line away."""
-        if not self._quiet and self._live:
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 
@@ -24,7 +23,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Writes the timeline; prints what it comes to, and where it lies."""
-    from tianji import wholefile
+    from tianji import terminal, wholefile
+    from tianji.columns import wrapped
     from tianji.errors import TianJiError
     from tianji.tracing import reading, table, timeline
 
@@ -35,8 +35,10 @@ def run(options: argparse.Namespace) -> int:
         wholefile.refuse_to_lose(path, "--out", timeline.is_timeline, "tianji trace")
     trace = reading.read(options.run, options.seconds)
     for note in trace.notes:
-        print(f"note: {note}", file=sys.stderr)
+        terminal.say("note", note)
     timeline.save(trace, path)
-    print(table.describe(trace))
-    print(f"\n{path}: open it at https://ui.perfetto.dev")
+    width = terminal.width()
+    print(table.describe(trace, width))
+    print()
+    print("\n".join(wrapped(f"{path}: open it at https://ui.perfetto.dev", width, indent=2)))
     return 0

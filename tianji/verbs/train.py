@@ -97,7 +97,7 @@ def _planned(options: argparse.Namespace, overrides: list[str]) -> list[str]:
     from tianji.probing import planner
 
     where = options.run_dir, options.engine, options.hostfile
-    plan = planner.for_run(options.plan, options.config, overrides, *where)
+    plan = planner.for_run(options.plan, options.config, overrides, *where, quiet=options.quiet)
     options.plan = plan if options.plan == planner.AUTO else options.plan
     return as_overrides(plan.overrides)
 

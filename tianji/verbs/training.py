@@ -122,11 +122,11 @@ def add_watching(parser: argparse.ArgumentParser) -> None:
 
 def finish(report: Report) -> int:
     """Says how a run ended; returns its exit status."""
-    from tianji import mpirun
+    from tianji import mpirun, terminal
     from tianji.summary import describe
 
     mpirun.leave_status(report.exit_status)
     if report.error:
-        print(f"tianji: {report.error}", file=sys.stderr)
-    print(describe(report.summary, report.folder, report.exit_status))
+        terminal.say("tianji", report.error)
+    print(describe(report.summary, report.folder, report.exit_status, terminal.width()))
     return report.exit_status
