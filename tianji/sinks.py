@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from tianji import wholefile
+from tianji import terminal, wholefile
 from tianji.appending import Appending, open_lines
 from tianji.config import Config
 from tianji.errors import TianJiError
@@ -247,4 +247,4 @@ def warn(text: str) -> None:
 def note(text: str) -> None:
     """Says on standard error what a user may like to know, if there is anybody to hear it."""
     with suppress(OSError, ValueError, AttributeError):
-        print(f"tianji: {text}", file=sys.stderr, flush=True)
+        terminal.say("tianji", text)
