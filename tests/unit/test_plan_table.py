@@ -67,6 +67,13 @@ def test_no_split_is_named_where_none_is_nearer_to_equal():
     assert "sample-bound" in text and "none of these splits is nearer to equal" in text
 
 
+def test_what_was_measured_on_fewer_cores_is_said_to_be_extrapolated():
+    """The costs are of 16 cores."""
+    for cores, hosts, beyond in ((8, 1, False), (64, 1, True), (16, 4, False), (32, 2, True)):
+        text = describe(COSTS, solve(COSTS, Wish(cores, hosts)), None)
+        assert ("extrapolated: 16 cores were measured" in text) is beyond
+
+
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_in_a_terminal_no_line_is_longer_than_it(width):
     large = solve(graded(), Wish(64))

@@ -93,6 +93,10 @@ class Split:
             return self.groups
         return self.groups * work.cores_of(self.learning_cores, self.actors)
 
+    def cores_per_host(self, work: Work) -> int:
+        """Of the host that has most groups."""
+        return self.groups_per_host * (self.cores(work) // self.groups)
+
 
 @dataclass(frozen=True)
 class Prediction:

@@ -42,10 +42,14 @@ def _about(profile: Profile, choices: list[Choice]) -> Iterable[tuple[str, str]]
         f"{split.batch:,} samples, {pool}: freshness P = {found.freshness:.3g}, as in serial "
         "training",
     )
+    measured = profile.machine.cores
+    beyond = split.cores_per_host(work) > measured
     yield (
         "predicted",
         f"{found.production:,.0f} steps/s made, {found.consumption:,.0f} samples/s learned from "
-        f"(replay ratio {work.ratio:g})",
+        f"(replay ratio {work.ratio:g})"
+        + f"; extrapolated: {count_of(measured, 'core')} were measured"
+        * beyond,
     )
     yield "balance", _balance(found, choices, work.alternates or split.one_core)
     stale = "none: acting and learning take turns" if work.alternates else _updates(found)

@@ -170,7 +170,7 @@ def _elsewhere(plan: Plan, out: Path) -> str | None:
     from tianji.resources import usable_here
 
     split, offered = plan.split, usable_here()
-    needed = split.groups_per_host * (split.cores(plan.profile.work) // split.groups)
+    needed = split.cores_per_host(plan.profile.work)
     if needed <= offered:
         return None
     those = f"a machine with {needed:,} cores"
