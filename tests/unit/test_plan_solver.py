@@ -72,6 +72,16 @@ def test_of_equally_fast_splits_the_simplest_is_chosen():
     assert (chosen.actors, chosen.envs, chosen.buffer_alone) == (1, 4, False)
 
 
+@pytest.mark.parametrize(("pool", "envs"), [(50_000, 4), (400, 1)])
+def test_more_environments_are_taken_where_samples_are_hardly_older_for_it(pool, envs):
+    """Actors that wait more disturb the learner less, by less than the noise between splits."""
+    costs = graded(step=1e-4, update=0.05, contention=1.05, envs=1, pool=pool)
+    found = solve(costs, Wish(2))[0]
+    assert found.split.envs == envs
+    rates = {n: solve(costs, Wish(2, envs=n))[0].prediction.production for n in (1, 4)}
+    assert rates[1] < rates[4] < 1.03 * rates[1]
+
+
 def test_slow_environments_get_the_cores():
     found = solve(graded(step=0.05), Wish(16))[0]
     assert found.split.groups * found.split.actors >= 14

@@ -17,6 +17,7 @@ from tianji.planning.split import Prediction, Split
 from tianji.wording import count_of
 
 NOISE = 0.03  # a split that is faster by less than this share may just have been lucky
+OLDER = 0.05  # share by which samples may be older than with the configuration's environments
 MOST_SHOWN = 6  # next-best splits
 
 
@@ -119,14 +120,14 @@ def _ranked(choices: list[Choice], profile: Profile) -> list[Choice]:
     def simplicity(choice: Choice) -> tuple[float, ...]:
         split = choice.split
         strange = abs(split.actors * split.envs - work.envs)
-        cores = split.cores(work)
-        return split.groups, cores, split.buffer_alone, strange, -choice.prediction.production
+        return split.groups, split.cores(work), split.buffer_alone, strange
 
     def fastest(choice: Choice) -> tuple[float, ...]:
         return -choice.prediction.production, *simplicity(choice)
 
     best = max(choice.prediction.production for choice in choices)
-    chosen = min(_near(choices, best), key=simplicity)
+    simplest = min(_near(choices, best), key=lambda choice: (*simplicity(choice), *fastest(choice)))
+    chosen = min(_as_fresh(choices, simplest), key=fastest)
     shapes = {_shape(choice): choice for choice in sorted(choices, key=fastest, reverse=True)}
     shapes.pop(_shape(chosen), None)
     others = sorted(shapes.values(), key=fastest)
@@ -135,6 +136,16 @@ def _ranked(choices: list[Choice], profile: Profile) -> list[Choice]:
 
 def _near(choices: list[Choice], best: float) -> list[Choice]:
     return [choice for choice in choices if choice.prediction.production >= (1 - NOISE) * best]
+
+
+def _as_fresh(choices: list[Choice], usual: Choice) -> list[Choice]:
+    """The same with other numbers of environments, where samples are hardly older for it.
+
+    An actor that makes enough in less of its time leaves the learner beside it more of the machine.
+    """
+    oldest = (1 + OLDER) * usual.prediction.staleness
+    same = [choice for choice in choices if _shape(choice) == _shape(usual)]
+    return [choice for choice in same if choice.prediction.staleness <= oldest]
 
 
 def _shape(choice: Choice) -> tuple[int, ...]:
