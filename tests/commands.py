@@ -26,7 +26,7 @@ class Finished:
         return json.loads((self.folder / "summary.json").read_text())
 
 
-def start(config, folder, *options, text=True, **more):
+def start(config, folder, *options, text=True, path=ROOT, **more):
     """Starts `tianji train` in the background; `more` is for the process."""
     command = [sys.executable, "-m", "tianji.cli", "train", str(config), "--run-dir", str(folder)]
     return subprocess.Popen(
@@ -35,9 +35,27 @@ def start(config, folder, *options, text=True, **more):
         stderr=subprocess.PIPE,
         text=text,
         cwd=next(parent for parent in folder.parents if parent.is_dir()),
-        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env=os.environ | {"PYTHONPATH": str(path), "OMP_NUM_THREADS": "1"},
         **more,
     )
+
+
+NO_MEAN = """
+from tianji.reducer import Reducer
+
+
+def fail(self):
+    raise ValueError("no mean today")
+
+
+Reducer._fuse = fail
+"""
+
+
+def without_a_mean(folder):
+    """A PYTHONPATH with which every reducer raises an exception at its first fusion."""
+    (folder / "sitecustomize.py").write_text(NO_MEAN)  # which the interpreter loads as it begins
+    return f"{folder}{os.pathsep}{ROOT}"
 
 
 def end(process):

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tianji import mpirun, notices, resources, terminal
 from tianji.config import Config
-from tianji.engines.crew import Crew, RoleFailed, refuse_platform
+from tianji.engines.crew import Crew, refuse_platform
+from tianji.engines.losses import RoleFailed
 from tianji.errors import USER_MISTAKE, TianJiError
 from tianji.folder import Claim, claim, identify
 from tianji.outcome import Report
@@ -292,10 +293,13 @@ def _train_and_report(run: Run, engine: Engine, signals: Signals) -> Report:
     examiner = Examiner(run.job, run.folder, engine, run.evaluated, run.warn)
     rebalancer = Rebalancer(run.job, run.folder, engine, run.rebalanced)
 
-    def tick(progress: Progress) -> None:
-        run.tick(progress)
+    def tell_troubles() -> None:
         while engine.troubles:
             run.warn(engine.troubles.pop(0))
+
+    def tick(progress: Progress) -> None:
+        run.tick(progress)
+        tell_troubles()
         keeper.tick(progress)
         examiner.tick(progress)
         rebalancer.tick(progress)
@@ -303,6 +307,7 @@ def _train_and_report(run: Run, engine: Engine, signals: Signals) -> Report:
     status, exit_status, error = _train_to_the_end(engine, Limits(run.job), tick, signals.check)
     signals.ignore()
     mpirun.mind_streams()
+    tell_troubles()  # those of the end
     rebalancer.close()
     learned = engine.learned()
     _keep(run, learned)

@@ -63,7 +63,8 @@ def summarise(
         "groups": job.config.n_groups,
         "fusions": progress.fusions,
         "fusion_distance": progress.distance,
-        "restarts": 0,  # a role that ends early ends the run
+        "restarts": 0,  # a role that ends early ends the run, or is done without
+        "lost": list(progress.lost),
         "resumes": times.resumes,
         "training_seconds": round(seconds, 3),
         "counted_seconds": round(counted, 3),  # that the rates below are of
@@ -259,6 +260,10 @@ def _measured(summary: dict[str, Any]) -> list[Line]:
     if decided := summary.get("rebalancing"):
         last = f"{decided[-1]['unit']} at last: {decided[-1]['after']}"
         lines.append(("balance", f"{len(decided):,} changes (balance.jsonl), {last}"))
+    if lost := summary.get("lost"):  # a summary of an earlier version has none
+        apart = any(kind_of(name) is Kind.REDUCER for name in lost)
+        then = "the groups were not averaged any more" if apart else "training went on without"
+        lines.append(("lost", f"{', '.join(lost)}: {then}"))
     if summary["dropped"]:
         lines.append(("dropped", f"{summary['dropped']:,} samples for their age"))
     return [*lines, ("limit", summary["bottleneck"])]

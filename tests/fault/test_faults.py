@@ -1,12 +1,27 @@
 """What is promised when something breaks: a true status, a clear word, nothing left behind."""
 
+import json
 import os
 import signal
 import time
 from pathlib import Path
 
 import pytest
-from commands import ROOT, TASKS, alive, children, end, eventually, rows, start, train, training
+from commands import (
+    ROOT,
+    TASKS,
+    alive,
+    children,
+    end,
+    eventually,
+    rows,
+    start,
+    train,
+    training,
+    without_a_mean,
+)
+
+from tianji import checkpoint
 
 pytestmark = [pytest.mark.fault, pytest.mark.process]
 
@@ -48,7 +63,6 @@ def test_a_killed_learner_ends_the_run_and_is_named(run):
     [
         "learner-0.1",
         pytest.param("learner-1.0", marks=pytest.mark.slow),
-        pytest.param("reducer-0.0", marks=pytest.mark.slow),
     ],
 )
 def test_one_of_several_learners_that_is_killed_ends_the_run_and_is_named(tmp_path, victim):
@@ -68,6 +82,62 @@ def test_one_of_several_learners_that_is_killed_ends_the_run_and_is_named(tmp_pa
     assert "did not end" not in err
     assert not any(map(alive, crew.values()))
     assert "Failed" in out and "tianji resume" in out
+
+
+FUSED = ("--set", "global_cfg.group_num=2", "--set", "learner_cfg.send_root_interval=20")
+APART = "training goes on without it, and the groups are not averaged any more"
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("killed", "was killed by SIGKILL"),
+        pytest.param("raises", "failed with exit status 1", marks=pytest.mark.slow),
+    ],
+)
+def test_groups_learn_on_apart_when_the_reducer_is_gone_and_the_run_says_so(tmp_path, how, words):
+    folder, path = tmp_path / "run", ROOT if how == "killed" else without_a_mean(tmp_path)
+    options = (*ENDLESS, *FUSED, "--set", "exp.save_seconds=1")
+    process = start(TASKS / "echo_dqn.py", folder, *options, path=path)
+    try:
+        crew = training(process, folder)
+        if how == "killed":
+            eventually(lambda: rows(folder)[-1]["fusion/n"], 20, "a fusion")
+            _kill(crew["reducer-0.0"], signal.SIGKILL)
+        eventually(lambda: not alive(crew["reducer-0.0"]), 20, "its end")
+        _more_updates(folder)
+        saved = set(checkpoint.folders_of(folder))
+        eventually(lambda: set(checkpoint.folders_of(folder)) - saved, 10, "another checkpoint")
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=20)
+    finally:
+        end(process)
+    assert process.returncode == 143, err
+    assert err.count(f"tianji: warning: reducer-0.0 {words}; {APART}") == 1
+    assert err.count("ValueError: no mean today") == (how == "raises")
+    assert "  lost       reducer-0.0: the groups were not averaged any more\n" in out
+    summary = json.loads((folder / "summary.json").read_text())
+    assert (summary["status"], summary["lost"]) == ("interrupted", ["reducer-0.0"])
+    assert any(APART in warning for warning in summary["warnings"])
+    assert (summary["fusions"] > 0) == (how == "killed")
+    _averages_again(folder, options, summary["fusions"])
+
+
+def _averages_again(folder, options, fusions):
+    """The same command goes on, with a reducer."""
+    process = start(TASKS / "echo_dqn.py", folder, *options)
+    try:
+        eventually(lambda: rows(folder)[-1]["fusion/n"] > fusions, 40, "another fusion")
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=20)
+    finally:
+        end(process)
+    assert (process.returncode, "lost " in out) == (143, False), err
+
+
+def _more_updates(folder):
+    before = rows(folder)[-1]["updates"]
+    eventually(lambda: rows(folder)[-1]["updates"] > before + 100, 20, "more updates")
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jobs
 import pytest
-from commands import TASKS, alive, eventually, rows
+from commands import TASKS, alive, eventually, rows, without_a_mean
 from puppets import MISSING
 
 from tianji import checkpoint
@@ -133,6 +133,38 @@ def test_a_run_starts_without_an_actor_that_is_killed_before_it_is_ready(begin, 
     assert summary(folder)["status"] == "stopped"
     assert summary(folder)["updates"] > 100
     assert "actor-0.2 (rank " in err
+
+
+FUSED = ("--set", "global_cfg.group_num=2", "--set", "learner_cfg.send_root_interval=20")
+APART = "training goes on without it, and the groups are not averaged any more"
+
+
+@pytest.mark.parametrize(
+    ("how", "words", "machines"),
+    [
+        pytest.param("killed", "was lost", {"a": 3, "b": 3}, marks=pytest.mark.slow),
+        pytest.param("raises", "failed with exit status 1", {"a": 3, "b": 3}),
+        pytest.param("raises", "failed with exit status 1", None, marks=pytest.mark.slow),
+    ],
+)
+def test_groups_learn_on_apart_when_the_reducer_is_gone(begin, tmp_path, how, words, machines):
+    path = {} if how == "killed" else {"PYTHONPATH": without_a_mean(tmp_path)}
+    options = (*FUSED, *OFTEN, "--set", "actor_cfg.num=1", "--max-seconds", 7)
+    process, folder, ranks = begin("dqn", *options, machines=machines, **path)
+    if how == "killed":
+        eventually(lambda: rows(folder)[-1]["fusion/n"], 20, "a fusion")
+        os.kill(ranks["reducer-0.0"], signal.SIGKILL)
+    eventually(lambda: "reducer-0.0" not in jobs.ranks(folder), 20, "the end of the reducer")
+    more_updates(folder, 50)
+    saved = checkpoints(folder)
+    eventually(lambda: set(checkpoints(folder)) - set(saved), 10, "another checkpoint")
+    out, err = process.communicate(timeout=30)
+    told = summary(folder)
+    assert (told["status"], told["lost"]) == ("stopped", ["reducer-0.0"])
+    assert err.count(f"{words}; {APART}") == 1
+    assert err.count("ValueError: no mean today") == (how == "raises")
+    assert any(APART in warning for warning in told["warnings"])
+    jobs.gone(ranks.values())
 
 
 LATE = """

@@ -530,6 +530,18 @@ def test_one_that_has_said_goodbye_is_not_lost():
     assert pair.left.lost == set()
 
 
+@pytest.mark.parametrize("status", [0, 1])
+def test_one_that_has_failed_has_closed_nothing_and_its_ends_are_closed_for_it(status):
+    channel = Every()
+    channel.push(1)
+    pump(channel.left, channel.right)
+    channel.left.leave(status)
+    channel.right.turn()
+    assert channel.inbox.take().version == 1
+    assert channel.inbox.take() is None
+    assert channel.inbox.closed == bool(status)  # who goes in order closes before
+
+
 def test_one_that_goes_without_a_word_is_lost():
     pair = Pair()
     pair.wires[1].die()

@@ -9,7 +9,7 @@ from commands import TASKS
 
 from tianji.config import load
 from tianji.engines import ranks as module
-from tianji.engines.crew import RoleFailed
+from tianji.engines.losses import RoleFailed
 from tianji.engines.ranks import Ranks, identity
 from tianji.errors import TianJiError
 
@@ -235,22 +235,50 @@ def test_an_evaluator_that_has_failed_is_told_and_training_goes_on(tmp_path):
     ranks.check(goes_on)
     [(home, words)] = ranks.lost()
     assert home == "evaluator-0.0"
-    assert "has failed, and training goes on without it:\nValueError: stage fright" in words
+    assert "failed with exit status 1; training goes on without it" in words
+    assert words.endswith("its last words:\nValueError: stage fright")
 
 
-def test_a_reducer_that_is_lost_is_told_and_training_goes_on(tmp_path):
-    """As docs/cluster.md and docs/faults.md have it."""
-    config = load(TASKS / "echo_dqn.py", ["global_cfg.group_num=2", "actor_cfg.num=1"])
+def fused(folder, *overrides):
+    """Two groups with a reducer, and the courier that tells of them."""
+    config = load(TASKS / "echo_dqn.py", ["global_cfg.group_num=2", "actor_cfg.num=1", *overrides])
     world, courier = World(*[HELLO] * 5), Courier()
     world.size, world.hosts, world.host_names = 6, ["a/1"] * 6, ["a"] * 6
     ranks = Ranks(world, config)
     ranks.gather(ABOUT)
-    ranks._logs = tmp_path
+    ranks._logs = folder
     ranks.watch(SimpleNamespace(courier=courier, failure=None))
-    courier.lost.add(ranks.ranks["reducer-0.0"])
+    return ranks, courier
+
+
+def go(ranks, courier, home, how):
+    """Has a process go without having ended its work."""
+    if how == "killed":
+        courier.lost.add(ranks.ranks[home])
+    else:
+        courier.left[ranks.ranks[home]] = 1
+
+
+@pytest.mark.parametrize(
+    ("how", "words"), [("killed", "was lost"), ("raises", "failed with exit status 1")]
+)
+def test_a_reducer_that_is_gone_is_told_once_and_training_goes_on(tmp_path, how, words):
+    """As docs/cluster.md and docs/faults.md have it."""
+    ranks, courier = fused(tmp_path)
+    go(ranks, courier, "reducer-0.0", how)
     ranks.check(goes_on)
-    [(home, words)] = ranks.lost()
-    assert home == "reducer-0.0" and "was lost; training goes on without it" in words
+    then = "training goes on without it, and the groups are not averaged any more"
+    assert ranks.lost() == [("reducer-0.0", f"{_where(ranks, 'reducer-0.0')} {words}; {then}")]
+    assert ranks.lost() == []
+    assert "reducer-0.0" not in ranks.still_running()
+
+
+@pytest.mark.parametrize("how", ["killed", "raises"])
+def test_a_reducer_whose_fusions_end_the_run_is_needed(tmp_path, how):
+    ranks, courier = fused(tmp_path, "global_cfg.exit_val.fusion_step=100")
+    go(ranks, courier, "reducer-0.0", how)
+    with pytest.raises(RoleFailed, match=r"reducer-0\.0 "):
+        ranks.check(goes_on)
 
 
 def test_a_courier_that_has_failed_ends_the_run_and_nobody_is_waited_for(gathered):

@@ -405,6 +405,25 @@ def test_the_summary_measures_from_the_moment_all_were_ready(
     assert summary["histograms"]["staleness_updates"] == [[0, 1], [2, 2]]
 
 
+@pytest.mark.parametrize(
+    ("lost", "line"),
+    [
+        (["actor-0.1"], "  lost       actor-0.1: training went on without"),
+        (["reducer-0.0"], "  lost       reducer-0.0: the groups were not averaged any more"),
+    ],
+)
+def test_a_role_that_was_lost_is_named_at_the_end(
+    tmp_path: Path, job: Job, lost: list[str], line: str
+) -> None:
+    progress = learned(job)
+    before = Run(job, "mpi", tmp_path, quiet=True).finish("stopped", progress)
+    assert not any(line.startswith("  lost") for line in describe(before, tmp_path).splitlines())
+    progress.lost += lost
+    summary = Run(job, "mpi", tmp_path, quiet=True).finish("stopped", progress)
+    assert summary["lost"] == lost
+    assert line in describe(summary, tmp_path).splitlines()
+
+
 def test_the_time_that_stopping_takes_is_not_training_time(
     tmp_path: Path, job: Job, clock: Clock
 ) -> None:

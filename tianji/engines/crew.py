@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -14,41 +13,13 @@ from typing import IO
 
 from tianji import resources
 from tianji.config import Config
-from tianji.errors import USER_MISTAKE, TianJiError
+from tianji.engines.losses import failure, is_spare, last_words, manner, survived
+from tianji.errors import TianJiError
 from tianji.resources import Share
 from tianji.roster import Kind, homes_of, kind_of, roles_of
 from tianji.transports.descriptors import reserve
 
 LOOK_SECONDS = 0.02  # from one look at the children to the next
-LAST_LINES = 40  # of a failed role's log that are shown
-
-
-class RoleFailed(Exception):
-    """A role ended before the run did; the text holds its name and how it ended."""
-
-    def __init__(self, text: str, users_mistake: bool = False) -> None:
-        super().__init__(text)
-        self.users_mistake = users_mistake
-
-
-def failure(home: str, status: int, words: str) -> RoleFailed:
-    """That a process has ended with this exit status, and its own last words."""
-    how = f"failed with exit status {status}" if status else "ended before the run did"
-    if status < 0:
-        how = f"was killed by {signal.Signals(-status).name}"
-    text = f"{home} {how}:\n{words or 'it left no word in its log'}"
-    return RoleFailed(text, status == USER_MISTAKE)
-
-
-def last_words(log: Path, begin: int = 0) -> str:
-    """The last lines of a log, of those that were written after `begin`."""
-    try:
-        with log.open("rb") as file:
-            file.seek(begin)
-            lines = file.read().decode(errors="replace").splitlines()
-    except OSError:
-        return ""
-    return "\n".join(lines[-LAST_LINES:])
 
 
 class Crew:
@@ -58,7 +29,9 @@ class Crew:
         self.homes = list(dict.fromkeys(role.home for role in roles_of(config)))
         self.memory, self.events = reserve(tuple(dict.fromkeys(homes_of(config).values())))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.beside: dict[str, subprocess.Popen[bytes]] = {}  # training goes on without them
+        self.beside: dict[str, subprocess.Popen[bytes]] = {}  # called when they are needed
+        self._config = config
+        self._told: set[str] = set()  # those whose loss was told
         self._logs = logs
         self._description = b""
         self._begins: dict[str, int] = {}  # where in its log, which is never overwritten
@@ -97,9 +70,14 @@ class Crew:
             _hand(process, self._description)
 
     def check(self, ended: Callable[[str], bool]) -> None:
-        """Raises if a child has failed, or has gone although its stream has not `ended`."""
+        """Raises if a child has failed, or has gone although its stream has not `ended`.
+
+        Those that training goes on without are for `lost` to tell.
+        """
         for name, process in self.processes.items():
             status = process.poll()
+            if status and is_spare(name, self._config):
+                continue
             if status or (status == 0 and not ended(name)):  # in this order: it ends before they go
                 raise failure(name, status, self._last_words(name))
 
@@ -108,19 +86,20 @@ class Crew:
         return [name for name, process in self.processes.items() if process.poll() is None]
 
     def release(self, close: Callable[[str], None]) -> None:
-        """Closes what learners that have ended may have left open."""
+        """Closes what learners that have ended, and those that were lost, may have left open."""
         ended = [name for name, process in self.processes.items() if process.poll() is not None]
         for name in ended:
-            if kind_of(name) is Kind.LEARNER:
+            if kind_of(name) is Kind.LEARNER or name in self._told:
                 close(name)
 
     def lost(self) -> list[tuple[str, str]]:
-        """The children beside that have failed since the last look, with their last words."""
-        failed = [name for name, process in self.beside.items() if process.poll()]
-        told = "has failed, and training goes on without it:"
-        return [
-            (name, f"{told}\n{self._last_words(name)}") for name in failed if self.beside.pop(name)
-        ]
+        """Those that failed or were killed since the last look, and training goes on without."""
+        everyone = self.processes | self.beside
+        gone = {name: status for name, process in everyone.items() if (status := process.poll())}
+        spare = [name for name in gone if is_spare(name, self._config)]
+        new = [name for name in spare if name not in self._told]
+        self._told |= set(new)
+        return [(name, survived(name, manner(gone[name]), self._last_words(name))) for name in new]
 
     def _last_words(self, name: str) -> str:
         return last_words(self._logs / f"{name}.log", self._begins[name])

@@ -13,6 +13,7 @@ import numpy as np
 from tianji.channel import Inbox
 from tianji.checkpoint import Checkpoint
 from tianji.counts import Count
+from tianji.engines.losses import survived
 from tianji.role import Role
 from tianji.roles import Learner
 from tianji.roster import evaluator_of, roles_of
@@ -216,7 +217,7 @@ class LocalEngine:
         """An evaluator that fails is no reason to end a run."""
         role.done = True
         words = traceback.format_exc().rstrip()
-        self.troubles.append(f"{role.name} has failed, and training goes on without it:\n{words}")
+        self.troubles.append(f"{role.name} {survived(role.name, 'failed', words)}")
 
     def _look(self) -> Progress:
         for role, outbox in zip(self.roles, self._reports, strict=True):

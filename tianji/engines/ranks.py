@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tianji import __version__, resources
 from tianji.config import Config
-from tianji.engines.crew import RoleFailed, failure, last_words
+from tianji.engines.losses import RoleFailed, failure, is_spare, last_words, manner, survived
 from tianji.errors import TianJiError
 from tianji.placement import place, refuse_wrong_number, shares, table
 from tianji.resources import Share
@@ -158,7 +158,7 @@ class Ranks:
         Its goodbye may overtake what a learner on another machine has to say: that it has closed.
         """
         if status:
-            return kind_of(home) is Kind.EVALUATOR
+            return is_spare(home, self._config)
         since = time.monotonic() - self._left_at.setdefault(home, time.monotonic())
         return ended(home) or since < OVERTAKE_SECONDS
 
@@ -227,9 +227,9 @@ class Ranks:
         return f"{home} (rank {rank} on {self.hosts[rank]})"
 
     def _spare(self, home: str) -> bool:
-        """Whether training goes on without a process: an actor with others beside it."""
+        """Whether training goes on without a lost process: an actor with others beside it too."""
         if kind_of(home) is not Kind.ACTOR:
-            return kind_of(home) in (Kind.EVALUATOR, Kind.REDUCER)  # then groups are not averaged
+            return is_spare(home, self._config)
         actors = [name for name in self.ranks if kind_of(name) is Kind.ACTOR]
         beside = [name for name in actors if group_of(name) == group_of(home)]
         return any(self.ranks[name] not in self._courier.lost for name in beside)
@@ -243,13 +243,12 @@ class Ranks:
 
     def _without(self, home: str, rank: int) -> str:
         """What is to be said of a process that training goes on without, if it is one."""
+        status = self._courier.left.get(rank)
+        if rank not in self._courier.lost and not status:
+            return ""
+        how = manner(status) if status else "was lost"
         where = f"(rank {rank} on {self.hosts[rank]})"
-        if rank in self._courier.lost:
-            return f"{where} was lost; training goes on without it"
-        if self._courier.left.get(rank):
-            words = self._last_words(home)
-            return f"{where} has failed, and training goes on without it:\n{words}"
-        return ""
+        return survived(home, f"{where} {how}", self._last_words(home))
 
     def still_running(self) -> list[str]:
         """The ranks that have neither said goodbye nor been lost."""

@@ -39,7 +39,7 @@ class Processes(Protocol):
         """Those that have not ended."""
 
     def release(self, close: Callable[[str], None]) -> None:
-        """Has what learners that have gone had open closed, so that nobody waits for them."""
+        """Has what learners and lost ones had open closed, so that nobody waits for them."""
 
     def call(self, home: str) -> str | None:
         """Sees to it that a process beside the training is there; what went wrong, if it did."""
@@ -86,14 +86,17 @@ class RemoteEngine:
                 break
             time.sleep(LOOK_SECONDS)
         self.stop()
-        self._processes.check(self._ended)
+        self._look_after()
         return status or limits.reached(self.watch.progress) or Status.FINISHED
 
     def _look_after(self) -> None:
         self._processes.check(self._ended)
-        for home, words in self._processes.lost():
+        lost = self._processes.lost()
+        for home, words in lost:
             self.watch.lose(home)
             self.troubles.append(f"{home} {words}")
+        if lost:
+            self._processes.release(self._close_ends)
 
     def order(self, number: int, largest_store: int) -> None:
         """Asks every role to write its part of checkpoint `number`."""
@@ -125,12 +128,12 @@ class RemoteEngine:
         for home in self._processes.still_running():
             print(f"tianji: {home} did not end within {GRACE_SECONDS:.0f} s", file=sys.stderr)
 
-    def _close_ends(self, learner: str) -> None:
-        """What a learner that has died cannot do any more."""
+    def _close_ends(self, home: str) -> None:
+        """What a learner or a reducer that has died cannot do any more."""
         for spec in shared_channels(self._job):
-            if spec.source == learner:
+            if spec.source == home:
                 self.transport.outbox(spec.name).close()
-            elif spec.targets == (learner,):
+            elif spec.targets == (home,):
                 self.transport.inbox(spec.name).close()
 
     def abandon(self) -> None:

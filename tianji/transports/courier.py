@@ -113,11 +113,17 @@ class Courier:
                 route.happened(self._wire, event)
 
     def _part(self, peer: int, status: int) -> None:
-        """A peer goes, and does so when it hears that this was heard."""
+        """A peer goes, and does so when it hears that this was heard.
+
+        One that has failed has closed nothing before, no more than one that was killed.
+        """
         self.left[peer] = status
         self._wire.send(peer, Note(Word.HEARD))
         for route in self._all:
-            route.left(peer)
+            if status:
+                route.lost(peer)
+            else:
+                route.left(peer)
 
     def _beat(self) -> None:
         now = self._clock()
