@@ -95,7 +95,7 @@ def train(
 
         seconds = row_seconds or ROW_SECONDS
         times = began, seconds, resumed, planning_seconds
-        run = Run(job, runner.name, claimed.folder, quiet, *times)
+        run = Run(job, runner.name, claimed.folder, quiet, *times, shares=runner.shares)
         return _train_and_report(run, runner, signals)
 
 
@@ -207,7 +207,8 @@ def _mpi_engine(
 
 def _place_ranks(config: Config, stack: ExitStack) -> tuple[Ranks, dict[str, Share]]:
     """All ranks of the job, and what each may use."""
-    from tianji.engines.ranks import Ranks, identity
+    from tianji.engines.identity import identity
+    from tianji.engines.ranks import Ranks
     from tianji.job import load_algorithm
     from tianji.transports.mpi import world
 
@@ -217,18 +218,15 @@ def _place_ranks(config: Config, stack: ExitStack) -> tuple[Ranks, dict[str, Sha
     algorithm, hyp = load_algorithm(config)
     alternates = algorithm.alternates(hyp, config.parallel.actor_cfg.num)
     shares = ranks.shares(alternates)
-    for host in dict.fromkeys(ranks.hosts):
-        there = {
-            home: shares[home] for home, rank in ranks.ranks.items() if ranks.hosts[rank] == host
-        }
-        _note(notices.crowding(there, alternates), f"{host}: ")
+    for text in ranks.crowding(shares, alternates):
+        _note(text)
     return ranks, shares
 
 
-def _note(text: str | None, where: str = "") -> None:
+def _note(text: str | None) -> None:
     """Says what a user may want to change before the run has taken hours; None: nothing."""
     if text is not None:
-        terminal.say("note", f"{where}{text}")
+        terminal.say("note", text)
 
 
 def placement(config: Config, engine: str | None = None) -> str:
@@ -251,14 +249,14 @@ def _placement_here(config: Config, name: str) -> str:
     from tianji.placement import table_of_one, table_of_one_process
     from tianji.roster import homes_of
 
-    cores, here = resources.available_cores(), platform.node()
+    cores, usable, here = resources.available_cores(), resources.usable_here(), platform.node()
     job = _try_out(config)
     if name == "local":
         return table_of_one_process(config, here, resources.Share(cores, 1))
     everybody = dict.fromkeys(homes_of(config).values(), resources.Share(cores, 1))
     alternates = job.algorithm.alternates(job.task.hyp, job.task.n_actors)
-    shares = resources.assign(config, cores, alternates)
-    _note(notices.crowding(shares, alternates, resources.usable_here()))
+    shares = resources.assign(config, cores, alternates, usable=usable)
+    _note(notices.crowding(shares, alternates, usable))
     return table_of_one(config, here, everybody | shares)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from tianji.columns import aligned
 from tianji.config import Config
@@ -95,24 +96,36 @@ class _Room:
         return self._free[host].pop(0)
 
 
+@dataclass(frozen=True)
+class Offer:
+    """What a machine has for the processes on it."""
+
+    cores: tuple[int, ...]  # that they may run on
+    usable: int  # how many of them can be kept busy: a container may limit the time
+
+
 def shares(
     config: Config,
     ranks: Mapping[str, int],
     hosts: Sequence[str],
-    cores: Mapping[str, tuple[int, ...]],
+    offers: Mapping[str, Offer],
     alternates: bool,
 ) -> dict[str, Share]:
-    """What every process may use, given the cores of every machine."""
+    """What every process may use of what its machine offers."""
     found: dict[str, Share] = {}
-    for host, offered in cores.items():
+    for host, offered in offers.items():
         here = [home for home, rank in ranks.items() if hosts[rank] == host]
         try:
-            found |= assign(config, offered, alternates, here)
+            found |= assign(config, offered.cores, alternates, here, offered.usable)
         except TianJiError as error:
-            name = host.partition("/")[0]  # without the number of its network
-            raise TianJiError(f"{name}: {error}") from error
-        found |= {home: Share(offered, 1) for home in here if home not in found}
+            raise TianJiError(f"{name_of(host)}: {error}") from error
+        found |= {home: Share(offered.cores, 1) for home in here if home not in found}
     return found
+
+
+def name_of(host: str) -> str:
+    """As people call a machine, without the number of its network."""
+    return host.partition("/")[0]
 
 
 def table(

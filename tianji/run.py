@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from tianji.planning import planfile
 from tianji.planning.outcome import Steady, compare
 from tianji.planning.planfile import Plan
 from tianji.rates import Counts, Meter, Rates, homes_in, message_bytes, updates_since
+from tianji.resources import Share
 from tianji.resuming import Resumed
 from tianji.sinks import Sinks, note, warn
 from tianji.status import Status
@@ -72,8 +73,11 @@ class Run:
         row_seconds: float = ROW_SECONDS,
         resumed: Resumed | None = None,
         planning_seconds: float = 0.0,
+        *,
+        shares: Mapping[str, Share] | None = None,
     ) -> None:
         self.job = job
+        self._shares = shares or {}  # by process
         self.engine = engine
         self.folder = folder
         self.resumed = resumed
@@ -193,8 +197,9 @@ class Run:
     def _summary(
         self, status: Status, progress: Progress, ticked_at: float, error: str | None = None
     ) -> dict[str, Any]:
+        moments = ticked_at, time.monotonic()
         measured = summarise(
-            self.job, self.engine, progress, self.times, ticked_at, time.monotonic()
+            self.job, self.engine, progress, self.times, *moments, shares=self._shares
         )
         return {
             "status": status,

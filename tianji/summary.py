@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tianji import checkpoint, metrics, resources
+from tianji import checkpoint, metrics, rates, resources
 from tianji.bottleneck import bottleneck
 from tianji.channels import n_bytes_of
 from tianji.columns import command, labelled, wrapped
@@ -15,7 +16,8 @@ from tianji.folder import versions
 from tianji.job import Job
 from tianji.panel import span
 from tianji.planning.outcome import Comparison
-from tianji.rates import at_start, homes_in, shares
+from tianji.rates import at_start, homes_in
+from tianji.resources import Share
 from tianji.roster import Kind, kind_of, roles_of
 from tianji.status import Status
 from tianji.times import Times
@@ -36,7 +38,13 @@ Line: TypeAlias = tuple[str, str]  # a label, which may be none, and what it is 
 
 
 def summarise(
-    job: Job, engine: str, progress: Progress, times: Times, ticked_at: float, now: float
+    job: Job,
+    engine: str,
+    progress: Progress,
+    times: Times,
+    ticked_at: float,
+    now: float,
+    shares: Mapping[str, Share],
 ) -> dict[str, Any]:
     """Everything that was measured; training was last seen going on at `ticked_at`."""
     seconds = elapsed(progress, ticked_at)
@@ -74,7 +82,7 @@ def summarise(
         "replay_ratio": {"target": job.ratio, "measured": metrics.ratio_of(progress, job)},
         "bottleneck": bottleneck(progress, job, engine),
         **_ages(job, progress),
-        "roles": _roles(job, engine, progress),
+        "roles": _roles(job, engine, progress, shares),
         "memory_bytes": n_bytes_of(job),
         "versions": versions(),
     }
@@ -105,9 +113,11 @@ def _ages(job: Job, progress: Progress) -> dict[str, Any]:
     }
 
 
-def _roles(job: Job, engine: str, progress: Progress) -> dict[str, dict[str, Any]]:
-    spent = shares(at_start(progress), progress.counts, homes_in(job, engine))
-    cores = _cores(job, engine)
+def _roles(
+    job: Job, engine: str, progress: Progress, shares: Mapping[str, Share]
+) -> dict[str, dict[str, Any]]:
+    spent = rates.shares(at_start(progress), progress.counts, homes_in(job, engine))
+    cores = _cores(job, shares)
     roles: dict[str, dict[str, Any]] = {}
     for name, counts in progress.counts.items():
         said = COUNTS_OF_KIND[kind_of(name)] | COUNTS_OF_ALL
@@ -120,15 +130,10 @@ def _per_second(count: int, seconds: float) -> float:
     return round(count / seconds, 1) if seconds > 0 else 0.0
 
 
-def _cores(job: Job, engine: str) -> dict[str, tuple[int, ...]]:
-    """The cores of each role; in the local engine they share what there is."""
-    cores, roles = resources.available_cores(), roles_of(job.config)
-    if engine == "local":
-        return {role.name: cores for role in roles}
-    given = resources.assign(
-        job.config, cores, job.algorithm.alternates(job.task.hyp, job.task.n_actors)
-    )
-    return {role.name: given[role.home].cores for role in roles}
+def _cores(job: Job, shares: Mapping[str, Share]) -> dict[str, tuple[int, ...]]:
+    """The cores of each role; those without a share of their own use what this process has."""
+    here = Share(resources.available_cores(), 1)
+    return {role.name: shares.get(role.home, here).cores for role in roles_of(job.config)}
 
 
 def _finite(value: Any) -> Any:

@@ -106,6 +106,20 @@ def test_two_machines_train_over_the_wire_and_counts_follow_the_balance(tmp_path
 
 
 @pytest.mark.slow
+def test_cores_that_only_all_machines_together_have_are_given_and_told(tmp_path):
+    offered = len(os.sched_getaffinity(0))  # by each of the machines that this one passes for
+    n = 2 * offered - 1
+    options = sets("exp.train_steps=2000", f"actor_cfg.num={n}", "actor_cfg.cores=1",
+                   "learner_cfg.cores=1")  # fmt: skip
+    done = train(TASKS / "echo_dqn.py", tmp_path / "run", *NO_TARGET, *options,
+                 machines={"a": offered + 1, "b": offered})  # fmt: skip
+    roles = finished(done)["roles"]
+    given = [roles[f"actor-0.{i}"]["cores"] for i in range(n)] + [roles["learner-0.0"]["cores"]]
+    assert [len(cores) for cores in given] == [1] * 2 * offered
+    assert all(given.count([core]) == 2 for core in os.sched_getaffinity(0))
+
+
+@pytest.mark.slow
 def test_synchronous_samples_are_never_stale_over_the_wire(tmp_path):
     options = sets("exp.train_steps=6000")
     done = train(TASKS / "echo_ppo.py", tmp_path / "run", *NO_TARGET, *options,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tianji.config import load
 from tianji.errors import TianJiError
-from tianji.placement import n_ranks, place, refuse_wrong_number, shares, table
+from tianji.placement import Offer, n_ranks, place, refuse_wrong_number, shares, table
 from tianji.resources import Share
 from tianji.roster import LAUNCHER, group_of, homes_of
 
@@ -109,17 +109,27 @@ def test_every_machine_shares_out_its_own_cores():
     config = job("learner_cfg.cores=2", "actor_cfg.cores=1", "actor_cfg.num=2")
     hosts = [A, B, B, B]
     ranks = place(config, hosts)
-    given = shares(config, ranks, hosts, {A: (0, 1), B: (4, 5, 6, 7)}, alternates=False)
+    offers = {A: Offer((0, 1), 2), B: Offer((4, 5, 6, 7), 4)}
+    given = shares(config, ranks, hosts, offers, alternates=False)
     assert given["learner-0.0"] == Share((4, 5), 2)
     assert [given[f"actor-0.{i}"].cores for i in (0, 1)] == [(6,), (7,)]
     assert given[LAUNCHER] == Share((0, 1), 1)
+
+
+def test_a_learner_has_no_more_threads_than_its_machine_can_keep_busy():
+    config, hosts = job(), [A, B, B]
+    for usable, threads in ((8, 4), (3, 2), (1, 1)):
+        offers = {A: Offer((0, 1), 2), B: Offer(tuple(range(8)), usable)}
+        given = shares(config, place(config, hosts), hosts, offers, alternates=False)
+        assert given["learner-0.0"] == Share(tuple(range(8)), threads)
 
 
 def test_cores_that_a_machine_has_not_are_refused_with_its_name():
     config = job("learner_cfg.cores=4")
     hosts = [A, B, B]
     with pytest.raises(TianJiError, match=r"^b: .*want 4 cores.*offers 2"):
-        shares(config, place(config, hosts), hosts, {A: (0,), B: (0, 1)}, alternates=False)
+        offers = {A: Offer((0,), 1), B: Offer((0, 1), 2)}
+        shares(config, place(config, hosts), hosts, offers, alternates=False)
 
 
 def test_the_table_has_a_line_for_every_role():

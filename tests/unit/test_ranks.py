@@ -1,6 +1,5 @@
 """The ranks of a job as rank 0 sees them: who may take part, and who may go."""
 
-import os
 import time
 from types import SimpleNamespace
 
@@ -10,11 +9,12 @@ from commands import TASKS
 from tianji.config import load
 from tianji.engines import ranks as module
 from tianji.engines.losses import RoleFailed
-from tianji.engines.ranks import Ranks, identity
+from tianji.engines.ranks import Ranks
 from tianji.errors import TianJiError
+from tianji.resources import Share
 
 ABOUT = {"version of tianji": "1.0", "command line": ["train", "job.py"], "configuration": {}}
-HELLO = ABOUT | {"cores": [0, 1]}
+HELLO = ABOUT | {"cores": [0, 1], "usable": 2}
 
 
 class World:
@@ -99,7 +99,7 @@ def test_a_rank_of_another_run_is_refused_and_named(config, differs, words):
 
 
 def test_a_version_that_says_less_of_itself_is_refused_too(config):
-    other = {"version of tianji": "9.0", "cores": [0]}
+    other = {"version of tianji": "9.0", "cores": [0], "usable": 1}
     less = {what: said for what, said in HELLO.items() if what != "version of tianji"}
     for hello in (other, less):
         with pytest.raises(TianJiError, match="rank 1 on a: its version of tianji is"):
@@ -120,42 +120,19 @@ def test_a_wrong_number_is_refused_before_anybody_is_heard(config):
         Ranks(world, config).gather(ABOUT)
 
 
-def test_the_identity_of_a_rank_is_its_words_and_the_files_among_them(tmp_path):
-    file = tmp_path / "job.py"
-    file.write_text("one")
-    first = identity(["train", str(file)])
-    assert first["command line"] == ["train", str(file)]
-    assert list(first["configuration"]) == [str(file)]
-    file.write_text("two")
-    assert identity(["train", str(file)]) != first
-
-
-@pytest.mark.parametrize(
-    "hosts", [["--hostfile", "HOSTS"], ["--host=HOSTS", "--hostfile", "other"]], ids=len
-)
-def test_the_file_with_the_machines_is_nobodys_identity(tmp_path, hosts):
-    file = tmp_path / "hosts"
-    file.write_text("a slots=2\n")
-    words = [word.replace("HOSTS", str(file)) for word in hosts]
-    assert identity(["train", *words, "job.py", "--seed", "5"]) == identity(
-        ["train", "job.py", "--seed", "5"]
-    )
-
-
-@pytest.mark.parametrize("word", ["x" * 5000, "a\0b", "--set", "/proc/1/mem/x"])
-def test_a_word_that_can_be_no_file_is_only_a_word(word):
-    assert identity(["train", word])["configuration"] == {}
-
-
-@pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
-def test_a_file_that_may_not_be_read_is_only_a_word(tmp_path):
-    file = tmp_path / "job.py"
-    file.touch(mode=0)
-    assert identity([str(file)])["configuration"] == {}
-
-
-def test_a_folder_is_only_a_word(tmp_path):
-    assert identity([str(tmp_path)])["configuration"] == {}
+def test_the_tightest_time_of_a_machine_bounds_its_threads_and_is_told(monkeypatch):
+    """A container limits the time and not the cores: so it is in the process engine too."""
+    config = load(TASKS / "echo_dqn.py", ["actor_cfg.num=2"])
+    monkeypatch.setattr(module.resources, "usable_here", lambda: 8)
+    eight = ABOUT | {"cores": list(range(8))}
+    world = World(eight | {"usable": 8}, eight | {"usable": 8}, eight | {"usable": 2})
+    world.hosts, world.host_names = ["a/1", "b/1", "b/1", "b/1"], ["a", "b", "b", "b"]
+    ranks = Ranks(world, config)
+    ranks.gather(ABOUT)
+    given = ranks.shares(alternates=False)
+    assert given["learner-0.0"] == Share(tuple(range(8)), 1)
+    [words] = ranks.crowding(given, alternates=False)
+    assert words.startswith("b: 3 processes (2 actors, 1 learner) share 2 cores")
 
 
 # --------------------------------------------------------------------------------------- who may go

@@ -14,6 +14,7 @@ from tianji.channel import Inbox
 from tianji.checkpoint import Checkpoint
 from tianji.counts import Count
 from tianji.engines.losses import survived
+from tianji.resources import Share
 from tianji.role import Role
 from tianji.roles import Learner
 from tianji.roster import evaluator_of, roles_of
@@ -68,6 +69,7 @@ class LocalEngine:
         self._reports = [self.transport.outbox(f"report {role.name}") for role in self.roles]
         self._orders = self.transport.outbox("orders")
         self.watch = Watch(job, self.transport)
+        self.shares: dict[str, Share] = {}  # all roles share what this process has
         self.troubles: list[str] = []  # what training survived, for whoever looks on
         self.evaluations: Inbox | None = None
         if evaluator is not None:

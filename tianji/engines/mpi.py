@@ -29,4 +29,4 @@ def mpi_engine(
     transport = ClusterTransport(world, shared_channels(job), homes, ranks.ranks, LAUNCHER)
     transport.start()
     ranks.watch(transport)
-    return RemoteEngine("mpi", job, ranks, transport)
+    return RemoteEngine("mpi", job, ranks, transport, shares)

@@ -25,4 +25,4 @@ def process_engine(
     transport = transport_class(job).create(shared_channels(job), homes, reserved)
     about = description_of(job, folder, shares, resumed)
     crew.brief(about | {"transport": transport.describe()})
-    return RemoteEngine("process", job, crew, transport)
+    return RemoteEngine("process", job, crew, transport, shares)

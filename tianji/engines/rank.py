@@ -45,7 +45,7 @@ def serve() -> NoReturn:
     """The life of a rank other than the first; its exit status says nothing, rank 0's does."""
     for number in NUMBERS:  # sent to all: rank 0 decides what it means
         signal.signal(number, signal.SIG_IGN)
-    from tianji.engines.ranks import identity
+    from tianji.engines.identity import identity
     from tianji.transports.mpi import leave, world
 
     _serve(world(), identity())
@@ -55,7 +55,8 @@ def serve() -> NoReturn:
 
 def _serve(world: World, about: dict[str, Any]) -> None:
     """Runs what rank 0 says."""
-    world.say(0, about | {"cores": resources.unbound_cores()})
+    offer = {"cores": resources.unbound_cores(), "usable": resources.usable_here()}
+    world.say(0, about | offer)
     order = _next_order(world)
     if order is None:
         return

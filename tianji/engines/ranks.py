@@ -6,20 +6,18 @@ who lives: a rank says goodbye before it goes, so one that has gone without a wo
 
 from __future__ import annotations
 
-import argparse
-import hashlib
 import os
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tianji import __version__, resources
+from tianji import notices, resources
 from tianji.config import Config
 from tianji.engines.losses import RoleFailed, failure, is_spare, last_words, manner, survived
 from tianji.errors import TianJiError
-from tianji.placement import place, refuse_wrong_number, shares, table
+from tianji.placement import Offer, name_of, place, refuse_wrong_number, shares, table
 from tianji.resources import Share
 from tianji.roster import LAUNCHER, Kind, group_of, is_first_learner, kind_of, roles_of
 
@@ -52,19 +50,20 @@ class Ranks:
         self._over = False  # nobody is waited for any more
         self.ranks: dict[str, int] = {}  # of processes
         self.hosts = world.host_names
-        self._cores: dict[str, tuple[int, ...]] = {}  # of machines
+        self._offers: dict[str, Offer] = {}  # of machines
 
     def gather(self, about: Mapping[str, Any]) -> None:
         """Hears what every rank has to say of itself, and refuses those of another run."""
         refuse_wrong_number(self._config, self._world.size)
-        cores = self._heard(about)
+        offers = self._heard(about)
         self.ranks = place(self._config, self._world.hosts)
-        for rank, host in enumerate(self._world.hosts):
-            self._cores.setdefault(host, cores[rank])
+        for host, offer in zip(self._world.hosts, offers, strict=True):
+            first = self._offers.get(host, offer)
+            self._offers[host] = replace(first, usable=min(first.usable, offer.usable))
 
-    def _heard(self, about: Mapping[str, Any]) -> list[tuple[int, ...]]:
-        """The cores that each rank may use."""
-        cores = [resources.unbound_cores()]
+    def _heard(self, about: Mapping[str, Any]) -> list[Offer]:
+        """What each rank may use of its machine."""
+        offers = [Offer(resources.unbound_cores(), resources.usable_here())]
         for rank in range(1, self._world.size):
             said = self._world.hear(rank, HELLO_SECONDS)
             where = f"rank {rank} on {self._world.host_names[rank]}"
@@ -76,12 +75,21 @@ class Ranks:
                         f"{where}: its {what} is {its}, that of rank 0 is {wanted}: start "
                         "the same command with the same files and packages on every machine"
                     )
-            cores.append(tuple(said["cores"]))
-        return cores
+            offers.append(Offer(tuple(said["cores"]), said["usable"]))
+        return offers
 
     def shares(self, alternates: bool) -> dict[str, Share]:
         """What every process may use of its machine."""
-        return shares(self._config, self.ranks, self._world.hosts, self._cores, alternates)
+        return shares(self._config, self.ranks, self._world.hosts, self._offers, alternates)
+
+    def crowding(self, given: Mapping[str, Share], alternates: bool) -> list[str]:
+        """Of every machine whose processes have fewer cores than they could use, that it is so."""
+        found = {}
+        for machine, offer in self._offers.items():
+            here = [home for home, rank in self.ranks.items() if self._world.hosts[rank] == machine]
+            there = {home: given[home] for home in here}
+            found[machine] = notices.crowding(there, alternates, offer.usable)
+        return [f"{name_of(machine)}: {text}" for machine, text in found.items() if text]
 
     def table(self, given: Mapping[str, Share]) -> str:
         """Who is where, for people."""
@@ -277,28 +285,3 @@ class Ranks:
 
     def _last_words(self, home: str) -> str:
         return last_words(self._logs / f"{home}.log", self._begins.get(home, 0))
-
-
-def identity(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-    """What must be the same for all ranks of a run."""
-    words = _beyond_hosts(sys.argv[1:] if arguments is None else arguments)
-    files = {word: digest for word in words if (digest := _digest(word)) is not None}
-    return {"version of tianji": __version__, "command line": words, "configuration": files}
-
-
-def _beyond_hosts(words: Sequence[str]) -> list[str]:
-    """Words that say what is trained: the file with the machines need not lie on all of them."""
-    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
-    parser.add_argument("--hostfile")
-    try:
-        return parser.parse_known_args(words)[1]
-    except argparse.ArgumentError:
-        return list(words)
-
-
-def _digest(word: str) -> str | None:
-    """Of the file that a word of the command line names, if it names one."""
-    try:
-        return hashlib.sha256(Path(word).read_bytes()).hexdigest()[:12]
-    except (OSError, ValueError):
-        return None

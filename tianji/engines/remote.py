@@ -16,6 +16,7 @@ from tianji.advice import advise
 from tianji.channel import Carrier, Inbox, Outbox
 from tianji.engines.crew import LOOK_SECONDS
 from tianji.engines.loop import ProcessPorts, shared_channels
+from tianji.resources import Share
 from tianji.roster import LAUNCHER, Kind, evaluator_of, group_of, role_name, roles_of, weights_of
 from tianji.saving import order, order_last
 from tianji.status import Status
@@ -48,8 +49,16 @@ class Processes(Protocol):
 class RemoteEngine:
     """Runs a job whose roles live in `processes`."""
 
-    def __init__(self, name: str, job: Job, processes: Processes, transport: Carrier) -> None:
+    def __init__(
+        self,
+        name: str,
+        job: Job,
+        processes: Processes,
+        transport: Carrier,
+        shares: Mapping[str, Share],
+    ) -> None:
         self.name = name
+        self.shares = shares  # by process
         self._processes = processes
         self._job = job
         self.transport = transport
