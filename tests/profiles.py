@@ -1,5 +1,10 @@
 """Profiles made by hand: every cost is what a test says it is."""
 
+import dataclasses
+
+from tianji.planning.digest import digest_of
+from tianji.planning.model import predict
+from tianji.planning.planfile import Plan
 from tianji.planning.profile import ActorCost, LearnerCost, Machine, Profile, Work
 from tianji.planning.split import Split
 
@@ -65,3 +70,10 @@ def split(**changes):
     """One of the simplest, for the same work."""
     return Split(**{"groups": 1, "learner_cores": 1, "actors": 1, "envs": 4, "batch": 100,
                     "pool": 10_000} | changes)  # fmt: skip
+
+
+def plan_for(config):
+    """A plan of two actors and two cores to learn, for this configuration."""
+    costs = dataclasses.replace(graded(), work=work(digest=digest_of(config)))
+    chosen = split(actors=2, learner_cores=2)
+    return Plan(costs, chosen, predict(costs, chosen), {"hyp.lr": 0.004})

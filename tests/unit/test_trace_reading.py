@@ -1,0 +1,127 @@
+"""Recordings are read as they were written, also where some of it is lost."""
+
+import numpy as np
+import pytest
+from recordings import folder_of_a_run, heading, record
+
+from tianji.errors import TianJiError
+from tianji.tracing import FOLDER
+from tianji.tracing.reading import join_idling, read, read_file
+from tianji.tracing.rows import DTYPE, ROW, Doing, Wait, What
+
+
+@pytest.fixture
+def run(tmp_path):
+    return folder_of_a_run(tmp_path)
+
+
+def test_rows_are_read_as_they_were_written(run):
+    path = record(run, heading(), (0, Doing.SEND, 1.5, 2.5, 3, 4, What.TRAJECTORY, 5))
+    recording = read_file(path)
+    assert recording.heading == heading()
+    assert recording.rows.tolist() == [(1.5, 2.5, 3, 4, 0, Doing.SEND, What.TRAJECTORY, 5)]
+    assert recording.note == ""
+
+
+def test_a_step_of_an_actor_is_an_inference_and_a_simulation(run):
+    path = record(run, heading(), (0, Doing.ACT, 1.0, 2.0, 3.0, 4.0))
+    rows = read_file(path).rows
+    assert rows["kind"].tolist() == [Doing.INFERENCE, Doing.SIMULATION]
+    assert rows["began"].tolist() == [1.0, 3.0]
+    assert rows["ended"].tolist() == [2.0, 4.0]
+
+
+def test_times_are_told_on_the_launchers_clock(run):
+    path = record(run, heading(offset=100.0), (0, Doing.UPDATE, 1.0, 2.0))
+    assert read_file(path).rows["began"].tolist() == [101.0]
+
+
+def test_the_newest_rows_stay_when_there_is_no_room(run):
+    rows = [(0, Doing.UPDATE, i, i + 0.5, 0, i) for i in range(1, 26)]
+    recording = read_file(record(run, heading(capacity=10), *rows))
+    assert recording.rows["version"].tolist() == list(range(17, 26))  # the oldest may be half gone
+    assert recording.since == 17.0
+
+
+def test_a_window_is_what_all_processes_had_room_for(run):
+    record(run, heading("a", capacity=10), *[(0, Doing.UPDATE, i, i + 0.5) for i in range(1, 26)])
+    record(run, heading("b"), *[(0, Doing.UPDATE, i, i + 0.5) for i in range(1, 26)])
+    trace = read(run)
+    assert (trace.began, trace.ended) == (17.0, 25.5)
+    assert [role.rows.size for role in trace.roles] == [9, 9]
+    assert "a had room for the last 8.5 s only" in trace.notes[0]
+
+
+def test_the_last_seconds_are_cut_out(run):
+    record(run, heading(), *[(0, Doing.UPDATE, i, i + 1.0) for i in range(1, 11)])
+    trace = read(run, seconds=2.5)
+    assert trace.roles[0].rows["began"].tolist() == [8.5, 9.0, 10.0]
+    assert trace.seconds == 2.5
+
+
+def test_a_file_that_was_cut_off_is_used_as_far_as_it_goes(run):
+    path = record(run, heading(), *[(0, Doing.UPDATE, i, i + 0.5) for i in range(1, 11)])
+    whole = path.read_bytes()
+    first = len(whole) - 1000 * ROW.size
+    path.write_bytes(whole[: first + 4 * ROW.size + 7])
+    trace = read(run)
+    assert trace.roles[0].rows.size == 4
+    assert "6 of 10 rows are lost" in trace.notes[0]
+
+
+def test_rows_of_zeros_are_no_rows(run):
+    path = record(run, heading(), (0, Doing.UPDATE, 1.0, 2.0), (0, Doing.UPDATE, 3.0, 4.0))
+    data = bytearray(path.read_bytes())
+    start = len(data) - 1000 * ROW.size
+    data[start + ROW.size : start + 2 * ROW.size] = bytes(ROW.size)
+    path.write_bytes(data)
+    recording = read_file(path)
+    assert recording.rows.size == 1
+    assert "1 of 2 rows are lost" in recording.note
+
+
+@pytest.mark.parametrize("content", [b"", b"TIANJI", b"x" * 5000, b"TIANJI\x00\x01" + b"\xff" * 99])
+def test_a_file_that_is_no_recording_is_left_out_with_a_word(run, content):
+    record(run, heading(), (0, Doing.UPDATE, 1.0, 2.0))
+    (run / FOLDER / "other.trace").write_bytes(content)
+    trace = read(run)
+    assert [role.name for role in trace.roles] == ["actor-0.0"]
+    assert "other.trace is left out" in trace.notes[0]
+
+
+def test_a_folder_without_a_trace_says_how_to_record_one(run):
+    with pytest.raises(
+        TianJiError, match=r"has no trace: record one with `tianji train CONFIG --tr"
+    ):
+        read(run)
+    record(run, heading())
+    with pytest.raises(TianJiError, match="holds nothing to draw"):
+        read(run)
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    with pytest.raises(TianJiError, match="is not the folder of a run"):
+        read(tmp_path / "nowhere")
+
+
+def test_a_role_without_a_row_in_the_window_has_none():
+    assert join_idling(np.zeros(0, DTYPE)).size == 0
+
+
+def test_idling_in_pieces_is_one_span(run):
+    record(
+        run,
+        heading(),
+        (0, Doing.IDLE, 1.0, 1.1, 0, 0, Wait.WEIGHTS),
+        (0, Doing.IDLE, 1.1, 1.2, 0, 0, Wait.WEIGHTS),
+        (0, Doing.IDLE, 1.2, 1.3, 0, 0, Wait.BALANCE),
+        (0, Doing.UPDATE, 1.3, 1.4),
+        (0, Doing.IDLE, 1.4, 1.5, 0, 0, Wait.BALANCE),
+    )
+    rows = read(run).roles[0].rows
+    assert list(zip(rows["began"].tolist(), rows["ended"].tolist(), strict=True)) == [
+        (1.0, 1.2),
+        (1.2, 1.3),
+        (1.3, 1.4),
+        (1.4, 1.5),
+    ]

@@ -1,0 +1,109 @@
+"""What a process records of itself, and leaves when it dies."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from recordings import folder_of_a_run, heading, record
+
+from tianji.tracing import FOLDER, forget
+from tianji.tracing.reading import read_file
+from tianji.tracing.recorder import CHUNK_SECONDS, Recorder, Track
+from tianji.tracing.rows import DTYPE, ROW, Doing, Wait
+
+
+@pytest.fixture
+def run(tmp_path):
+    return folder_of_a_run(tmp_path)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tianji.tracing.recorder import Recorder
+from tianji.tracing.rows import Doing, Heading
+
+heading = Heading("a", ("a",), "here", 7, 1.0, 1000, 0.0, "now")
+recorder = Recorder(Path(sys.argv[1]), heading)
+for i in range(1, 101):
+    recorder.add(0, Doing.UPDATE, i, i + 0.5, 0, i)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_process_that_is_killed_leaves_all_that_it_has_written(run, child_env):
+    path = run / FOLDER / "a.trace"
+    line = [sys.executable, "-c", KILLED, str(path)]
+    assert subprocess.run(line, env=child_env).returncode == -9
+    assert read_file(path).rows["version"].tolist() == list(range(1, 101))
+
+
+def test_a_run_that_goes_on_forgets_what_was_recorded_before(run):
+    record(run, heading(), (0, Doing.UPDATE, 1.0, 2.0))
+    forget(run)
+    assert not (run / FOLDER).exists()
+    forget(run)  # there was none
+
+
+def test_a_disk_without_room_is_told_at_once(tmp_path):
+    about = heading(capacity=1 << 50)
+    with pytest.raises(OSError):
+        Recorder(tmp_path / "trace" / "a.trace", about)
+
+
+class Rows:
+    def __init__(self):
+        self.rows = []
+
+    def add(self, role, kind, began, ended, number=0, version=0, what=0, peer=0):
+        self.rows.append((kind, began, ended, what))
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that is set by hand."""
+    now = [10.0]
+    monkeypatch.setattr("tianji.tracing.recorder.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_idling_lasts_from_the_first_time_that_there_was_nothing_to_do(clock):
+    rows = Rows()
+    track = Track(rows, 0)
+    for clock[0] in (10.0, 10.02, 10.05):
+        track.wait(Wait.WEIGHTS)
+    clock[0] = 10.08
+    track.add(Doing.UPDATE, 10.06)
+    assert rows.rows == [
+        (Doing.IDLE, 10.0, 10.06, Wait.WEIGHTS),
+        (Doing.UPDATE, 10.06, 10.08, 0),
+    ]
+
+
+def test_idling_for_something_else_is_another_row(clock):
+    rows = Rows()
+    track = Track(rows, 0)
+    track.wait(Wait.WEIGHTS)
+    clock[0] = 10.05
+    track.wait(Wait.BALANCE)
+    clock[0] = 10.06
+    track.close()
+    assert [row[1:] for row in rows.rows] == [
+        (10.0, 10.05, Wait.WEIGHTS),
+        (10.05, 10.06, Wait.BALANCE),
+    ]
+
+
+def test_a_role_that_hangs_is_seen_to_idle(clock):
+    rows = Rows()
+    track = Track(rows, 0)
+    track.wait(Wait.TRAJECTORIES)
+    clock[0] += 2 * CHUNK_SECONDS
+    track.wait(Wait.TRAJECTORIES)
+    assert [row[0] for row in rows.rows] == [Doing.IDLE]
+
+
+def test_a_row_has_the_same_layout_for_who_writes_and_who_reads():
+    packed = ROW.pack(1.0, 2.0, 3.0, 4.0, 5, 6, 7, 8)
+    assert np.frombuffer(packed, DTYPE).tolist() == [(1.0, 2.0, 3.0, 4.0, 5, 6, 7, 8)]
