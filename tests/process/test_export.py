@@ -14,9 +14,10 @@ from commands import ROOT, TASKS, train
 
 import tianji
 from tianji import export
+from tianji.algorithms.actor_critic import policy_layout
 from tianji.algorithms.base import Algorithm, PolicyGraph
 from tianji.algorithms.exported import perceptron, traced
-from tianji.algorithms.ppo import PPO, policy_layout
+from tianji.algorithms.ppo import PPO
 from tianji.errors import TianJiError
 from tianji.weights import save_final
 

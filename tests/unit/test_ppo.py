@@ -178,9 +178,9 @@ def rollouts(job, seed=0, n=2):
 def textbook_loss(learner, batch):
     """The loss of the whole batch, computed with plain torch on copies of the weights."""
     hyp, discrete = learner.hyp, "raw" not in batch
-    actor = [p.detach().clone().requires_grad_() for p in learner.actor.parameters()]
-    spread = learner.log_std.detach().clone().requires_grad_()
-    critic = [p.detach().clone().requires_grad_() for p in learner.critic.parameters()]
+    actor = [p.detach().clone().requires_grad_() for p in learner.networks.actor.parameters()]
+    spread = learner.networks.log_std.detach().clone().requires_grad_()
+    critic = [p.detach().clone().requires_grad_() for p in learner.networks.critic.parameters()]
 
     def run(w, x):
         linear = torch.nn.functional.linear
@@ -248,7 +248,7 @@ def test_log_probabilities_in_numpy_are_those_in_torch(env):
     decision = policy.act(obs)
     action = torch.from_numpy(decision["action" if env is DISCRETE else "raw"])
     with torch.no_grad():
-        expected, _ = learner._log_probability(torch.from_numpy(obs), action)
+        expected, _ = learner.networks.log_probability(torch.from_numpy(obs), action)
     np.testing.assert_allclose(decision["logp"], expected.numpy(), atol=1e-5)
 
 

@@ -9,13 +9,14 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from tianji.algorithms.actor_critic import ActorCritic, n_spread, policy_layout, value_layout
 from tianji.algorithms.advantages import Gains, Importance, Moments, Samples, advantages, pooled
 from tianji.algorithms.base import Algorithm, Policy, PolicyGraph, Task, Weights, learning_rate
-from tianji.algorithms.policies import LOG_2PI, CategoricalPolicy, GaussianPolicy
+from tianji.algorithms.policies import CategoricalPolicy, GaussianPolicy
 from tianji.config.binding import key
 from tianji.errors import TianJiError
 from tianji.lazy import torch
-from tianji.models.layout import Floats, MLPLayout
+from tianji.models.layout import Floats
 from tianji.models.tensors import array_of, copy_into
 from tianji.rollouts import Rollouts
 from tianji.schema import Arrays, Field
@@ -87,17 +88,12 @@ class PPO(Algorithm):
     def __init__(self, task: Task, seed: int, device: str = "cpu") -> None:
         super().__init__(task, seed, device)
         from tianji.models.adam import Adam
-        from tianji.models.mlp import MLP, FlatParameters
 
         self.hyp: PPOHyp = task.hyp
         self._device = device
         self._discrete = task.env.n_actions is not None
-        generator = torch.Generator().manual_seed(seed)
-        self.actor = MLP(policy_layout(task)).orthogonal(generator, last_gain=0.01)
-        self.critic = MLP(value_layout(task)).orthogonal(generator, last_gain=1.0)
-        self.log_std = torch.nn.Parameter(torch.zeros(n_spread(task)))
-        parameters = [*self.actor.parameters(), self.log_std, *self.critic.parameters()]
-        self._parameters = FlatParameters(parameters, device)  # what actors need lies first
+        self.networks = ActorCritic(task, seed, device)
+        self._parameters = self.networks.flat
         self._optimiser = Adam(
             self._parameters.vector, self._parameters.gradient, self.hyp.lr, eps=self.hyp.adam_eps
         )
@@ -214,8 +210,7 @@ class PPO(Algorithm):
     def _prepare(self, batch: Arrays) -> Samples:
         """Picks the valid samples, and finds their advantages and targets."""
         obs = torch.from_numpy(batch["obs"]).to(self._device)
-        with torch.no_grad():
-            value = self.critic(obs.flatten(0, 2)).view(obs.shape[:3]).cpu().numpy()
+        value = self.networks.values(obs)
         picked = torch.from_numpy(np.flatnonzero(batch["valid"]))
         chosen = batch["action" if self._discrete else "raw"]
         action = torch.from_numpy(chosen).flatten(0, 2)[picked]
@@ -247,7 +242,7 @@ class PPO(Algorithm):
         if self.hyp.mode == "sync" or self.hyp.correction == "none" or not len(picked):
             return None
         with torch.no_grad():
-            logp, _ = self._log_probability(obs, action.to(self._device))
+            logp, _ = self.networks.log_probability(obs, action.to(self._device))
         ratio = np.ones(batch["valid"].size, np.float32)
         ratio[picked.numpy()] = torch.exp(logp.cpu() - old).numpy()
         shape = batch["valid"].shape
@@ -257,10 +252,7 @@ class PPO(Algorithm):
         """Values of last observations, where the environment resets within the step that ended."""
         if "final_obs" not in batch:
             return None
-        final = torch.from_numpy(batch["final_obs"]).to(self._device)
-        with torch.no_grad():
-            value: Floats = self.critic(final.flatten(0, 2)).view(final.shape[:3]).cpu().numpy()
-        return value
+        return self.networks.values(torch.from_numpy(batch["final_obs"]).to(self._device))
 
     def _minibatches(
         self, samples: tuple[torch.Tensor, ...], n_rows: int
@@ -276,20 +268,6 @@ class PPO(Algorithm):
         order = torch.from_numpy(self._random.permutation(total)).to(self._device)
         return zip(*(t[order].tensor_split(n) for t in samples), strict=True)
 
-    def _log_probability(
-        self, obs: torch.Tensor, action: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Log-probability of each action, and the mean entropy."""
-        out = self.actor(obs)
-        if self._discrete:
-            logits = torch.log_softmax(out, 1)
-            entropy = -(logits.exp() * logits).sum() / len(logits)
-            return logits.gather(1, action[:, None]).squeeze(1), entropy
-        log_std = self.log_std
-        noise = (action - out) * torch.exp(-log_std)
-        logp = (-0.5 * noise.square() - log_std - 0.5 * LOG_2PI).sum(1)
-        return logp, (log_std + 0.5 + 0.5 * LOG_2PI).sum()
-
     def _loss(
         self,
         obs: torch.Tensor,
@@ -300,12 +278,12 @@ class PPO(Algorithm):
     ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         """The clipped surrogate, the value loss and the entropy bonus of one minibatch."""
         h = self.hyp
-        logp, entropy = self._log_probability(obs, action)
+        logp, entropy = self.networks.log_probability(obs, action)
         change = logp - old
         ratio = change.exp()
         clipped = ratio.clamp(1 - h.clip_param, 1 + h.clip_param)
         policy_loss = -torch.minimum(advantage * ratio, advantage * clipped).mean()
-        value_loss = torch.nn.functional.mse_loss(self.critic(obs).squeeze(1), target)
+        value_loss = torch.nn.functional.mse_loss(self.networks.critic(obs).squeeze(1), target)
         loss = policy_loss + h.vf_coef * value_loss
         if h.ent_coef:
             loss = loss - h.ent_coef * entropy
@@ -375,26 +353,3 @@ def _bound_of_lag(hyp: PPOHyp, n_actors: int, batch: int) -> int:
             "raise max_lag or batch_size"
         )
     return hyp.max_lag
-
-
-def policy_layout(task: Task) -> MLPLayout:
-    """The policy network: a logit per action, or a mean per number of an action vector."""
-    if task.env.n_actions is not None:
-        n_outputs = task.env.n_actions
-    else:
-        n_outputs = int(np.prod(task.env.action.shape, dtype=int))
-    return MLPLayout(_n_inputs(task), tuple(task.model.hidden), n_outputs, task.model.act)
-
-
-def n_spread(task: Task) -> int:
-    """Numbers that a Gaussian policy's spread has; none for a choice among n actions."""
-    return 0 if task.env.n_actions is not None else policy_layout(task).n_outputs
-
-
-def value_layout(task: Task) -> MLPLayout:
-    """The value network: the same hidden layers and one output."""
-    return MLPLayout(_n_inputs(task), tuple(task.model.hidden), 1, task.model.act)
-
-
-def _n_inputs(task: Task) -> int:
-    return int(np.prod(task.env.observation.shape, dtype=int))
