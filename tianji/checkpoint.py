@@ -20,9 +20,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from tianji import wholefile
+from tianji.disk import FILES, Files
 from tianji.errors import TianJiError
 from tianji.state import State
 from tianji.tensorfile import Corrupt, chunks, read
@@ -38,64 +37,10 @@ FORMAT = 1
 NAME = re.compile(r"\d+-step-\d+", re.ASCII)
 PLAIN_NAME = re.compile(r"\w[\w.-]{0,200}", re.ASCII)
 LEFT_OVER = re.compile(r"\.(writing-\d+|last|old-\d+-step-\d+)", re.ASCII)
-SYNC_BYTES = 64 << 20  # written from one fsync to the next, so that a deadline means something
 
 
 class OutOfTime(Exception):
     """What was to be written did not fit into the time there was."""
-
-
-class Files:
-    """Every change that a checkpoint makes on disk, one by one; tests break in between."""
-
-    def make_folder(self, path: Path) -> None:
-        """Makes a folder and its parents."""
-        path.mkdir(parents=True, exist_ok=True)
-
-    def write(self, path: Path, pieces: Iterator[memoryview | bytes]) -> str:
-        """Writes a file through to the disk; returns its SHA-256."""
-        digest, unsynced = hashlib.sha256(), 0
-        with path.open("wb") as file:
-            for piece in pieces:
-                file.write(piece)
-                digest.update(piece)
-                unsynced += len(piece)
-                if unsynced >= SYNC_BYTES:
-                    self.sync(file.fileno())
-                    unsynced = 0
-            file.flush()
-            self.sync(file.fileno())
-        return digest.hexdigest()
-
-    def note(self, path: Path, text: str) -> None:
-        """Writes a small file that only has to last until the checkpoint is sealed."""
-        wholefile.write(path, text)  # it says that something is complete
-
-    def sync(self, descriptor: int) -> None:
-        """Returns when what was written is on the disk."""
-        os.fsync(descriptor)
-
-    def sync_folder(self, path: Path) -> None:
-        """The same for the names in a folder."""
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            self.sync(descriptor)
-        finally:
-            os.close(descriptor)
-
-    def rename(self, source: Path, target: Path) -> None:
-        """Gives a folder its final name, at once or not at all."""
-        os.rename(source, target)
-
-    def remove(self, path: Path) -> None:
-        """Removes a file or a folder; one that is not there is no error."""
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
-
-
-FILES = Files()
 
 
 def write_part(

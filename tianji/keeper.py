@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from tianji import __version__, checkpoint
+from tianji import __version__, checkpoint, disk
 from tianji.checkpoint import Checkpoint
 from tianji.config import Config
 from tianji.counts import Count, counts_state
@@ -89,7 +89,7 @@ class Keeper:
         absent = [name for name in names if not (folder / f"{name}.sha256").exists()]
         lost = any(is_first_learner(name) for name in absent)
         if lost or (absent and progress.started_at is None):
-            checkpoint.FILES.remove(folder)  # of a run that never began nothing is worth more
+            disk.FILES.remove(folder)  # of a run that never began nothing is worth more
             return None
         if new := [name for name in absent if name not in progress.lost]:
             self._warn(f"{', '.join(new)} saved nothing at the end, and goes on from before")
@@ -98,7 +98,7 @@ class Keeper:
         if not self._fill_in(folder, absent, progress):
             return None
         if (same := self._same_as_newest(folder)) is not None:
-            checkpoint.FILES.remove(folder)
+            disk.FILES.remove(folder)
             return same
         return self._seal(folder, last)
 
@@ -107,7 +107,7 @@ class Keeper:
         try:
             for name in absent:
                 part = self._remembered(name) | {"counts": counts_state(progress.counts[name])}
-                checkpoint.write_part(folder, name, part, checkpoint.FILES)
+                checkpoint.write_part(folder, name, part, disk.FILES)
         except OSError as error:
             self._fail(folder, error.strerror or str(error))
             return False
@@ -206,9 +206,9 @@ class Keeper:
                 checkpoint.folder_for(self._folder, ordered.number, _env_steps(folder)),
                 {"run.json": ordered.facts, "config.json": self._identity()},
                 self._about(folder, ordered),
-                checkpoint.FILES,
+                disk.FILES,
             )
-            checkpoint.prune(self._folder, self._config.exp.save_keep, checkpoint.FILES)
+            checkpoint.prune(self._folder, self._config.exp.save_keep, disk.FILES)
         except (OSError, TianJiError) as error:
             self._fail(folder, getattr(error, "strerror", None) or str(error))
             return None
@@ -245,7 +245,7 @@ class Keeper:
         return f"left out: more than {LARGEST_COPY >> 20} MB, or not in time"
 
     def _fail(self, folder: Path, reason: str) -> None:
-        checkpoint.FILES.remove(folder)
+        disk.FILES.remove(folder)
         if reason == self._failing:
             return  # said once; it would be said at every interval
         self._failing = reason
@@ -256,7 +256,7 @@ class Keeper:
     def _give_up(self) -> None:
         """What was being written when the run ended is not needed any more."""
         if self._ordered is not None:
-            checkpoint.FILES.remove(self._checkpoints / writing(self._ordered.number))
+            disk.FILES.remove(self._checkpoints / writing(self._ordered.number))
             self._ordered = None
 
 

@@ -19,7 +19,7 @@ from threading import Thread
 
 import numpy as np
 
-from tianji import checkpoint, memory
+from tianji import checkpoint, disk, memory
 from tianji.channel import Inbox, Outbox
 from tianji.config import Config
 from tianji.counts import Count
@@ -149,13 +149,13 @@ class Saver:
         self, folder: Path, parts: Mapping[str, State], is_late: Callable[[], bool]
     ) -> None:
         """The samples come last, and only as long as it is not late."""
-        checkpoint.FILES.make_folder(folder)
+        disk.FILES.make_folder(folder)
         for name, part in sorted(parts.items(), key=lambda item: item[0].endswith(STORE)):
             if not name.endswith(STORE):
-                checkpoint.write_part(folder, name, part, checkpoint.FILES)
+                checkpoint.write_part(folder, name, part, disk.FILES)
                 continue
             try:
-                checkpoint.write_part(folder, name, part, checkpoint.FILES, is_late)
+                checkpoint.write_part(folder, name, part, disk.FILES, is_late)
             except checkpoint.OutOfTime:
                 if folder.name == LAST:
                     _say(f"{name} was left out: there was no more time")

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tianji import checkpoint
-from tianji.checkpoint import Files
+from tianji import checkpoint, disk
+from tianji.disk import Files
 from tianji.saving import writing
 
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
@@ -63,7 +63,7 @@ class Counted(Files):
         self.countdown.count()
 
 
-def make(run, n, files=checkpoint.FILES):
+def make(run, n, files=disk.FILES):
     """Writes checkpoint `n` and removes the one before."""
     folder = run / "checkpoints" / writing(n)
     files.make_folder(folder)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from commands import TASKS
 
-from tianji import checkpoint, launch
+from tianji import checkpoint, disk, launch
 from tianji.config import load
 from tianji.engines.local import LocalEngine
 from tianji.signals import Interrupted
@@ -278,7 +278,7 @@ def test_a_corrupt_checkpoint_is_said_and_the_one_before_it_gives_the_same_end(
 def test_a_full_disk_costs_a_checkpoint_and_not_the_run(tmp_path, monkeypatch, whole, capsys):
     expected = whole("dqn")
     config = job("dqn", "exp.save_freq=20")
-    monkeypatch.setattr(checkpoint, "FILES", Full(lambda n: 10 <= n <= 20))
+    monkeypatch.setattr(disk, "FILES", Full(lambda n: 10 <= n <= 20))
     report = train(config, tmp_path / "run")
     assert report.summary["status"] == "finished"
     said, warnings = capsys.readouterr().err, report.summary["warnings"]
@@ -290,7 +290,7 @@ def test_a_full_disk_costs_a_checkpoint_and_not_the_run(tmp_path, monkeypatch, w
     assert facts(report) == expected
 
 
-class Full(checkpoint.Files):
+class Full(disk.Files):
     """A disk that is full while `is_full(n)`, for its n-th file."""
 
     def __init__(self, is_full):
@@ -306,7 +306,7 @@ class Full(checkpoint.Files):
 
 def test_a_disk_that_stays_full_is_no_failure_of_the_run(tmp_path, monkeypatch, capsys):
     config = job("dqn", "exp.save_freq=100")
-    monkeypatch.setattr(checkpoint, "FILES", Full(lambda n: True))
+    monkeypatch.setattr(disk, "FILES", Full(lambda n: True))
 
     def refuse(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

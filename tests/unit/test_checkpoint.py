@@ -8,8 +8,9 @@ import os
 import numpy as np
 import pytest
 
-from tianji import checkpoint
-from tianji.checkpoint import FORMAT, Files, folder_for, folders_of, load, newest, prune, seal
+from tianji import checkpoint, disk
+from tianji.checkpoint import FORMAT, folder_for, folders_of, load, newest, prune, seal
+from tianji.disk import Files
 from tianji.errors import TianJiError
 from tianji.saving import writing
 from tianji.tensorfile import Corrupt
@@ -25,7 +26,7 @@ def about(n, score=None, replay="kept"):
     }
 
 
-def make(run, n, files=checkpoint.FILES, score=None, **more):
+def make(run, n, files=disk.FILES, score=None, **more):
     """Writes checkpoint `n` of a run as roles and launcher do together."""
     folder = run / "checkpoints" / writing(n)
     files.make_folder(folder)
@@ -208,14 +209,14 @@ def test_a_part_that_comes_too_late_leaves_nothing(tmp_path):
     pieces = iter([False, True])
     with pytest.raises(checkpoint.OutOfTime):
         checkpoint.write_part(
-            tmp_path, "store", {"rows": np.zeros(9)}, checkpoint.FILES, lambda: next(pieces)
+            tmp_path, "store", {"rows": np.zeros(9)}, disk.FILES, lambda: next(pieces)
         )
     assert list(tmp_path.iterdir()) == []
 
 
 def test_large_files_reach_the_disk_bit_by_bit(tmp_path, monkeypatch):
     synced = []
-    monkeypatch.setattr(checkpoint, "SYNC_BYTES", 100)
+    monkeypatch.setattr(disk, "SYNC_BYTES", 100)
     monkeypatch.setattr(Files, "sync", lambda self, fd: synced.append(os.fstat(fd).st_size))
     Files().write(tmp_path / "large", iter([bytes(60)] * 5))
     assert len(synced) == 3

@@ -9,7 +9,7 @@ import pytest
 from commands import TASKS
 
 import tianji
-from tianji import checkpoint, keeper
+from tianji import checkpoint, disk, keeper
 from tianji.config import load
 from tianji.counts import Count, counts_state
 from tianji.keeper import LARGEST_COPY, Keeper
@@ -204,7 +204,7 @@ def test_a_disk_that_refuses_is_a_warning_and_the_older_one_stays(stage, tmp_pat
     assert s.orders[-1][0] == 3  # it is tried again
 
 
-class Full(checkpoint.Files):
+class Full(disk.Files):
     """A disk without room."""
 
     def write(self, path, pieces):
@@ -215,7 +215,7 @@ class Full(checkpoint.Files):
 def test_so_it_is_where_the_launcher_itself_finds_no_room(stage, tmp_path, monkeypatch, roles):
     s = stage()
     s.write(LAST, roles)
-    monkeypatch.setattr(checkpoint, "FILES", Full())
+    monkeypatch.setattr(disk, "FILES", Full())
     assert s.keeper.close(s.progress) is None
     assert "No space left on device" in s.warnings[-1] and "there is none yet" in s.warnings[-1]
     assert list((tmp_path / "checkpoints").iterdir()) == []

@@ -15,7 +15,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LAYERS = (
     ("errors", "lazy", "stats", "appending", "tracker", "signals", "status", "banners", "columns"),
     ("wholefile", "wording"),
-    ("episodefile", "svg", "terminal"),
+    ("episodefile", "svg", "terminal", "disk"),
     ("schema", "imports", "events", "mpirun", "hostfile"),
     ("state", "shepherd"),
     ("tensorfile",),

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from commands import TASKS
 
-from tianji import checkpoint, memory, topology
+from tianji import checkpoint, disk, memory, topology
 from tianji.channels import channels_of
-from tianji.checkpoint import Files, read_written
+from tianji.checkpoint import read_written
 from tianji.config import load
 from tianji.counts import Count, counts_state
+from tianji.disk import Files
 from tianji.job import prepare
 from tianji.roster import roles_of
 from tianji.saving import ANY_SIZE, LAST, STORE, Saver, order, order_last, part_of, writing
@@ -102,7 +103,7 @@ class Broken(Files):
 
 
 def test_a_disk_that_refuses_is_reported_and_not_raised(stage, eventually, monkeypatch):
-    monkeypatch.setattr(checkpoint, "FILES", Broken())
+    monkeypatch.setattr(disk, "FILES", Broken())
     order(stage.orders, 1, ANY_SIZE)
     stage.saver.look()
     eventually(lambda: stage.actor.counts[Count.SAVED] == 1)
@@ -115,7 +116,7 @@ def test_a_disk_that_refuses_is_reported_and_not_raised(stage, eventually, monke
 
 
 def test_so_it_is_at_the_end(stage, monkeypatch, capsys):
-    monkeypatch.setattr(checkpoint, "FILES", Broken())
+    monkeypatch.setattr(disk, "FILES", Broken())
     stage.saver.finish()
     assert "No space left" in capsys.readouterr().err
     assert not (stage.folder / LAST / "actor-0.0.sha256").exists()
@@ -156,7 +157,7 @@ def endless_samples(state):
 
 def test_the_end_does_not_wait_for_samples_that_are_being_written(stage, monkeypatch):
     files = Endless()
-    monkeypatch.setattr(checkpoint, "FILES", files)
+    monkeypatch.setattr(disk, "FILES", files)
     with monkeypatch.context() as patched:
         patched.setattr(checkpoint, "chunks", endless_samples)
         order(stage.orders, 1, ANY_SIZE)
