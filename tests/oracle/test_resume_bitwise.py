@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from commands import TASKS
 
-from tianji import checkpoint, disk, launch
+from tianji import checkpoint, disk, launch, starting
 from tianji.config import load
 from tianji.engines.local import LocalEngine
 from tianji.signals import Interrupted
@@ -229,7 +229,7 @@ def test_fresh_episodes_are_not_the_first_ones_once_more(tmp_path, monkeypatch):
     Interruption(monkeypatch, 700)
     train(config, tmp_path / "run")
     saved, _ = checkpoint.newest(tmp_path / "run")
-    made = launch._try_out(config)
+    made = starting._try_out(config)
     fresh, resumed = LocalEngine(made), LocalEngine(made, tmp_path / "run", saved)
     assert not np.array_equal(fresh.roles[2].obs, resumed.roles[2].obs)
 

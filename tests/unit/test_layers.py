@@ -45,7 +45,7 @@ LAYERS = (
     ("run",),
     ("scores",),
     ("engines", "outcome"),
-    ("probing",),
+    ("probing", "starting"),
     ("worker", "launch", "export", "doctor", "transmission", "equivalence"),
     ("verbs",),
     ("cli",),

@@ -54,7 +54,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Trains; returns the run's exit status."""
     import tianji
-    from tianji import launch, mpirun
+    from tianji import mpirun, starting
     from tianji.config import load
     from tianji.config.keywords import SHORT, as_overrides
     from tianji.errors import TianJiError
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
         with _plan_for_ranks(options):
             return start_ranks(load(options.config, overrides), options)
     if options.dry_run:
-        print(launch.placement(load(options.config, overrides), options.engine))
+        print(starting.placement(load(options.config, overrides), options.engine))
         return 0
     report = tianji.train(
         options.config,
