@@ -26,7 +26,7 @@ TERMINAL = "TIANJI_TERMINAL"  # 1 if what rank 0 prints ends up in a terminal
 SETTINGS = {
     "OMPI_MCA_btl_tcp_progress_thread": "1",  # large messages move on while a role computes
     "OMPI_MCA_mpi_yield_when_idle": "1",
-    "OMPI_MCA_opal_abort_delay": "10",  # seconds that a rank has left when mpirun has gone
+    "OMPI_MCA_opal_abort_delay": "16",  # seconds that a rank has left when mpirun has gone
 }
 SCRATCH = "PRTE_MCA_prte_local_tmpdir_base"  # where mpirun keeps its files on this host
 NO_FILES = "^sm"  # MPI's own shared memory leaves files behind, and carries nothing of ours

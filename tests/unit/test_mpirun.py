@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tianji import mpirun
+from tianji import mpirun, shepherd
+from tianji.engines import ranks, remote
 from tianji.errors import TianJiError
 
 OPEN_MPI = "mpirun (Open MPI) 5.0.11\n"
@@ -219,3 +220,9 @@ def test_a_rank_has_its_settings_unless_somebody_gave_others():
     older = {}
     mpirun.settle(older)
     assert "OMPI_MCA_btl" not in older
+
+
+def test_a_rank_outlives_its_mpirun_until_it_has_said_how_the_run_ended():
+    left = float(mpirun.SETTINGS["OMPI_MCA_opal_abort_delay"])
+    assert left > ranks.ORPHAN_SECONDS + remote.GRACE_SECONDS + 3  # to write the summary
+    assert left < shepherd.ORPHAN_SECONDS

@@ -5,7 +5,6 @@ It only watches: it is on no path that data takes, and training goes on while it
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
@@ -19,6 +18,7 @@ from tianji.engines.loop import ProcessPorts, shared_channels
 from tianji.resources import Share
 from tianji.roster import LAUNCHER, Kind, evaluator_of, group_of, role_name, roles_of, weights_of
 from tianji.saving import order, order_last
+from tianji.sinks import note
 from tianji.status import Status
 from tianji.topology import Job
 from tianji.watch import Limits, Progress, Watch
@@ -135,7 +135,7 @@ class RemoteEngine:
             time.sleep(LOOK_SECONDS / 4)
         self.watch.poll()
         for home in self._processes.still_running():
-            print(f"tianji: {home} did not end within {GRACE_SECONDS:.0f} s", file=sys.stderr)
+            note(f"{home} did not end within {GRACE_SECONDS:.0f} s")  # if anybody listens still
 
     def _close_ends(self, home: str) -> None:
         """What a learner or a reducer that has died cannot do any more."""
