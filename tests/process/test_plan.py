@@ -184,7 +184,8 @@ def test_learners_are_measured_together_where_they_share_a_gpu(tasks, monkeypatc
     for name in ("walk_dqn.py", "walk_ppo.py"):
         profile = probe(load(tasks / name, []), 2, seconds=60.0)
         assert [n for n, _ in profile.learners[0].on_gpu] == [2]  # as many as there are cores
-        assert len(profile.learners) == 1 and profile.learners[0].on_gpu[0][1] >= 1.0
+        assert {cost.cores for cost in profile.learners} == {1}
+        assert profile.learners[0].on_gpu[0][1] >= 1.0
 
 
 def test_the_whole_probe_measures_every_choice(tasks, monkeypatch):
@@ -192,7 +193,8 @@ def test_the_whole_probe_measures_every_choice(tasks, monkeypatch):
     config = load(tasks / "walk_dqn.py", ["learner_cfg.device='auto'"])
     profile = probe(config, 2, seconds=60.0)
     assert profile.machine.gpu == resources.gpu_of("cuda")  # what `auto` found, not the word
-    assert [cost.cores for cost in profile.learners] == [1]
+    batch = profile.work.batch
+    assert [(cost.cores, cost.batch) for cost in profile.learners] == [(1, batch), (1, 4 * batch)]
     assert {1, 4} <= {cost.envs for cost in profile.actors}
     assert all(cost.step_seconds > 0 and cost.receive_seconds > 0 for cost in profile.actors)
 

@@ -19,6 +19,18 @@ def test_the_plan_and_its_numbers_are_said():
     assert f"{CHOICES[0].prediction.production:,.0f} steps/s made" in text
 
 
+def test_what_larger_batches_would_bring_is_said_where_it_was_measured():
+    assert "samples/s in batches" not in describe(COSTS, CHOICES, None)
+    first = COSTS.learners[0]
+    larger = dataclasses.replace(first, batch=400, update_seconds=0.019)
+    costs = dataclasses.replace(COSTS, learners=(first, larger, *COSTS.learners[1:]))
+    text = describe(costs, solve(costs, Wish(8, learner_cores=1)), None)
+    assert (
+        "each could learn from 9,091 samples/s in batches of 100, 20,000 samples/s in batches of "
+        "400 (--batch-scale 4)"
+    ) in " ".join(text.split())
+
+
 @pytest.mark.parametrize("width", [None, 120])
 def test_every_row_ends_with_what_limits_its_split(width):
     """Whatever the limits are: here each row is given another one."""

@@ -4,7 +4,7 @@ import pytest
 
 from tianji import config as configs
 from tianji.errors import TianJiError
-from tianji.probing.scaling import DEFAULT, scaling_keys
+from tianji.probing.scaling import DEFAULT, scaled, scaling_keys
 
 
 @pytest.fixture
@@ -77,3 +77,25 @@ def test_what_cannot_be_multiplied_is_named(tmp_path):
     config = configs.load(tmp_path / "job.py", [])
     with pytest.raises(TianJiError, match=r"own:Own has no hyp.buffer_size, so batch and pool"):
         scaling_keys(config, 2, "none")
+
+
+@pytest.mark.parametrize(
+    ("name", "overrides", "found"),
+    [
+        ("cartpole_dqn", [], {"batch_size": 512, "buffer_size": 50_000}),
+        ("cartpole_ppo", [], {"minibatch": 4096}),
+        ("cartpole_ppo", ["hyp.batch_size=2"], {"minibatch": 4096, "batch_size": 8}),
+    ],
+)
+def test_a_larger_batch_is_measured_with_the_same_pool(root, name, overrides, found):
+    config = configs.load(root / f"configs/{name}.py", overrides)
+    larger = scaled(config, 4)
+    assert {key: larger.hyp[key] for key in found} == found
+    by_envs = name == "cartpole_ppo" and not overrides
+    assert larger.parallel.actor_cfg.envs == config.parallel.actor_cfg.envs * (4 if by_envs else 1)
+
+
+def test_a_key_is_multiplied_however_it_was_written(tmp_path, root):
+    text = (root / "configs/cartpole_dqn.py").read_text().replace("batch_size=", "BATCH_SIZE=")
+    (tmp_path / "loud.py").write_text(text)
+    assert scaled(configs.load(tmp_path / "loud.py", []), 2).hyp["BATCH_SIZE"] == 256

@@ -42,6 +42,8 @@ def _about(profile: Profile, choices: list[Choice]) -> Iterable[tuple[str, str]]
         f"{split.batch:,} samples, {pool}: freshness P = {found.freshness:.3g}, as in serial "
         "training",
     )
+    if said := _by_batch(profile, split):
+        yield "learner", said
     measured = profile.machine.cores
     beyond = split.cores_per_host(work) > measured
     yield (
@@ -65,6 +67,20 @@ def _about(profile: Profile, choices: list[Choice]) -> Iterable[tuple[str, str]]
     )
     if split.groups > 1:
         yield "groups", "their parameters are averaged by a reducer, which needs next to no core"
+
+
+def _by_batch(profile: Profile, split: Split) -> str:
+    """TR_L for every size of batch that was measured; empty if that was one."""
+    known = [cost for cost in profile.learners if cost.cores == split.learner_cores]
+    if len(known) < 2:
+        return ""
+    rates = [
+        f"{cost.batch / (cost.update_seconds + cost.draw_seconds):,.0f} samples/s in batches of "
+        f"{cost.batch:,}"
+        + (f" (--batch-scale {cost.batch // split.batch})" if cost.batch > split.batch else "")
+        for cost in known
+    ]
+    return f"each could learn from {', '.join(rates)}"
 
 
 def _roles(split: Split) -> str:

@@ -28,7 +28,8 @@ from tianji.probing.answers import (
 )
 from tianji.probing.hand import Answer, Hand, together
 from tianji.probing.machine import this_machine
-from tianji.probing.measure import LEAST_STEPS
+from tianji.probing.measure import LEAST_STEPS, LEAST_UPDATES
+from tianji.probing.scaling import scaled
 from tianji.probing.variants import env_choices, variant, work_of
 from tianji.trial import try_out
 from tianji.wording import count_of
@@ -41,6 +42,7 @@ MOST_LEARNER_CORES = 8  # beyond them even larger networks gain little
 MOST_AGAIN = 4  # times that what matters most is measured again
 LEAST_GAIN = 0.05  # of an update's time that more cores must save
 ON_GPU = (2, 4, 8)  # learners at once
+LARGER = 4  # times the batch that is measured beside the configured one
 
 Say = Callable[[str], None]
 
@@ -81,19 +83,20 @@ class _Probe:
         self._acted: list[list[Answer]] = []  # of the actors in every stage, as in `_choices`
         self._pause = 0.0  # of a learner that takes turns with actors, from one update to the next
         alone = 1 if self._takes_turns else len(self._learners)
-        n_stages = len(self._choices) + len(self._learners) + alone + len(ON_GPU) * on_gpu
+        n_stages = len(self._choices) + len(self._learners) + alone + len(ON_GPU) * on_gpu + 1
         each = (seconds - LOADING_SECONDS) / n_stages - MAKING_SECONDS
         self._seconds = min(LONGEST_SECONDS, max(SHORTEST_SECONDS, each))
 
     def profile(self) -> Profile:
         """All that a plan needs."""
         measure = self._in_turns if self._takes_turns else self._at_once
-        later = len(ON_GPU) * (self._seconds + MAKING_SECONDS) if self._sharing else 0.0
-        self._ends -= later
+        n_later = 1 + (len(ON_GPU) if self._sharing else 0)
+        self._ends -= n_later * (self._seconds + MAKING_SECONDS)
         actors, learners = measure()
-        self._ends += later
+        self._ends += n_later * (self._seconds + MAKING_SECONDS)
         if self._sharing:
             learners = [self._on_one_gpu(learners[0])]
+        learners += self._with_larger_batches(learners[0])
         loading = fmean(answer["loading"] for acted in self._acted for answer in acted)
         length = length_of(self._acted[0])  # with the environments of the configuration
         work = replace(work_of(self._job), steps=max(1, round(length)))
@@ -101,7 +104,7 @@ class _Probe:
             machine=self._machine,
             work=work,
             actors=tuple(sorted(actors, key=lambda cost: cost.envs)),
-            learners=tuple(sorted(learners, key=lambda cost: cost.cores)),
+            learners=tuple(sorted(learners, key=lambda cost: (cost.cores, cost.batch))),
             load_seconds=loading,
         )
 
@@ -234,6 +237,26 @@ class _Probe:
             found.append((n, max(1.0, took * beside.contention / beside.update_seconds)))
         return replace(beside, on_gpu=tuple(found))
 
+    def _with_larger_batches(self, usual: LearnerCost) -> list[LearnerCost]:
+        """The cost of one core with larger batches, alone; nothing where there is none, or no time.
+
+        Between both is a line: what an update costs however small its batch, and what a sample.
+        """
+        needed = LEAST_UPDATES * LARGER * (usual.update_seconds + usual.draw_seconds)
+        if self._is_late(needed=needed):
+            return []
+        batch = LARGER * usual.batch
+        try:
+            config = scaled(variant(self._job, self._job.task.env.n_envs), LARGER)
+            self._say(f"a learner with batches of {batch:,}")
+            hand = self._learners[0]
+            [answer] = together([(hand, config, self._cores[:1])], self._seconds, self._pause)
+        except TianJiError:  # the algorithm has no such key, or its store is too small
+            return []
+        alone = learner_cost(1, batch, answer)
+        update = max(usual.update_seconds, usual.contention * alone.update_seconds)
+        return [replace(usual, batch=batch, update_seconds=update, draw_seconds=alone.draw_seconds)]
+
     def _again(self, own: ActorCost) -> Iterator[None]:
         """As often as there is time for two more stages, with the configuration's environments."""
         for _ in range(MOST_AGAIN):
@@ -244,10 +267,19 @@ class _Probe:
     def _cost(self, cores: int, answer: Answer) -> LearnerCost:
         return learner_cost(cores, self._job.sampling.batch_units, answer)
 
-    def _is_late(self, before: ActorCost | None = None, envs: int = 0, n_stages: int = 1) -> bool:
-        """Whether there is no time for more stages, one with `envs` environments per actor."""
+    def _is_late(
+        self,
+        before: ActorCost | None = None,
+        envs: int = 0,
+        n_stages: int = 1,
+        needed: float = 0.0,
+    ) -> bool:
+        """Whether there is no time for more stages, one with `envs` environments per actor.
+
+        `needed` are seconds beyond what any stage takes.
+        """
         stepping = 0.0 if before is None else before.step_seconds * max(1.0, envs / before.envs)
-        needed = n_stages * (self._seconds + MAKING_SECONDS) + LEAST_STEPS * stepping
+        needed += n_stages * (self._seconds + MAKING_SECONDS) + LEAST_STEPS * stepping
         return time.monotonic() + needed > self._ends
 
 

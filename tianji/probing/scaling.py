@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 from tianji.config import Config
@@ -40,6 +40,24 @@ def scaling_keys(config: Config, factor: int, rule: Rule) -> dict[str, Any]:
     if values.get("minibatch") is not None:
         keys["hyp.minibatch"] = values["minibatch"] * factor
     return keys
+
+
+def scaled(config: Config, factor: int) -> Config:
+    """The same with batches that are `factor` times as large, to be measured and not to be trained.
+
+    The pool stays, so that it fits into memory as before.
+    """
+    hyp, envs = config.hyp, config.parallel.actor_cfg.envs
+    for key, value in scaling_keys(config, factor, "none").items():
+        section, _, name = key.partition(".")
+        if section != "hyp":
+            envs = value  # of batches that are one rollout from each actor
+        elif name != "buffer_size":
+            word = next((word for word in hyp.written if word.lower() == name), name)
+            hyp = hyp.replaced(word, value, hyp.at(word))
+    parallel = config.parallel
+    actors = replace(parallel.actor_cfg, envs=envs)
+    return replace(config, hyp=hyp, parallel=replace(parallel, actor_cfg=actors))
 
 
 def _batch_keys(config: Config, values: Mapping[str, Any], factor: int) -> dict[str, Any]:
