@@ -37,7 +37,7 @@ def yield_to_others(home: str) -> None:
     kind = kind_of(home)
     if kind is Kind.EVALUATOR:
         os.nice(19)
-    elif kind is Kind.ACTOR and os.environ.get("TJ_BATCH", "1"):
+    elif kind is Kind.ACTOR:
         with suppress(OSError):  # it is only slower without
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
