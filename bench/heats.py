@@ -2,7 +2,9 @@
 
 A sweep of all splits takes hours on a machine with many cores. A shape (groups, learner cores,
 actors, place of the buffer) that makes half of what the fastest makes need not be run three times
-with every number of environments, and one that needs two cores need not have sixteen.
+with every number of environments, and one that needs two cores need not have sixteen. (Where roles
+take turns, one that has only its own cores shares them among learner and actors; in the rounds it
+has all that are there.)
 """
 
 from __future__ import annotations
@@ -15,15 +17,8 @@ from trainings import FAILURES, Row
 
 from tianji.planning.model import predict
 from tianji.planning.profile import Profile
-from tianji.planning.solver import Wish, candidates
+from tianji.planning.solver import Shape, Wish, candidates, shape_of
 from tianji.planning.split import Split
-
-Shape = tuple[int, int, int, bool]
-
-
-def shape_of(split: Split) -> Shape:
-    """All of a split but the environments of an actor."""
-    return split.groups, split.learner_cores, split.actors, split.buffer_alone
 
 
 def shapes(profile: Profile, wish: Wish) -> list[Split]:

@@ -1,12 +1,12 @@
 """Runs every split of the cores, and says where the planned one lies among them.
 
-The job is measured and planned as `tianji plan` does it. Then each split trains for some seconds,
-and its rates, without start and warm-up, stand beside what was predicted for it. Before every
-further round the job is measured again, because the speed of a shared machine drifts; medians are
-compared. Asked: the planned split lies within the range of the fastest one, and predictions within
-10 %. With --most only so many splits are run, evenly spread from the fastest to the slowest by
-prediction; the planned one is always among them. With --heats every shape is run once first, and
-the fastest --most splits of what was measured go into the rounds.
+The job is measured and planned as `tianji plan` does it, for endless training. Then each split
+trains for some seconds, and its rates, without start and warm-up, stand beside what was predicted
+for it. Before every further round the job is measured again, because the speed of a shared machine
+drifts; medians are compared. Asked: the planned split lies within the range of the fastest one, and
+predictions within 10 %. With --most only so many splits are run, evenly spread from the fastest to
+the slowest by prediction; the planned one is always among them. With --heats every shape is run
+once first, and the fastest go into the rounds, the very fastest with every number of environments.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from tianji.planning import planfile
 from tianji.planning.model import predict
 from tianji.planning.planfile import Plan
 from tianji.planning.profile import Profile
-from tianji.planning.solver import Wish, candidates, solve
+from tianji.planning.solver import Wish, candidates, shape_of
 from tianji.planning.split import Split
+from tianji.probing import planner
 from tianji.probing.probe import probe
 from tianji.resources import usable_here
 
@@ -49,9 +50,9 @@ def name_of(split: Split) -> str:
     return f"{split.name}x{split.learner_cores}E{split.envs}" + "B" * split.buffer_alone
 
 
-def chosen(profile: Profile, wish: Wish, most: float) -> list[Split]:
+def chosen(race: Race, most: float) -> list[Split]:
     """The planned split first; where there are too many others, an even choice of them."""
-    planned = solve(profile, wish)[0].split
+    profile, wish, planned = race.profile, race.wish, race.planned
     found = [split for split in candidates(profile, wish) if split != planned]
     others = sorted(found, key=lambda split: -rate(profile, split))
     if len(others) > most - 1:
@@ -66,8 +67,8 @@ def rate(profile: Profile, split: Split) -> float:
 
 
 def raced(sheet: Sheet, race: Race, most: float) -> list[Split]:
-    """The splits that were fastest in their heats, with every number of environments."""
-    profile, wish, rates = race.profile, race.wish, dict[heats.Shape, float]()
+    """The fastest of the heats, and the fastest of all with every other number of environments."""
+    profile, wish, rates = race.profile, race.wish, dict[Split, float]()
 
     def size(split: Split) -> int:
         return split.cores(profile.work)
@@ -75,14 +76,17 @@ def raced(sheet: Sheet, race: Race, most: float) -> list[Split]:
     for number, heat in enumerate(heats.packed(heats.shapes(profile, wish), size, wish.cores), 1):
         if time.monotonic() > sheet.ends_at:
             raise OutOfTime
+        foreign = {"heat": number, "seed": 0, "foreign_load": busy_share(0.2)}
         for split, row in zip(heat, heats.run(heat, size, race.train), strict=True):
             if row is not None:
-                sheet.add(row | race.about(split) | {"heat": number, "seed": 0})
-                rates[heats.shape_of(split)] = row["production"]
-    planned = race.planned
-    found = [split for split in candidates(profile, wish) if heats.shape_of(split) in rates]
-    found.sort(key=lambda split: -rates[heats.shape_of(split)])
-    return [planned, *[split for split in found if split != planned][: int(min(most, 999)) - 1]]
+                sheet.add(row | race.about(split) | foreign)
+                rates[split] = row["production"]
+    first, *others = sorted(rates, key=lambda split: -rates[split])
+    same = [s for s in candidates(profile, wish) if shape_of(s) == shape_of(first)]
+    room = int(min(most, len(others) + len(same))) - 1  # beside the planned one
+    chosen = dict.fromkeys([first, *others[: room // 2], *same, *others])
+    chosen.pop(race.planned, None)
+    return [race.planned, *list(chosen)[:room]]
 
 
 @dataclass
@@ -102,7 +106,6 @@ class Race:
 
     def train(self, split: Split, seed: int = 0) -> Row:
         """One run that follows a plan."""
-        foreign = busy_share(0.2)
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "plan.json"
             planfile.write(Plan(self.profile, split, predict(self.profile, split)), file)
@@ -116,7 +119,6 @@ class Race:
             "production": found["measured"]["production_per_second"],
             "consumption": found["measured"]["consumption_per_second"],
             "error": found["error"]["production_per_second"],
-            "foreign_load": foreign,
         }
 
 
@@ -201,22 +203,23 @@ def main() -> int:
     options.add_argument("--heats", action="store_true", help="every shape once, to choose them")
     given = options.parse_args()
     try:
-        config = load(given.config, given.overrides)
+        config = load(given.config, [*given.overrides, *ENDLESS])  # as all of them are trained
         profile = probe(config, given.cores)
         wish = Wish(given.cores, groups=given.groups)
-        planned = solve(profile, wish)[0].split
+        planned = planner.make(config, profile, wish).plan.split
     except TianJiError as problem:
         options.error(str(problem))
     race = Race(given.config, given.overrides, given.seconds, wish, profile, planned)
     most = 4 if given.quick else given.most
     sheet = Sheet(given.out, "plan", COLUMNS, given.total)
     with sheet:
-        splits = raced(sheet, race, most) if given.heats else chosen(profile, wish, most)
+        splits = raced(sheet, race, most) if given.heats else chosen(race, most)
         for i, seed in enumerate(seeds_of(given)):
             if i:
                 race.profile = probe(config, given.cores)
             for split in splits:
-                attempt(sheet, race.about(split) | {"seed": seed}, race.train, split, seed)
+                about = race.about(split) | {"seed": seed, "foreign_load": busy_share(0.2)}
+                attempt(sheet, about, race.train, split, seed)
     return sheet.finish(table, panels)
 
 

@@ -34,14 +34,20 @@ def test_no_heat_has_more_roles_than_cores_and_nobody_is_left_out():
     assert len(found) < len(splits)
 
 
-def test_the_runs_of_a_heat_have_different_cores_and_one_that_fails_is_none():
-    cores = os.sched_getaffinity(0)
+def test_the_runs_of_a_heat_have_different_cores_and_one_that_fails_is_none(monkeypatch):
+    here, given = os.sched_getaffinity(0), {}
+    monkeypatch.setattr(heats.os, "sched_getaffinity", lambda pid: {0, 1, 2, 3})
+    monkeypatch.setattr(
+        heats.os, "sched_setaffinity", lambda pid, cores: given.setdefault(tuple(cores))
+    )
 
     def train(split):
         if split == "bad":
             raise RuntimeError("no")
-        return {"cores": os.sched_getaffinity(0)}
+        return {"split": split}
 
-    rows = heats.run(["good", "bad"], lambda split: max(1, len(cores) // 2), train)
-    assert rows[1] is None and len(rows[0]["cores"]) == max(1, len(cores) // 2)
-    assert os.sched_getaffinity(0) == cores
+    rows = heats.run(["large", "bad", "small"], {"large": 2, "bad": 1, "small": 1}.get, train)
+    assert rows == [{"split": "large"}, None, {"split": "small"}]
+    assert set(given) == {(0, 1), (2,), (3,)}
+    monkeypatch.undo()
+    assert os.sched_getaffinity(0) == here

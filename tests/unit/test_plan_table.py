@@ -76,7 +76,7 @@ def test_a_split_nearer_to_equal_is_said_to_be_as_fast_as_it_is(share, words):
 
 def test_no_split_is_named_where_none_is_nearer_to_equal():
     text = describe(graded(step=0.1), solve(graded(step=0.1), Wish(2)), None, width=400)
-    assert "sample-bound" in text and "none of these splits is nearer to equal" in text
+    assert "sample-bound" in text and "no next-best split is nearer to equal" in text
 
 
 def test_what_was_measured_on_fewer_cores_is_said_to_be_extrapolated():

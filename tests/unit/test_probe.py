@@ -20,9 +20,9 @@ class Hand(contextlib.AbstractContextManager):
 
 @pytest.fixture
 def measured(root, monkeypatch):
-    """Probes a job on eight cores whose learners take so long; returns profile and stages."""
+    """Probes a job whose learners take so long; returns profile and stages."""
 
-    def measure(name, update_seconds, gpu=None):
+    def measure(name, update_seconds, gpu=None, cores=8, seconds=600.0):
         stages = []
 
         def together(roles, seconds, pause=0.0):
@@ -50,9 +50,10 @@ def measured(root, monkeypatch):
 
         monkeypatch.setattr(probing, "Hand", Hand)
         monkeypatch.setattr(probing, "together", together)
-        monkeypatch.setattr(probing.resources, "available_cores", lambda: tuple(range(8)))
+        monkeypatch.setattr(probing.resources, "available_cores", lambda: tuple(range(cores)))
         monkeypatch.setattr("tianji.probing.machine.gpu_of", lambda device: gpu)
-        return probing.probe(load(root / "tests" / "tasks" / name, []), 8, seconds=600.0), stages
+        config = load(root / "tests" / "tasks" / name, [])
+        return probing.probe(config, cores, seconds=seconds), stages
 
     return measure
 
@@ -71,6 +72,27 @@ def test_a_learner_is_measured_beside_busy_cores_and_alone(measured):
     assert found.learners[0].update_seconds == pytest.approx(0.02)
     assert found.learners[0].contention == pytest.approx(2.0)
     assert max(map(len, stages)) == 8  # a learner, and an actor on every other core
+
+
+@pytest.mark.parametrize(("cores", "seconds"), [(1, 600.0), (8, 0.0)])
+def test_nothing_is_made_of_neighbours_that_were_never_absent(measured, cores, seconds):
+    """On a single core there are none, and a probe that is late knows of none."""
+    found, stages = measured("walk_dqn.py", lambda threads: 0.01, cores=cores, seconds=seconds)
+    assert {cost.contention for cost in found.learners} == {1.0}
+    assert seconds or len(stages) == 1
+
+
+def test_a_probe_that_is_late_takes_the_first_look_for_the_learner(measured):
+    found, stages = measured("walk_ppo.py", lambda threads: 0.01, seconds=0.0)
+    assert found.learners[0].update_seconds == pytest.approx(0.01)
+    assert len(stages) == 2 and len(found.actors) == 1
+
+
+def test_a_slow_update_leaves_time_for_less(measured):
+    """Every stage waits for three of them."""
+    _, quick = measured("walk_ppo.py", lambda threads: 0.01, seconds=30.0)
+    _, slow = measured("walk_ppo.py", lambda threads: 20.0, seconds=30.0)
+    assert len(slow) == 2 < len(quick)
 
 
 def test_what_matters_most_is_measured_again_while_there_is_time(measured):

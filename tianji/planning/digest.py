@@ -23,7 +23,7 @@ SPLIT = frozenset(
         *_paths("parallel.global_cfg", "group_num rebalance"),
         *_paths("parallel.learner_cfg", "cores"),
         *_paths("parallel.actor_cfg", "num envs cores"),
-        *_paths("parallel.buffer_cfg", "cores slack"),
+        *_paths("parallel.buffer_cfg", "cores"),
     )
 )
 """What a plan decides."""

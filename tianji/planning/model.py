@@ -38,7 +38,7 @@ def predict(profile: Profile, split: Split) -> Prediction:
     taking = beside(settled_share(lambda busy: 1.0 / (beside(busy).whole * could_produce)))
     could_take = 1.0 / taking.whole
     production = min(could_produce, could_take)
-    turns = work.alternates or split.one_core
+    turns = work.alternates or work.slackless or split.one_core
     if turns:
         production = 1.0 / (1.0 / could_produce + taking.whole)
     return Prediction(

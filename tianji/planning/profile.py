@@ -42,6 +42,7 @@ class Work:
     learners: int = 1  # in a group, each with a part of every batch
     fusion_interval: int = 10  # updates from one fusion of the groups to the next
     store_bytes: int = 0  # of a group: the pool, and what waits to get into it
+    slackless: bool = False  # `slack = 0`: the order of serial training, one trajectory under way
 
     @property
     def freshness(self) -> float:

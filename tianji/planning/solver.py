@@ -21,6 +21,9 @@ OLDER = 0.05  # share by which samples may be older than with the configuration'
 MOST_SHOWN = 6  # next-best splits
 
 
+Shape = tuple[int, int, int, bool]
+
+
 @dataclass(frozen=True)
 class Wish:
     """What the user leaves open; None: anything."""
@@ -113,6 +116,11 @@ def _envs(profile: Profile, wish: Wish, actors: int) -> Iterator[int]:
             yield envs
 
 
+def shape_of(split: Split) -> Shape:
+    """All of a split but the environments of an actor."""
+    return split.groups, split.learner_cores, split.actors, split.buffer_alone
+
+
 def _ranked(choices: list[Choice], profile: Profile) -> list[Choice]:
     """The simplest of those that nobody could tell from the fastest; then one of each shape."""
     work = profile.work
@@ -128,8 +136,10 @@ def _ranked(choices: list[Choice], profile: Profile) -> list[Choice]:
     best = max(choice.prediction.production for choice in choices)
     simplest = min(_near(choices, best), key=lambda choice: (*simplicity(choice), *fastest(choice)))
     chosen = min(_as_fresh(choices, simplest), key=fastest)
-    shapes = {_shape(choice): choice for choice in sorted(choices, key=fastest, reverse=True)}
-    shapes.pop(_shape(chosen), None)
+    shapes = {
+        shape_of(choice.split): choice for choice in sorted(choices, key=fastest, reverse=True)
+    }
+    shapes.pop(shape_of(chosen.split), None)
     others = sorted(shapes.values(), key=fastest)
     return [chosen, *others[:MOST_SHOWN]]
 
@@ -144,13 +154,8 @@ def _as_fresh(choices: list[Choice], usual: Choice) -> list[Choice]:
     An actor that makes enough in less of its time leaves the learner beside it more of the machine.
     """
     oldest = (1 + OLDER) * usual.prediction.staleness
-    same = [choice for choice in choices if _shape(choice) == _shape(usual)]
+    same = [choice for choice in choices if shape_of(choice.split) == shape_of(usual.split)]
     return [choice for choice in same if choice.prediction.staleness <= oldest]
-
-
-def _shape(choice: Choice) -> tuple[int, ...]:
-    split = choice.split
-    return split.groups, split.learner_cores, split.actors, split.buffer_alone
 
 
 def _no_split(profile: Profile, wish: Wish) -> str:

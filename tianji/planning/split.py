@@ -84,6 +84,8 @@ class Split:
 
     def depth(self, work: Work) -> int:
         """Trajectories that an actor may have under way."""
+        if work.slackless:
+            return 1
         arriving = self.actors * work.steps * self.envs
         return depth_for(self.batch, work.ratio, arriving, work.on_policy)
 

@@ -9,7 +9,7 @@ from tianji.planning.costs import actor_cost
 from tianji.planning.model import EQUAL
 from tianji.planning.profile import Profile
 from tianji.planning.solver import Choice
-from tianji.planning.split import Prediction, Split
+from tianji.planning.split import Bound, Prediction, Split
 from tianji.wording import count_of, duration
 
 WIDTH = 12  # of the words at the beginning of a line
@@ -53,7 +53,7 @@ def _about(profile: Profile, choices: list[Choice]) -> Iterable[tuple[str, str]]
         + f"; extrapolated: {count_of(measured, 'core')} were measured"
         * beyond,
     )
-    yield "balance", _balance(found, choices, work.alternates or split.one_core)
+    yield "balance", _balance(found, choices)
     stale = "none: acting and learning take turns" if work.alternates else _updates(found)
     yield "staleness", stale
     yield "memory", f"{found.memory_bytes / 2**20:,.0f} MiB"
@@ -98,19 +98,19 @@ def _roles(split: Split) -> str:
     )
 
 
-def _balance(found: Prediction, choices: list[Choice], turns: bool) -> str:
+def _balance(found: Prediction, choices: list[Choice]) -> str:
     could = (
         f"the actors could make {found.could_produce:,.0f} steps/s, the learners could take "
         f"{found.could_take:,.0f}"
     )
-    if turns:
+    if found.bound is Bound.TURNS:
         return f"{could}; they take turns"
     if found.imbalance <= EQUAL:
         return f"{could}: {found.bound}"
     apart = f"{could}: {found.bound}, {100 * found.imbalance:.0f} % apart"
     nearer = min(choices, key=lambda choice: choice.prediction.imbalance)
     if nearer.prediction.imbalance >= found.imbalance:
-        return f"{apart}; none of these splits is nearer to equal"
+        return f"{apart}; no next-best split is nearer to equal"
     speed = _faster(nearer.prediction.production / found.production - 1)
     return f"{apart}; {_name(nearer.split)} would be nearer to equal, and {speed}"
 

@@ -42,7 +42,12 @@ def length_of(answers: list[Answer]) -> float:
 
 
 def contended(beside: LearnerCost, alone: list[LearnerCost]) -> LearnerCost:
-    """A cost with times as long as alone that the learner took beside busy cores."""
+    """A cost with times as long as alone that the learner took beside busy cores.
+
+    Where it was never measured alone nothing is known of that, and nothing made of it.
+    """
+    if not alone:
+        return beside
     usual = median(cost.update_seconds for cost in alone)
     return replace(beside, contention=max(1.0, beside.update_seconds / usual))
 

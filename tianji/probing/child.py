@@ -14,7 +14,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from tianji.engines.roles import preload, use_threads
+from tianji.engines.roles import preload, use_threads, yield_to_others
 from tianji.signals import ending_with
 
 
@@ -23,6 +23,7 @@ def main() -> int:
     kind, answers = sys.argv[1], _own_output()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of Ctrl-C: whoever started it says what follows
     ending_with(int(os.environ["TIANJI_LAUNCHER"]), signal.SIGKILL)()
+    yield_to_others(kind)
     preload(kind)
     for line in sys.stdin:
         task = json.loads(line)
@@ -55,6 +56,10 @@ def _measure(kind: str, task: dict[str, Any], answers: int) -> None:
         _say(answers, asdict(probe.run(task["seconds"])))
     except TianJiError as error:
         _say(answers, {"error": str(error)})
+    except (MemoryError, RuntimeError) as error:  # torch's is one of the latter
+        if isinstance(error, RuntimeError) and "out of memory" not in str(error):
+            raise
+        _say(answers, {"error": str(error) or "out of memory", "memory": True})
 
 
 def _say(answers: int, what: dict[str, Any]) -> None:

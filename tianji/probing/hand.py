@@ -8,6 +8,7 @@ import select
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -18,6 +19,10 @@ from tianji.resources import Share, available_cores
 Answer = dict[str, Any]
 
 MOST_SECONDS = 60.0  # of silence
+
+
+class OutOfMemory(TianJiError):
+    """What was to be measured does not fit."""
 
 
 class Hand:
@@ -45,7 +50,8 @@ class Hand:
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
-                stream.close()
+                with suppress(BrokenPipeError):  # what it was told last, and did not hear
+                    stream.close()
 
     def prepare(self, config: Config, cores: Sequence[int], seconds: float, pause: float) -> None:
         """Has the child make what is to be measured; `await_ready` waits until it has."""
@@ -90,7 +96,8 @@ class Hand:
             raise self._gone()
         answer: Answer = json.loads(line)
         if "error" in answer:
-            raise TianJiError(f"plan: the {self.kind} that was measured: {answer['error']}")
+            kind = OutOfMemory if answer.get("memory") else TianJiError
+            raise kind(f"plan: the {self.kind} that was measured: {answer['error']}")
         return answer
 
     def _gone(self) -> TianJiError:

@@ -15,7 +15,6 @@ from statistics import fmean, median
 
 from tianji import resources
 from tianji.config import Config
-from tianji.errors import TianJiError
 from tianji.planning.profile import ActorCost, LearnerCost, Profile
 from tianji.probing.answers import (
     actor_cost,
@@ -26,11 +25,10 @@ from tianji.probing.answers import (
     middle_learner,
     receiving,
 )
-from tianji.probing.hand import Answer, Hand, together
+from tianji.probing.hand import Answer, Hand, OutOfMemory, together
 from tianji.probing.machine import this_machine
 from tianji.probing.measure import LEAST_STEPS, LEAST_UPDATES
-from tianji.probing.scaling import scaled
-from tianji.probing.variants import env_choices, variant, work_of
+from tianji.probing.variants import enlarged, env_choices, variant, work_of
 from tianji.trial import try_out
 from tianji.wording import count_of
 
@@ -71,32 +69,35 @@ class _Probe:
         def hands(kind: str, threads: Iterable[int]) -> list[Hand]:
             return [stack.enter_context(Hand(kind, n)) for n in threads]
 
+        self._on_gpu = [n for n in ON_GPU if on_gpu and n <= len(cores)]  # learners at once
+        self._others = hands("learner", [1] * (max(self._on_gpu, default=1) - 1))
         most_cores = 1 if on_gpu else min(len(cores), MOST_LEARNER_CORES)
         learners = hands("learner", _powers_of_two(most_cores))
-        self._sharing = hands("learner", [1] * (min(len(cores), max(ON_GPU)) - 1) * on_gpu)
         self._job = job = try_out(config)
         self._takes_turns = job.sampling.per_version is not None
         most = len(cores) if self._takes_turns else max(1, len(cores) - 1)
         self._actors = hands("actor", [1] * most)
         self._learners = [hand for hand in learners if hand.threads <= most]
         self._choices = env_choices(job, len(cores))
-        self._acted: list[list[Answer]] = []  # of the actors in every stage, as in `_choices`
+        self._acted: list[list[Answer]] = []  # of the actors in every stage, their own number first
+        self._updating = 0.0  # seconds of an update, as soon as that is known
         self._pause = 0.0  # of a learner that takes turns with actors, from one update to the next
         alone = 1 if self._takes_turns else len(self._learners)
-        n_stages = len(self._choices) + len(self._learners) + alone + len(ON_GPU) * on_gpu + 1
+        n_stages = len(self._choices) + len(self._learners) + alone + len(self._on_gpu) + 1
         each = (seconds - LOADING_SECONDS) / n_stages - MAKING_SECONDS
         self._seconds = min(LONGEST_SECONDS, max(SHORTEST_SECONDS, each))
+        later = 1 + len(self._on_gpu)  # larger batches, and learners that share a GPU
+        self._later_seconds = later * (self._seconds + MAKING_SECONDS)
 
     def profile(self) -> Profile:
         """All that a plan needs."""
         measure = self._in_turns if self._takes_turns else self._at_once
-        n_later = 1 + (len(ON_GPU) if self._sharing else 0)
-        self._ends -= n_later * (self._seconds + MAKING_SECONDS)
         actors, learners = measure()
-        self._ends += n_later * (self._seconds + MAKING_SECONDS)
-        if self._sharing:
-            learners = [self._on_one_gpu(learners[0])]
+        self._later_seconds = 0.0
         learners += self._with_larger_batches(learners[0])
+        if self._on_gpu:
+            shared = self._sharing_a_gpu(learners[0])
+            learners = [replace(cost, on_gpu=shared) for cost in learners]
         loading = fmean(answer["loading"] for acted in self._acted for answer in acted)
         length = length_of(self._acted[0])  # with the environments of the configuration
         work = replace(work_of(self._job), steps=max(1, round(length)))
@@ -119,32 +120,35 @@ class _Probe:
             self._acted.append(acted)
             actors.setdefault(envs, []).append(actor_cost(envs, acted, receiving(learned)))
             beside.append(self._cost(first.threads, learned))
+            self._updating = beside[-1].update_seconds
 
         for envs in self._choices:
             if not actors or not self._is_late(_last(actors), envs):
                 stage(envs)
-        alone = self._alone(first, beside[-1])
-        learners, fewer = [contended(middle_learner(beside), alone)], alone[0]
+        alone = self._alone(first)
+        learners, fewer = [contended(middle_learner(beside), alone)], alone
         for hand in more:
-            if self._is_late(n_stages=2):
+            if not fewer or self._is_late(n_stages=2):
                 break
             _, learned = self._stage(hand, self._choices[0])
-            cost = self._cost(hand.threads, learned)
-            [alone_too] = self._alone(hand, cost)
-            if not _gains(alone_too, fewer):
+            alone_too = self._alone(hand)
+            if not alone_too or not _gains(alone_too[0], fewer[0]):
                 break  # what two cores do not bring, four will not
-            learners.append(contended(cost, [alone_too]))
+            learners.append(contended(self._cost(hand.threads, learned), alone_too))
             fewer = alone_too
         for _ in self._again(own := actors[self._choices[0]][0]):
             stage(own.envs)
-            alone += self._alone(first, beside[-1])
+            alone += self._alone(first)
         learners[0] = contended(middle_learner(beside), alone)
         return [middle_actor(costs) for costs in actors.values()], learners
 
-    def _alone(self, hand: Hand, otherwise: LearnerCost) -> list[LearnerCost]:
-        """What a learner costs while all other cores are idle; `otherwise` if that cannot be."""
+    def _alone(self, hand: Hand) -> list[LearnerCost]:
+        """What a learner costs while all other cores are idle; nothing if there are none, or late.
+
+        On a single core there is nobody beside it anyway.
+        """
         if len(self._cores) == 1 or self._is_late():
-            return [otherwise]
+            return []
         n = hand.threads
         self._say(f"a learner with {count_of(n, 'core')} alone")
         config = variant(self._job, self._choices[0])
@@ -170,7 +174,8 @@ class _Probe:
         """
         first = self._learners[0]
         actors: dict[int, list[ActorCost]] = {}
-        updating = self._cost(1, self._learning(first, 0.0)).update_seconds
+        looked = self._learning(first, 0.0)
+        updating = self._updating = self._cost(1, looked).update_seconds
 
         def stage(envs: int) -> None:
             acted = self._acting(envs, updating)
@@ -182,7 +187,7 @@ class _Probe:
                 stage(envs)
         own = actors[self._choices[0]]
         self._pause = self._job.length * own[0].step_seconds
-        answers = [self._learning(first, self._pause)]
+        answers = [looked if self._is_late() else self._learning(first, self._pause)]
         learners = [self._cost(1, answers[0])]
         for hand in self._learners[1:]:
             if self._is_late():
@@ -216,44 +221,40 @@ class _Probe:
         cores = self._cores[: hand.threads]
         return together([(hand, config, cores)], self._seconds, pause)[0]
 
-    def _on_one_gpu(self, beside: LearnerCost) -> LearnerCost:
-        """The same cost, with how much longer it takes where several learners share the GPU.
+    def _sharing_a_gpu(self, beside: LearnerCost) -> tuple[tuple[int, float], ...]:
+        """How much longer an update takes where several learners share the GPU.
 
         A GPU is busy for a part of an update only, and what several of them compute fits in between
         or does not: nothing but having them learn at the same time tells.
         """
-        config, found = variant(self._job, self._choices[0]), []
-        for n in ON_GPU:
-            hands = [self._learners[0], *self._sharing][:n]
-            if len(hands) < n or self._is_late():
+        config, found = variant(self._job, self._choices[0]), list[tuple[int, float]]()
+        for n in self._on_gpu:
+            if self._is_late():
                 break
             self._say(f"{count_of(n, 'learner')} on the GPU")
+            hands = [self._learners[0], *self._others][:n]
             roles = [(hand, config, [core]) for hand, core in zip(hands, self._cores, strict=False)]
             try:
                 answers = together(roles, self._seconds, self._pause)
-            except TianJiError:  # so many do not fit into its memory
+            except OutOfMemory:  # the hands are of no use any more, and nothing follows
                 break
             took = fmean(self._cost(1, answer).update_seconds for answer in answers)
             found.append((n, max(1.0, took * beside.contention / beside.update_seconds)))
-        return replace(beside, on_gpu=tuple(found))
+        return tuple(found)
 
     def _with_larger_batches(self, usual: LearnerCost) -> list[LearnerCost]:
         """The cost of one core with larger batches, alone; nothing where there is none, or no time.
 
         Between both is a line: what an update costs however small its batch, and what a sample.
         """
-        needed = LEAST_UPDATES * LARGER * (usual.update_seconds + usual.draw_seconds)
-        if self._is_late(needed=needed):
+        config = enlarged(self._job, LARGER)
+        more_seconds = (LARGER - 1) * (1 + LEAST_UPDATES) * self._updating
+        if config is None or self._is_late(needed=more_seconds):
             return []
         batch = LARGER * usual.batch
-        try:
-            config = scaled(variant(self._job, self._job.task.env.n_envs), LARGER)
-            self._say(f"a learner with batches of {batch:,}")
-            hand = self._learners[0]
-            [answer] = together([(hand, config, self._cores[:1])], self._seconds, self._pause)
-        except TianJiError:  # the algorithm has no such key, or its store is too small
-            return []
-        alone = learner_cost(1, batch, answer)
+        self._say(f"a learner with batches of {batch:,}")
+        roles = [(self._learners[0], config, self._cores[:1])]
+        alone = learner_cost(1, batch, together(roles, self._seconds, self._pause)[0])
         update = max(usual.update_seconds, usual.contention * alone.update_seconds)
         return [replace(usual, batch=batch, update_seconds=update, draw_seconds=alone.draw_seconds)]
 
@@ -279,7 +280,8 @@ class _Probe:
         `needed` are seconds beyond what any stage takes.
         """
         stepping = 0.0 if before is None else before.step_seconds * max(1.0, envs / before.envs)
-        needed += n_stages * (self._seconds + MAKING_SECONDS) + LEAST_STEPS * stepping
+        each = self._seconds + MAKING_SECONDS + (1 + LEAST_UPDATES) * self._updating
+        needed += n_stages * each + LEAST_STEPS * stepping + self._later_seconds
         return time.monotonic() + needed > self._ends
 
 

@@ -10,6 +10,7 @@ from tianji.errors import TianJiError
 from tianji.job import Job, prepare
 from tianji.planning.digest import digest_of
 from tianji.planning.profile import Work
+from tianji.probing.scaling import scaled
 from tianji.rollouts import Rollouts
 
 ENVS = (1, 4, 16, 64)  # per actor, besides what the configuration has
@@ -69,6 +70,16 @@ def variant(job: Job, envs: int) -> Config:
     )
 
 
+def enlarged(job: Job, factor: int) -> Config | None:
+    """The same with larger batches; None where the algorithm has none, or its store no room."""
+    try:
+        config = scaled(variant(job, job.task.env.n_envs), factor)
+        prepare(config, replace(job.task.env, n_envs=config.parallel.actor_cfg.envs))
+    except TianJiError:
+        return None
+    return config
+
+
 def work_of(job: Job) -> Work:
     """What the job asks for."""
     sampling, learner = job.sampling, job.config.parallel.learner_cfg
@@ -91,4 +102,5 @@ def work_of(job: Job) -> Work:
         learners=learner.num,
         fusion_interval=learner.send_root_interval,
         store_bytes=n_bytes_of(job)["store"] // job.config.n_groups,
+        slackless=job.in_turns,
     )

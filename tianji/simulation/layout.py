@@ -81,6 +81,7 @@ class Costs:
     is_alone: bool = False  # the buffer, on a core of its own
     alternates: bool = False
     per_version: int = 1  # trajectories that each actor sends for an update, if they alternate
+    slackless: bool = False  # nothing comes ahead
     takes_once: bool = False  # each sample is learned from in one batch only
     remote: int = 0  # actors on other hosts than the learner
     remote_hosts: int = 0
@@ -103,12 +104,14 @@ class Costs:
     @property
     def depth(self) -> int:
         """Trajectories that an actor may have under way."""
+        if self.slackless:
+            return 1
         return depth_for(self.batch, self.ratio, self.actors * self.units, self.takes_once)
 
     @property
     def slack(self) -> int:
         """Units that may come ahead, as `job.Job.slack` has them."""
-        return self.actors * self.units if self.is_alone else 0
+        return self.actors * self.units if self.is_alone and not self.slackless else 0
 
     @property
     def batches_ahead(self) -> int:
@@ -164,6 +167,7 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
         is_alone=layout.buffer_alone,
         alternates=work.alternates,
         per_version=max(1, batch // (units * layout.actors)),
+        slackless=work.slackless,
         takes_once=work.on_policy or work.alternates,
         remote=remote,
         remote_hosts=layout.hosts_per_group - 1,
