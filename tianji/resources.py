@@ -152,15 +152,18 @@ def assign(
     parallel, given = config.parallel, _given(config)
     if here is not None:
         given = {home: n for home, n in given.items() if home in here}
-    shares, rest = _cut({home: n for home, n in given.items() if n is not None}, cores, alternates)
+    own = {home: n for home, n in given.items() if n is not None}
+    shares, rest = _cut(own, cores, alternates)
     rest = rest or cores
     for home, n in given.items():
         if n is None:
             shares[home] = Share(rest, 1)
     if parallel.learner_cfg.cores is None:
-        # While it learns the actors of an alternating run are idle, and leave it their cores.
-        most = len(rest) if usable is None else min(len(rest), usable)
-        spare = most if alternates else most - sum(map(_acts, given))
+        # While it learns all others of an alternating run are idle, and leave it their cores.
+        taken = 0 if alternates else sum(own.values())
+        beside = 0 if alternates else sum(_acts(home) for home in given if home not in own)
+        most = len(cores) if usable is None else usable
+        spare = min(len(rest), most - taken) - beside
         learners = [home for home in given if kind_of(home) is Kind.LEARNER]
         threads = min(max(1, spare // max(1, len(learners))), MOST_THREADS)
         shares |= dict.fromkeys(learners, Share(rest, threads))

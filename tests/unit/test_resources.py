@@ -201,6 +201,24 @@ def test_a_learner_that_asks_for_nothing_has_no_more_threads_than_its_time_allow
     assert shares["learner-0.0"] == Share(EIGHT, 2)
 
 
+def test_a_learner_that_asks_for_nothing_has_what_actors_with_cores_of_their_own_leave(config):
+    sixteen = tuple(range(16))
+    shares = assign(config(actor=1, num=8), sixteen, alternates=False)
+    assert shares["learner-0.0"] == Share(sixteen[8:], MOST_THREADS)
+    assert assign(config(actor=1, num=6), EIGHT, alternates=False)["learner-0.0"].threads == 2
+    assert assign(config(actor=1, num=8), EIGHT, alternates=False)["learner-0.0"] == Share(EIGHT, 1)
+
+
+@pytest.mark.parametrize(("usable", "threads"), [(8, 4), (7, 3), (6, 2), (5, 1), (4, 1)])
+def test_the_time_of_actors_with_cores_of_their_own_is_not_the_learners_too(
+    config, usable, threads
+):
+    own = config(actor=2, num=2)
+    assert assign(own, EIGHT, False, usable=usable)["learner-0.0"].threads == threads
+    in_turns = assign(own, EIGHT, True, usable=usable)["learner-0.0"].threads
+    assert in_turns == min(usable, MOST_THREADS)
+
+
 @pytest.fixture
 def torch_says(monkeypatch):
     """Pretends that there are GPUs, of which torch can use those that are named."""
