@@ -45,7 +45,8 @@ def ending(root, tmp_path, monkeypatch):
         costs = dataclasses.replace(
             costs, work=dataclasses.replace(costs.work, digest=digest_of(config))
         )
-        made = planner.make(config, costs, Wish(4, options.hosts or 1)).plan
+        wish = Wish(4, options.hosts or 1, groups=options.groups)
+        made = planner.make(config, costs, wish).plan
         planfile.write(made, out)
         return plan._what_next(options, made, out), made
 
@@ -112,11 +113,28 @@ def test_a_plan_for_more_cores_than_there_are_says_where_it_can_be_used(ending, 
     assert "refuses it here" in there and str(made.split.cores(made.profile.work)) == "4"
     assert command.startswith("to train with it there: tianji train ")
     text, _ = ending("--hosts", 2)
-    assert "for machines with 4 cores each, and this one offers 2" in text
+    assert "for machines with 4 cores each, and this one offers 2. Take" in text
+
+
+@pytest.mark.parametrize(("time", "refused"), [(2.0, True), (3.9, True), (4.0, False)])
+def test_what_is_said_to_be_refused_in_a_container_is_refused(
+    ending, tmp_path, monkeypatch, time, refused
+):
+    """Either of the two groups would fit, and both would not."""
+    monkeypatch.setattr(resources, "available_cores", lambda: tuple(range(64)))
+    monkeypatch.setattr(resources, "quota", lambda: time)
+    text, made = ending("--groups", 2)
+    assert ("`tianji train` refuses it here" in text) is refused
+    job = tmp_path / "my job.plan.json", tmp_path / "my job.py", [], None, None
+    if refused:
+        with pytest.raises(TianJiError, match=f"for 4 cores and this machine offers {int(time)}"):
+            planner.for_run(*job)
+    else:
+        assert planner.for_run(*job) == made
 
 
 def test_a_rule_for_a_batch_that_stays_as_it_is_is_refused(ending, tmp_path, monkeypatch):
-    monkeypatch.setattr(planner, "measure", lambda *_: pytest.fail("it was measured"))
+    monkeypatch.setattr(planner, "measure", lambda *_, **__: pytest.fail("it was measured"))
     ending()
     with pytest.raises(TianJiError, match=r"--lr-rule linear: .* add --batch-scale"):
         plan.run(options_of("--lr-rule", "linear", file=tmp_path / "my job.py"))
@@ -144,7 +162,7 @@ def test_a_plan_in_a_container_is_for_the_cores_that_it_pays_for(monkeypatch):
 
 def test_a_plan_takes_the_place_of_a_plan_alone(ending, tmp_path, monkeypatch):
     """What is refused is refused before anything is measured."""
-    monkeypatch.setattr(planner, "measure", lambda *_: pytest.fail("it was measured"))
+    monkeypatch.setattr(planner, "measure", lambda *_, **__: pytest.fail("it was measured"))
     ending()
     mine, older = tmp_path / "my job.py", tmp_path / "my job.plan.json"
     (tmp_path / "other.json").write_text('{"name": "a package"}')

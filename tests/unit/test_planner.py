@@ -92,6 +92,22 @@ def test_too_few_places_for_any_plan_are_refused_before_measuring(dqn, probed, t
     assert not probed
 
 
+def test_too_few_places_for_the_smallest_plan_are_told_as_such_after_measuring(
+    dqn, monkeypatch, tmp_path
+):
+    """Each of these actors has a third of a batch: no other number of them makes a whole one."""
+    thirds = profile(on_policy=True, envs=24, rollouts=1, batch=16 * 8, pool=16 * 8)
+
+    def probe(config, *_):
+        own = dataclasses.replace(thirds.work, digest=digest_of(config))
+        return dataclasses.replace(thirds, work=own)
+
+    monkeypatch.setattr(planner, "probe", probe)
+    (tmp_path / "hosts").write_text("a slots=4\n")
+    with pytest.raises(TianJiError, match="has 4 places, and even the smallest plan has 5 proc"):
+        follow("auto", dqn, engine="mpi", hostfile=tmp_path / "hosts")
+
+
 def test_a_learner_for_a_gpu_that_is_not_there_is_refused_before_measuring(
     dqn, probed, monkeypatch
 ):
@@ -192,6 +208,16 @@ def test_the_row_of_the_configuration_has_the_threads_that_its_run_would_have(dq
     wanted = load(dqn, ["learner_cfg.cores=1"])
     assert planner.make(wanted, JOB, Wish(cores)).configured.split.learner_cores == 1
     assert planner.make(load(dqn, ["learner_cfg.cores=99"]), JOB, Wish(cores)).configured is None
+
+
+def test_the_row_of_the_configuration_has_no_threads_on_cores_of_another_host(dqn):
+    for groups, cores, hosts, threads in ((1, 3, 4, 2), (2, 3, 2, 2), (4, 6, 2, 2), (2, 6, 1, 2)):
+        config = load(dqn, [f"global_cfg.group_num={groups}"])
+        configured = planner.make(config, JOB, Wish(cores, hosts)).configured
+        assert configured.split.learner_cores == threads, (groups, cores, hosts)
+    many = load(dqn, ["actor_cfg.num=6"])
+    assert planner.make(many, JOB, Wish(8, 2)).configured.split.actors == 6
+    assert planner.make(many, JOB, Wish(4, 2)).configured is None  # a group is on one host
 
 
 def test_groups_share_the_steps_of_a_run_so_there_are_not_more_than_can_learn_from_them(dqn):

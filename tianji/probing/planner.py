@@ -23,7 +23,7 @@ from tianji.planning.solver import Choice, Wish, solve
 from tianji.planning.split import Split
 from tianji.probing.machine import this_machine
 from tianji.probing.probe import MOST_SECONDS, Say, probe
-from tianji.roster import Kind, role_name
+from tianji.roster import Kind, role_name, roles_of
 from tianji.wording import count_of
 
 AUTO = "auto"  # instead of a plan's file: make one
@@ -94,25 +94,29 @@ def most_groups(config: Config, work: Work) -> int:
 
 
 def _configured(config: Config, profile: Profile, wish: Wish) -> Choice | None:
-    """What the configuration itself would do; None if the cores do not suffice for it."""
+    """What the configuration itself would do; None if the cores do not suffice for it.
+
+    A group lives on one host, and the first of them on one that has as many as any.
+    """
     parallel, work = config.parallel, profile.work
+    hosts = min(wish.hosts, config.n_groups)
+    beside = [role.home for role in roles_of(config) if role.group < -(-config.n_groups // hosts)]
     try:
-        cores = tuple(range(wish.cores * wish.hosts))
-        learner = resources.assign(config, cores, work.alternates)[role_name(Kind.LEARNER)]
+        shares = resources.assign(config, tuple(range(wish.cores)), work.alternates, beside)
     except TianJiError:
         return None
     split = Split(
         config.n_groups,
-        learner.threads,
+        shares[role_name(Kind.LEARNER)].threads,
         parallel.actor_cfg.num,
         parallel.actor_cfg.envs,
         work.batch,
         work.pool,
         config.n_learners,
         buffer_alone=parallel.buffer_cfg.cores is not None,
-        hosts=min(wish.hosts, config.n_groups),
+        hosts=hosts,
     )
-    if split.cores(work) > wish.cores * wish.hosts:
+    if split.cores_per_host(work) > wish.cores:
         return None
     return Choice(split, predict(profile, split))
 
@@ -155,13 +159,23 @@ def is_made_now(plan: str | Path, folder: Path | None) -> bool:
     return str(plan) == AUTO and (folder is None or not (folder / planfile.NAME).is_file())
 
 
+def lacking(plan: Plan, hosts: int = 1) -> tuple[int, int] | None:
+    """Cores that a plan needs of this machine, one of `hosts`, and that it offers; None: enough.
+
+    What a container does not pay for is not offered: its processes would be stopped together.
+    """
+    split, work = plan.split, plan.profile.work
+    needed = split.cores(work) if hosts == 1 else split.cores_per_host(work)
+    offered = resources.usable_here()
+    return (needed, offered) if needed > offered and not split.one_core else None
+
+
 def _refuse_without_cores(plan: Plan, source: str) -> None:
     """Raises where all processes would be on this machine, each on cores that it does not have."""
-    needed, offered = plan.split.cores(plan.profile.work), len(resources.available_cores())
-    if needed > offered and not plan.split.one_core:
+    if (found := lacking(plan)) is not None:
         raise TianJiError(
-            f"{source}: this plan is for {needed} cores and this machine offers {offered}: train "
-            "with it where there are as many, make a plan for this machine with tianji plan "
+            f"{source}: this plan is for {found[0]} cores and this machine offers {found[1]}: "
+            "train with it where there are as many, make a plan for this machine with tianji plan "
             "CONFIG, or leave --plan out"
         )
 
@@ -224,13 +238,18 @@ def _made_now(
         profile = probe(config, spread.cores, say)
     finally:
         say.over()
-    for cores in range(spread.cores, 0, -1):
-        wish = Wish(cores, hosts, memory_bytes=resources.free_bytes())
-        plan = make(config, profile, wish).plan
+    wish = Wish(spread.cores, hosts, memory_bytes=resources.free_bytes())
+    plan = make(config, profile, wish).plan
+    while spread.places is not None:
         needed = n_ranks(load(file, [*given, *as_overrides(plan.overrides)]))
-        if spread.places is None or needed <= spread.places:
-            return plan
-    raise _too_few_places(spread.places or 0, needed)
+        if needed <= spread.places:
+            break
+        wish = replace(wish, cores=wish.cores - 1)
+        try:
+            plan = make(config, profile, wish).plan
+        except TianJiError:  # there is no smaller one
+            raise _too_few_places(spread.places, needed) from None
+    return plan
 
 
 def _too_few_places(places: int, needed: int) -> TianJiError:

@@ -99,8 +99,15 @@ def run(options: argparse.Namespace) -> int:
     began = time.monotonic()
     say = terminal.StatusLine(options.quiet or profile is not None)
     try:
-        job = options.config, overrides, wish.cores, settings, say, options.seconds, profile
-        planned_for, found = planner.measure(*job)
+        planned_for, found = planner.measure(
+            options.config,
+            overrides,
+            wish.cores,
+            settings,
+            say=say,
+            seconds=options.seconds,
+            profile=profile,
+        )
     finally:
         say.over()
     measured = f"measured in {time.monotonic() - began:.0f} s" if profile is None else "as measured"
@@ -167,18 +174,17 @@ def _what_next(options: argparse.Namespace, plan: Plan, out: Path, width: int | 
 
 def _elsewhere(plan: Plan, out: Path) -> str | None:
     """Where a plan for more cores than there are here can be used; None: here."""
-    from tianji.resources import usable_here
+    from tianji.probing import planner
 
-    split, offered = plan.split, usable_here()
-    needed = split.cores_per_host(plan.profile.work)
-    if needed <= offered:
+    if (found := planner.lacking(plan, plan.split.hosts)) is None:
         return None
-    those = f"a machine with {needed:,} cores"
-    if split.hosts > 1:
-        those = f"machines with {needed:,} cores each"
+    needed, offered = found
+    those, then = f"a machine with {needed:,} cores", ": `tianji train` refuses it here"
+    if plan.split.hosts > 1:  # of which this one need not be
+        those, then = f"machines with {needed:,} cores each", ""
     return (
-        f"this plan is for {those}, and this one offers {offered:,}: `tianji train` refuses it "
-        f"here. Take {out} there, where another processor may make another split the faster one"
+        f"this plan is for {those}, and this one offers {offered:,}{then}. "
+        f"Take {out} there, where another processor may make another split the faster one"
     )
 
 
