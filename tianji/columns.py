@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Collection, Sequence
 
 GAP = "  "  # between two columns
-NARROWEST = 16  # columns that a cell is wrapped to at least
+NARROWEST_CELL = 16  # columns that it is wrapped to at least
 
 
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list[str]:
@@ -119,7 +119,7 @@ def _only(rows: Sequence[Sequence[str]], shown: Sequence[int]) -> list[list[str]
 def _folded(rows: list[list[str]], width: int) -> list[list[str]]:
     """The same with the last cells on as many lines as they need."""
     *others, last = _widths(rows)
-    room = max(NARROWEST, width - sum(others) - len(GAP) * len(others))
+    room = max(NARROWEST_CELL, width - sum(others) - len(GAP) * len(others))
     if last <= room:
         return rows
     folded = []

@@ -77,9 +77,17 @@ def train(
             raise
         from tianji.run import ROW_SECONDS, Run
 
-        seconds = row_seconds or ROW_SECONDS
-        times = began, seconds, resumed, planning_seconds
-        run = Run(job, runner.name, claimed.folder, quiet, *times, shares=runner.shares)
+        run = Run(
+            job,
+            runner.name,
+            claimed.folder,
+            quiet,
+            started_at=began,
+            row_seconds=row_seconds or ROW_SECONDS,
+            resumed=resumed,
+            planning_seconds=planning_seconds,
+            shares=runner.shares,
+        )
         return _train_and_report(run, runner, signals)
 
 
@@ -145,9 +153,8 @@ def _train_and_report(run: Run, engine: Engine, signals: Signals) -> Report:
         run.warn("what the run has learned last is in no checkpoint: see its logs")
     examiner.close(learned if status in ENDED else None)
     summary = run.finish(status, watch.progress, error, signals.give_back)
-    mpirun.leave_status(
-        exit_status
-    )  # before MPI is left: without its mpirun that may take for ever
+    # Before MPI is left, which may take for ever if mpirun has gone.
+    mpirun.leave_status(exit_status)
     return Report(run.folder, summary, exit_status)
 
 

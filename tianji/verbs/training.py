@@ -125,7 +125,7 @@ def finish(report: Report) -> int:
     from tianji import mpirun, terminal
     from tianji.summary import describe
 
-    mpirun.leave_status(report.exit_status)
+    mpirun.mind_streams()
     if report.error:
         terminal.say("tianji", report.error)
     print(describe(report.summary, report.folder, report.exit_status, terminal.width()))
