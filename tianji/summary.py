@@ -266,12 +266,18 @@ def _measured(summary: dict[str, Any]) -> list[Line]:
         last = f"{decided[-1]['unit']} at last: {decided[-1]['after']}"
         lines.append(("balance", f"{len(decided):,} changes (balance.jsonl), {last}"))
     if lost := summary.get("lost"):  # a summary of an earlier version has none
-        apart = any(kind_of(name) is Kind.REDUCER for name in lost)
-        then = "the groups were not averaged any more" if apart else "training went on without"
-        lines.append(("lost", f"{', '.join(lost)}: {then}"))
+        lines.append(("lost", _without(lost)))
     if summary["dropped"]:
         lines.append(("dropped", f"{summary['dropped']:,} samples for their age"))
     return [*lines, ("limit", summary["bottleneck"])]
+
+
+def _without(lost: list[str]) -> str:
+    """Who was lost, and what became of the run; actors stand apart from the reducer."""
+    reducers = [name for name in lost if kind_of(name) is Kind.REDUCER]
+    others = [name for name in lost if name not in reducers]
+    words = {"training went on without": others, "the groups were not averaged any more": reducers}
+    return "; ".join(f"{', '.join(names)}: {then}" for then, names in words.items() if names)
 
 
 def _short(summary: dict[str, Any]) -> str:

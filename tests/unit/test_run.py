@@ -410,6 +410,11 @@ def test_the_summary_measures_from_the_moment_all_were_ready(
     [
         (["actor-0.1"], "  lost       actor-0.1: training went on without"),
         (["reducer-0.0"], "  lost       reducer-0.0: the groups were not averaged any more"),
+        (
+            ["reducer-0.0", "actor-1.2", "actor-0.1"],
+            "  lost       actor-1.2, actor-0.1: training went on without; "
+            "reducer-0.0: the groups were not averaged any more",
+        ),
     ],
 )
 def test_a_role_that_was_lost_is_named_at_the_end(

@@ -1,6 +1,8 @@
 """Processes that end before the run does: without whom training goes on, and what is said of them.
 
-It makes no difference how a process went, killed or with an exception, nor in which engine.
+For a reducer and an evaluator it makes no difference how the process went, killed or with an
+exception. Both `process` and `mpi` go by that; `mpi` also does without an actor that was killed,
+if others are beside it (`ranks.py`). The local engine has no processes to lose.
 """
 
 from __future__ import annotations
