@@ -21,7 +21,7 @@ from tianji.transmission.plan import LINK_BITS, Plan
 from tianji.transmission.rows import Row
 from tianji.transmission.steps import Part, Skipped, Step, crossing, guess, guess_limit, run_or_skip
 
-DEPTH, LEAST_DEPTH = 8, 2  # messages in flight; a trajectory's channel has two
+DEPTH, LEAST_DEPTH = 8, 2  # messages in flight; a trajectory's channel has 2 to 16
 FLIGHT_BYTES = 8 << 20  # of large messages fewer are: caches hold them, and so do those of a run
 LINK_BYTES = 1 << 19  # in flight across a link: four milliseconds of 1 Gbit/s
 FEWER = 8  # times fewer messages for a peer
