@@ -172,6 +172,19 @@ def test_a_run_that_goes_on_keeps_the_plan_it_began_with(dqn, probed, tmp_path):
     assert len(probed) == 1
 
 
+def test_a_run_that_is_too_short_for_its_plan_is_told_so(dqn, probed, tmp_path, capsys):
+    """When a run ends is no part of the job, and yet it limits the groups."""
+    file, config = tmp_path / "groups.plan.json", load(dqn, [])
+    job = dataclasses.replace(JOB, work=dataclasses.replace(JOB.work, digest=digest_of(config)))
+    planfile.write(planner.make(config, job, Wish(4, groups=2)).plan, file)
+    follow(file, dqn)
+    assert "updates" not in capsys.readouterr().err
+    follow(file, dqn, "exp.train_steps=500")
+    words = " ".join(capsys.readouterr().err.split())
+    assert "2 groups, of which each makes fewer than 100 updates" in words
+    assert "exp.train_steps=500" in words and "--groups 1" in words
+
+
 def test_options_that_say_otherwise_are_refused(dqn):
     with pytest.raises(TianJiError, match=r"--plan auto says .* other options say otherwise"):
         follow("auto", dqn, "actor_cfg.num=77")

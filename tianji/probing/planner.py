@@ -149,9 +149,21 @@ def for_run(
     warnings = planfile.check(chosen, followed, machine, source, spread.hosts)
     if engine != "mpi" and mpirun.inside() is None:
         _refuse_without_cores(chosen, source)
-    for warning in warnings:
+    for warning in (*warnings, *_about_groups(chosen, followed, source)):
         terminal.say("note", warning)
     return chosen
+
+
+def _about_groups(plan: Plan, config: Config, source: str) -> list[str]:
+    """A warning where a run is too short for the groups that a plan was made with."""
+    groups, enough = plan.split.groups, most_groups(config, plan.profile.work)
+    if groups <= max(plan.split.hosts, enough):
+        return []
+    return [
+        f"{source} has {groups} groups, of which each makes fewer than {LEAST_UPDATES} updates of "
+        f"its share of exp.train_steps={config.exp.train_steps:,}: raise that, or make a plan with "
+        f"--groups {enough}"
+    ]
 
 
 def is_made_now(plan: str | Path, folder: Path | None) -> bool:
