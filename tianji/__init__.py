@@ -51,10 +51,10 @@ def train(
     started_at = began if started_at is None else started_at
     chosen, seconds = None, 0.0
     if plan is not None:
-        from tianji.probing import planner
+        from tianji.probing import following
 
-        measures = planner.is_made_now(plan, folder)
-        chosen = planner.for_run(plan, config, given, folder, engine, quiet=quiet)
+        measures = following.is_made_now(plan, folder)
+        chosen = following.for_run(plan, config, given, folder, engine, quiet=quiet)
         seconds = time.monotonic() - began if measures else 0.0
         given += as_overrides(chosen.overrides)
     loaded = load_config(config, given)

@@ -10,7 +10,6 @@ from puppets import MISSING
 from tianji import resources
 from tianji.cli import main
 from tianji.planning import planfile
-from tianji.probing import planner
 
 pytestmark = pytest.mark.process
 
@@ -99,7 +98,7 @@ def test_a_learner_on_the_gpu_is_measured_there_or_refused(tmp_path, capfd):
 
 def test_a_plan_for_the_gpu_has_the_learner_compute_there(tmp_path, monkeypatch):
     costs = profile()  # what it costs is not what this is about
-    monkeypatch.setattr(planner, "probe", lambda *_: costs)
+    monkeypatch.setattr("tianji.probing.planner.probe", lambda *_: costs)
     monkeypatch.setattr(resources, "gpu_of", lambda _: "a GPU")
     out = tmp_path / "gpu.plan.json"
     assert main(["plan", DQN, "--gpu", "--out", str(out), "--quiet"]) == 0

@@ -16,7 +16,7 @@ from tianji.placement import n_ranks
 from tianji.planning import planfile
 from tianji.planning.digest import digest_of
 from tianji.planning.solver import Wish
-from tianji.probing import planner
+from tianji.probing import following, planner
 from tianji.verbs import plan
 
 
@@ -64,7 +64,7 @@ def followed(options, monkeypatch):
     """The plan that `train` would follow with these options."""
     monkeypatch.setattr(resources, "available_cores", lambda: (0, 1, 2, 3))
     where = options.run_dir, options.engine, options.hostfile
-    return planner.for_run(options.plan, options.config, options.overrides, *where)
+    return following.for_run(options.plan, options.config, options.overrides, *where)
 
 
 def test_the_command_has_the_keys_that_the_plan_was_made_with(ending, monkeypatch):
@@ -128,9 +128,9 @@ def test_what_is_said_to_be_refused_in_a_container_is_refused(
     job = tmp_path / "my job.plan.json", tmp_path / "my job.py", [], None, None
     if refused:
         with pytest.raises(TianJiError, match=f"for 4 cores and this machine offers {int(time)}"):
-            planner.for_run(*job)
+            following.for_run(*job)
     else:
-        assert planner.for_run(*job) == made
+        assert following.for_run(*job) == made
 
 
 def test_a_rule_for_a_batch_that_stays_as_it_is_is_refused(ending, tmp_path, monkeypatch):

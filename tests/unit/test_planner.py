@@ -14,7 +14,7 @@ from tianji.placement import n_ranks
 from tianji.planning import planfile
 from tianji.planning.digest import digest_of
 from tianji.planning.solver import Wish
-from tianji.probing import planner
+from tianji.probing import following, planner
 
 JOB = profile()
 
@@ -42,7 +42,7 @@ def probed(monkeypatch):
             JOB, work=dataclasses.replace(JOB.work, digest=digest_of(config))
         )
 
-    monkeypatch.setattr(planner, "probe", probe)
+    monkeypatch.setattr(following, "probe", probe)
     monkeypatch.setattr(resources, "available_cores", lambda: (0, 1, 2, 3))
     monkeypatch.setattr(resources, "unbound_cores", lambda: (0, 1, 2, 3))
     monkeypatch.setattr(resources, "quota", lambda: None)
@@ -52,7 +52,7 @@ def probed(monkeypatch):
 
 
 def follow(plan, file, *given, folder=None, engine=None, hostfile=None):
-    return planner.for_run(plan, file, list(given), folder, engine, hostfile)
+    return following.for_run(plan, file, list(given), folder, engine, hostfile)
 
 
 def with_plan(file, plan):
@@ -102,7 +102,7 @@ def test_too_few_places_for_the_smallest_plan_are_told_as_such_after_measuring(
         own = dataclasses.replace(thirds.work, digest=digest_of(config))
         return dataclasses.replace(thirds, work=own)
 
-    monkeypatch.setattr(planner, "probe", probe)
+    monkeypatch.setattr(following, "probe", probe)
     (tmp_path / "hosts").write_text("a slots=4\n")
     with pytest.raises(TianJiError, match="has 4 places, and even the smallest plan has 5 proc"):
         follow("auto", dqn, engine="mpi", hostfile=tmp_path / "hosts")
@@ -135,11 +135,11 @@ def test_a_terminal_shows_what_is_measured_unless_it_is_to_be_quiet(dqn, monkeyp
             JOB, work=dataclasses.replace(JOB.work, digest=digest_of(config))
         )
 
-    monkeypatch.setattr(planner, "probe", probe)
+    monkeypatch.setattr(following, "probe", probe)
     for quiet in (False, True):
         error = Terminal()
         monkeypatch.setattr("sys.stderr", error)
-        planner.for_run("auto", dqn, [], None, None, quiet=quiet)
+        following.for_run("auto", dqn, [], None, None, quiet=quiet)
         assert ("measuring: a learner with 1 core" in error.getvalue()) is not quiet
 
 

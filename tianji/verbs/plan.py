@@ -149,9 +149,9 @@ def _what_next(options: argparse.Namespace, plan: Plan, out: Path, width: int | 
     from tianji.config.keywords import as_overrides
     from tianji.notices import apart
     from tianji.placement import n_ranks
-    from tianji.probing import planner
+    from tianji.probing import following
 
-    repeated, hosts = planner.beside(plan, options.config, options.overrides), options.hosts or 1
+    repeated, hosts = following.beside(plan, options.config, options.overrides), options.hosts or 1
     config = load(options.config, [*repeated, *as_overrides(plan.overrides)])
     words = ["tianji", "train", options.config]
     words += [word for override in repeated for word in ("--set", override)]
@@ -174,9 +174,9 @@ def _what_next(options: argparse.Namespace, plan: Plan, out: Path, width: int | 
 
 def _elsewhere(plan: Plan, out: Path) -> str | None:
     """Where a plan for more cores than there are here can be used; None: here."""
-    from tianji.probing import planner
+    from tianji.probing import following
 
-    if (found := planner.lacking(plan, plan.split.hosts)) is None:
+    if (found := following.lacking(plan, plan.split.hosts)) is None:
         return None
     needed, offered = found
     those, then = f"a machine with {needed:,} cores", ": `tianji train` refuses it here"

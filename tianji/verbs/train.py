@@ -94,11 +94,11 @@ def run(options: argparse.Namespace) -> int:
 def _planned(options: argparse.Namespace, overrides: list[str]) -> list[str]:
     """The keys that the plan sets; a plan that was made now takes the place of the word."""
     from tianji.config.keywords import as_overrides
-    from tianji.probing import planner
+    from tianji.probing import following
 
     where = options.run_dir, options.engine, options.hostfile
-    plan = planner.for_run(options.plan, options.config, overrides, *where, quiet=options.quiet)
-    options.plan = plan if options.plan == planner.AUTO else options.plan
+    plan = following.for_run(options.plan, options.config, overrides, *where, quiet=options.quiet)
+    options.plan = plan if options.plan == following.AUTO else options.plan
     return as_overrides(plan.overrides)
 
 

@@ -1,0 +1,204 @@
+"""The plan that a run follows: read from a file, kept from before, or made now."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tianji import hostfile as hostfiles
+from tianji import mpirun, resources, terminal
+from tianji.config import Config, load
+from tianji.config.keywords import as_overrides
+from tianji.errors import TianJiError
+from tianji.placement import n_ranks
+from tianji.planning import planfile
+from tianji.planning.planfile import Plan
+from tianji.planning.solver import Wish
+from tianji.probing.machine import this_machine
+from tianji.probing.planner import LEAST_UPDATES, make, most_groups, refuse_without_gpu
+from tianji.probing.probe import probe
+from tianji.wording import count_of
+
+AUTO = "auto"  # instead of a plan's file: make one
+
+
+def for_run(
+    plan: str | Path,
+    file: str | Path,
+    given: list[str],
+    folder: Path | None,
+    engine: str | None,
+    hostfile: Path | None = None,
+    quiet: bool = True,
+) -> Plan:
+    """The plan that a run is to follow: read, or made now; one that does not fit is refused.
+
+    `hostfile` names the machines of a run that is about to be spread over several. Unless `quiet`,
+    a terminal shows what is being measured.
+    """
+    config = load(file, given)
+    _refuse_one_process(config, engine)
+    spread = _spread(hostfile)
+    if str(plan) != AUTO:
+        chosen, source = planfile.read(Path(plan)), str(plan)
+    elif folder is not None and (kept := planfile.of_run(folder)) is not None:
+        chosen, source = kept, f"{folder}/{planfile.NAME}"  # a run that goes on keeps its plan
+    else:
+        chosen, source = _made_now(config, spread, file, given, engine, quiet), "--plan auto"
+    followed = _following(chosen, source, file, given)
+    machine = this_machine(spread.cores, followed.parallel.learner_cfg.device)
+    warnings = planfile.check(chosen, followed, machine, source, spread.hosts)
+    if engine != "mpi" and mpirun.inside() is None:
+        _refuse_without_cores(chosen, source)
+    for warning in (*warnings, *_about_groups(chosen, followed, source)):
+        terminal.say("note", warning)
+    return chosen
+
+
+def _about_groups(plan: Plan, config: Config, source: str) -> list[str]:
+    """A warning where a run is too short for the groups that a plan was made with."""
+    groups, enough = plan.split.groups, most_groups(config, plan.profile.work)
+    if groups <= max(plan.split.hosts, enough):
+        return []
+    return [
+        f"{source} has {groups} groups, of which each makes fewer than {LEAST_UPDATES} updates of "
+        f"its share of exp.train_steps={config.exp.train_steps:,}: raise that, or make a plan with "
+        f"--groups {enough}"
+    ]
+
+
+def is_made_now(plan: str | Path, folder: Path | None) -> bool:
+    """Whether `for_run` would measure, and not read what is there."""
+    return str(plan) == AUTO and (folder is None or not (folder / planfile.NAME).is_file())
+
+
+def lacking(plan: Plan, hosts: int = 1) -> tuple[int, int] | None:
+    """Cores that a plan needs of this machine, one of `hosts`, and that it offers; None: enough.
+
+    What a container does not pay for is not offered: its processes would be stopped together.
+    """
+    split, work = plan.split, plan.profile.work
+    needed = split.cores(work) if hosts == 1 else split.cores_per_host(work)
+    offered = resources.usable_here()
+    return (needed, offered) if needed > offered and not split.one_core else None
+
+
+def _refuse_without_cores(plan: Plan, source: str) -> None:
+    """Raises where all processes would be on this machine, each on cores that it does not have."""
+    if (found := lacking(plan)) is not None:
+        raise TianJiError(
+            f"{source}: this plan is for {found[0]} cores and this machine offers {found[1]}: "
+            "train with it where there are as many, make a plan for this machine with tianji plan "
+            "CONFIG, or leave --plan out"
+        )
+
+
+def _refuse_one_process(config: Config, engine: str | None) -> None:
+    """Raises where there is nothing to split: all roles would live in one process."""
+    by_config = engine is None and mpirun.inside() is None
+    if engine == "local" or (by_config and not config.parallel.global_cfg.use_comm_parallel):
+        raise TianJiError(
+            "--plan: a plan splits the cores among processes, and engine local (or "
+            "global_cfg.use_comm_parallel=False) has only one: leave one of the two out"
+        )
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """What a run may use: some hosts, and of each as many cores as the smallest has."""
+
+    cores: int
+    hosts: int | None = 1  # None: that is only known when all ranks have met
+    places: int | None = None  # for processes, on all hosts together; None: no limit
+
+
+def _spread(hostfile: Path | None) -> _Spread:
+    """This machine, or those of a hostfile as far as they are like it."""
+    cores = resources.usable_here()
+    if hostfile is None:
+        return _Spread(cores, 1 if mpirun.inside() in (None, (0, 1)) else None)
+    places = [cores if n is None else n for n in hostfiles.read(hostfile).values()]
+    return _Spread(min(cores, *places), len(places), sum(places))
+
+
+def _made_now(
+    config: Config,
+    spread: _Spread,
+    file: str | Path,
+    given: list[str],
+    engine: str | None,
+    quiet: bool,
+) -> Plan:
+    """A plan by what is measured now; one whose processes have places on the hosts."""
+    hosts = _known_hosts(spread, engine)
+    least = {"global_cfg.group_num": hosts, "actor_cfg.num": 1, "buffer_cfg.cores": None}
+    needed = n_ranks(load(file, [*given, *as_overrides(least)]))
+    if spread.places is not None and needed > spread.places:
+        raise _too_few_places(spread.places, needed)
+    refuse_without_gpu(config)
+    terminal.say("note", "measuring this job to plan it, for some 10 to 20 s")
+    say = terminal.StatusLine(quiet, only_live=True)
+    try:
+        profile = probe(config, spread.cores, say)
+    finally:
+        say.over()
+    wish = Wish(spread.cores, hosts, memory_bytes=resources.free_bytes())
+    plan = make(config, profile, wish).plan
+    while spread.places is not None:
+        needed = n_ranks(load(file, [*given, *as_overrides(plan.overrides)]))
+        if needed <= spread.places:
+            break
+        wish = replace(wish, cores=wish.cores - 1)
+        try:
+            plan = make(config, profile, wish).plan
+        except TianJiError:  # there is no smaller one
+            raise _too_few_places(spread.places, needed) from None
+    return plan
+
+
+def _too_few_places(places: int, needed: int) -> TianJiError:
+    return TianJiError(
+        f"--plan auto: the hostfile has {count_of(places, 'place')}, and even the smallest plan "
+        f"has {needed} processes, the launcher among them: give its hosts more `slots`"
+    )
+
+
+def _known_hosts(spread: _Spread, engine: str | None) -> int:
+    """How many hosts to plan for; refuses to guess it."""
+    first = "make the plan first, tianji plan CONFIG --hosts N --cores M, and use --plan FILE"
+    if spread.hosts is None:
+        raise TianJiError(
+            "--plan auto: mpirun has started the ranks, and how many there should be follows from "
+            f"the plan: {first}; or let tianji start them: tianji train CONFIG --engine mpi "
+            "--plan auto"
+        )
+    nodes = os.environ.get("SLURM_JOB_NUM_NODES", "1")
+    if engine == "mpi" and spread.places is None and nodes != "1":
+        raise TianJiError(
+            f"--plan auto: this job of Slurm's has {nodes} nodes, and only one of them could be "
+            f"measured and planned for: {first}; or name the nodes with --hostfile"
+        )
+    return spread.hosts
+
+
+def _following(plan: Plan, source: str, file: str | Path, given: list[str]) -> Config:
+    """The configuration with the keys of the plan; refuses options that say otherwise."""
+    own = as_overrides(plan.overrides)
+    config = load(file, [*given, *own])
+    if load(file, [*own, *given]) != config:
+        raise TianJiError(
+            f"{source} says {', '.join(own)}, and other options say otherwise: leave those out, or "
+            "make a plan with them fixed (tianji plan --actors, --envs, --groups, --learner-cores)"
+        )
+    return config
+
+
+def beside(plan: Plan, file: str | Path, given: list[str]) -> list[str]:
+    """What a run must be given beside a plan that was made with `given`.
+
+    The plan has an answer of its own to some of it, as to `actor_cfg.num`; to repeat that would be
+    to contradict the plan.
+    """
+    own = as_overrides(plan.overrides)
+    return [word for word in given if load(file, [word, *own]) == load(file, [*own, word])]
