@@ -26,8 +26,8 @@ def test_what_larger_batches_would_bring_is_said_where_it_was_measured():
     costs = dataclasses.replace(COSTS, learners=(first, larger, *COSTS.learners[1:]))
     text = describe(costs, solve(costs, Wish(8, learner_cores=1)), None)
     assert (
-        "each could learn from 9,091 samples/s in batches of 100, 20,000 samples/s in batches of "
-        "400 (--batch-scale 4)"
+        "while the actors wait one learns from 9,091 samples/s in batches of 100, 20,000 samples/s "
+        "in batches of 400 (--batch-scale 4)"
     ) in " ".join(text.split())
 
 

@@ -74,13 +74,12 @@ def _by_batch(profile: Profile, split: Split) -> str:
     known = [cost for cost in profile.learners if cost.cores == split.learner_cores]
     if len(known) < 2:
         return ""
-    rates = [
-        f"{cost.batch / (cost.update_seconds + cost.draw_seconds):,.0f} samples/s in batches of "
-        f"{cost.batch:,}"
-        + (f" (--batch-scale {cost.batch // split.batch})" if cost.batch > split.batch else "")
-        for cost in known
-    ]
-    return f"each could learn from {', '.join(rates)}"
+    rates = []
+    for cost in known:
+        seconds = (cost.update_seconds + cost.draw_seconds) / cost.contention
+        larger = f" (--batch-scale {cost.batch // split.batch})" if cost.batch > split.batch else ""
+        rates.append(f"{cost.batch / seconds:,.0f} samples/s in batches of {cost.batch:,}{larger}")
+    return f"while the actors wait one learns from {', '.join(rates)}"
 
 
 def _roles(split: Split) -> str:
