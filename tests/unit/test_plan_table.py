@@ -75,8 +75,16 @@ def test_a_split_nearer_to_equal_is_said_to_be_as_fast_as_it_is(share, words):
 
 
 def test_no_split_is_named_where_none_is_nearer_to_equal():
-    text = describe(graded(step=0.1), solve(graded(step=0.1), Wish(2)), None, width=400)
-    assert "sample-bound" in text and "no next-best split is nearer to equal" in text
+    slow, said = graded(step=0.1), "no next-best split is nearer to equal"
+    text = describe(slow, solve(slow, Wish(4)), None, width=400)
+    assert "sample-bound" in text and said in text
+    assert said not in describe(slow, solve(slow, Wish(2)), None, width=400)  # there is no other
+
+
+def test_what_groups_cost_is_said():
+    costs = graded(step=1e-5, update=0.1, speedup=1.0)
+    assert "a result takes more steps" in describe(costs, solve(costs, Wish(16)), None, width=400)
+    assert "more steps" not in describe(costs, solve(costs, Wish(16, groups=1)), None, width=400)
 
 
 def test_what_was_measured_on_fewer_cores_is_said_to_be_extrapolated():

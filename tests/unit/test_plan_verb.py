@@ -157,7 +157,9 @@ def test_a_plan_in_a_container_is_for_the_cores_that_it_pays_for(monkeypatch):
     monkeypatch.setattr(resources, "available_cores", lambda: tuple(range(64)))
     monkeypatch.setattr(resources, "quota", lambda: 2.0)
     assert plan._wish(options_of()).cores == 2
-    assert plan._wish(options_of("--cores", 4)).cores == 4
+    larger = plan._wish(options_of("--cores", 4))
+    assert larger.cores == 4 and larger.memory_bytes is None  # what is free here says nothing there
+    assert plan._wish(options_of("--cores", 2)).memory_bytes is not None
 
 
 def test_a_plan_takes_the_place_of_a_plan_alone(ending, tmp_path, monkeypatch):

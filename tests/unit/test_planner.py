@@ -62,7 +62,8 @@ def with_plan(file, plan):
 def test_a_plan_is_made_for_the_cores_of_this_machine(dqn, probed, capsys):
     plan = follow("auto", dqn)
     assert probed == [4] and 1 < plan.split.cores(plan.profile.work) <= 4
-    assert "measuring this job" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "measuring this job" in said and f"plan: {plan.split.name}: " in said
 
 
 def test_a_plan_for_a_hostfile_is_for_all_its_machines_and_the_smallest_of_them(

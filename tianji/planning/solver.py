@@ -17,7 +17,7 @@ from tianji.planning.split import Prediction, Split
 from tianji.wording import count_of
 
 NOISE = 0.03  # a split that is faster by less than this share may just have been lucky
-OLDER = 0.05  # share by which samples may be older than with the configuration's environments
+OLDER = 0.05  # share by which samples may be older than those of the simplest of the fastest
 MOST_SHOWN = 6  # next-best splits
 
 

@@ -34,7 +34,7 @@ def describe(
 
 def _about(profile: Profile, choices: list[Choice]) -> Iterable[tuple[str, str]]:
     work, split, found = profile.work, choices[0].split, choices[0].prediction
-    yield "plan", _roles(split)
+    yield "plan", roles_in(split)
     yield "buffer", "on a core of its own" if split.buffer_alone else "rides with the learner"
     pool = "all of it new" if split.pool == split.batch else f"from a pool of {split.pool:,}"
     yield (
@@ -66,7 +66,12 @@ def _about(profile: Profile, choices: list[Choice]) -> Iterable[tuple[str, str]]
         f"{found.knee:,.0f} actors receiving alone would be the limit",
     )
     if split.groups > 1:
-        yield "groups", "their parameters are averaged by a reducer, which needs next to no core"
+        yield (
+            "groups",
+            "their parameters are averaged by a reducer, which needs next to no core; each learns "
+            "from its own samples, so a result takes more steps than with one: where that matters, "
+            "compare with --groups 1",
+        )
 
 
 def _by_batch(profile: Profile, split: Split) -> str:
@@ -82,7 +87,8 @@ def _by_batch(profile: Profile, split: Split) -> str:
     return f"while the actors wait one learns from {', '.join(rates)}"
 
 
-def _roles(split: Split) -> str:
+def roles_in(split: Split) -> str:
+    """As in `L1A1: 1 learner with 1 core and 1 actor with 8 environments`."""
     parts = [
         f"{count_of(split.learners, 'learner')} with {count_of(split.learner_cores, 'core')}"
         + (" each" if split.learners > 1 else ""),
@@ -108,6 +114,8 @@ def _balance(found: Prediction, choices: list[Choice]) -> str:
         return f"{could}: {found.bound}"
     apart = f"{could}: {found.bound}, {100 * found.imbalance:.0f} % apart"
     nearer = min(choices, key=lambda choice: choice.prediction.imbalance)
+    if len(choices) == 1:
+        return apart
     if nearer.prediction.imbalance >= found.imbalance:
         return f"{apart}; no next-best split is nearer to equal"
     speed = _faster(nearer.prediction.production / found.production - 1)

@@ -15,6 +15,7 @@ from tianji.placement import n_ranks
 from tianji.planning import planfile
 from tianji.planning.planfile import Plan
 from tianji.planning.solver import Wish
+from tianji.planning.table import roles_in
 from tianji.probing.machine import this_machine
 from tianji.probing.planner import LEAST_UPDATES, make, most_groups, refuse_without_gpu
 from tianji.probing.probe import probe
@@ -154,6 +155,7 @@ def _made_now(
             plan = make(config, profile, wish).plan
         except TianJiError:  # there is no smaller one
             raise _too_few_places(spread.places, needed) from None
+    terminal.say("plan", roles_in(plan.split))
     return plan
 
 

@@ -208,7 +208,8 @@ def _wish(options: argparse.Namespace) -> Wish:
     from tianji.planning.solver import Wish
     from tianji.resources import free_bytes, usable_here
 
-    cores = options.cores or usable_here()
+    here = usable_here()
+    cores = options.cores or here
     if options.simulate:  # the layout that was named need not fit here
         return Wish(cores, memory_bytes=None if options.out is None else free_bytes())
     return Wish(
@@ -218,7 +219,7 @@ def _wish(options: argparse.Namespace) -> Wish:
         actors=options.actors,
         envs=options.envs,
         learner_cores=options.learner_cores,
-        memory_bytes=free_bytes(),
+        memory_bytes=free_bytes() if cores <= here else None,  # of a larger machine nobody knows
     )
 
 
