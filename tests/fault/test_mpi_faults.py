@@ -60,6 +60,13 @@ def summary(folder):
     return json.loads((folder / "summary.json").read_text())
 
 
+def goes_on(folder):
+    """Waits until a run has learned more, and has saved what it learned."""
+    more_updates(folder, 50)
+    saved = checkpoints(folder)
+    eventually(lambda: set(checkpoints(folder)) - set(saved), 10, "another checkpoint")
+
+
 def stop(process, rank_0):
     """Ends a job in order: rank 0 is told, as the command would."""
     os.kill(rank_0, signal.SIGTERM)
@@ -73,9 +80,7 @@ def test_training_goes_on_without_a_killed_actor_and_says_so(begin, task):
     process, folder, ranks = begin(task, *THREE, *OFTEN, machines=machines)
     os.kill(ranks["actor-0.2"], signal.SIGKILL)
     eventually(lambda: not alive(ranks["actor-0.2"]), 5)
-    more_updates(folder, 50)
-    saved = checkpoints(folder)
-    eventually(lambda: set(checkpoints(folder)) - set(saved), 10, "another checkpoint")
+    goes_on(folder)
     out, err = stop(process, ranks["launcher"])
     told = summary(folder)
     assert (told["status"], told["lost"]) == ("interrupted", ["actor-0.2"])
@@ -156,9 +161,7 @@ def test_groups_learn_on_apart_when_the_reducer_is_gone(begin, tmp_path, how, wo
         eventually(lambda: rows(folder)[-1]["fusion/n"], 20, "a fusion")
         os.kill(ranks["reducer-0.0"], signal.SIGKILL)
     eventually(lambda: "reducer-0.0" not in jobs.ranks(folder), 20, "the end of the reducer")
-    more_updates(folder, 50)
-    saved = checkpoints(folder)
-    eventually(lambda: set(checkpoints(folder)) - set(saved), 10, "another checkpoint")
+    goes_on(folder)
     out, err = stop(process, ranks["launcher"])
     told = summary(folder)
     assert (told["status"], told["lost"]) == ("interrupted", ["reducer-0.0"])
