@@ -22,16 +22,20 @@ class Hand(contextlib.AbstractContextManager):
 def measured(root, monkeypatch):
     """Probes a job whose learners take so long; returns profile and stages."""
 
-    def measure(name, update_seconds, gpu=None, cores=8, seconds=600.0):
+    def measure(name, update_seconds, gpu=None, cores=8, seconds=600.0, slow_core=None, seats=None):
         stages = []
 
         def together(roles, seconds, pause=0.0):
             stages.append([(hand.kind, hand.threads, len(cores)) for hand, _, cores in roles])
-            busy = len(roles) > 1
-            n_learners = sum(hand.kind == "learner" for hand, _, _ in roles)
+            if seats is not None:
+                seats.append([(hand.kind, tuple(cores)) for hand, _, cores in roles])
+            busy = 2.0 if len(roles) > 1 else 1.0
+            sharing = sum(hand.kind == "learner" for hand, _, _ in roles) if gpu else 1
             return [
-                acting(pause) if hand.kind == "actor" else learning(hand.threads, busy, n_learners)
-                for hand, _, _ in roles
+                acting(pause)
+                if hand.kind == "actor"
+                else learning(hand.threads, busy * sharing * (3.0 if slow_core in cores else 1.0))
+                for hand, _, cores in roles
             ]
 
         def acting(pause):
@@ -41,8 +45,8 @@ def measured(root, monkeypatch):
                 "loading": 0.0, "deciding": 1e-5, "trajectory_bytes": 1, "memory_bytes": 1,
             }  # fmt: skip
 
-        def learning(threads, busy, n_learners):
-            updating = 100 * update_seconds(threads) * (2.0 if busy else 1.0) * n_learners
+        def learning(threads, times):
+            updating = 100 * update_seconds(threads) * times
             return {
                 "seconds": updating, "updates": 100, "n_received": 100, "updating": updating,
                 "adding": 0.0, "drawing": 0.0, "memory_bytes": 1,
@@ -71,7 +75,30 @@ def test_a_learner_is_measured_beside_busy_cores_and_alone(measured):
     found, stages = measured("walk_dqn.py", lambda threads: 0.01)
     assert found.learners[0].update_seconds == pytest.approx(0.02)
     assert found.learners[0].contention == pytest.approx(2.0)
-    assert max(map(len, stages)) == 8  # a learner, and an actor on every other core
+    assert max(map(len, stages)) == 8  # every core has a learner or an actor
+
+
+def test_learners_and_actors_sit_beside_each_other_and_move_on(measured):
+    seats = []
+    measured("walk_dqn.py", lambda threads: 0.01, seats=seats)
+    whole = [stage for stage in seats if len(stage) == 8]
+    first, second = (
+        {cores[0] for kind, cores in stage if kind == "learner"} for stage in whole[:2]
+    )
+    assert first == {1, 3, 5, 7} and second == {0, 2, 4, 6}
+    assert all(len({cores for _, cores in stage}) == 8 for stage in whole)
+    alone = [stage[0][1] for stage in seats if len(stage) == 1]
+    assert len(set(alone)) > 4, "a lone learner was always on the same cores"
+
+
+def test_a_slow_core_counts_as_one_of_many(measured):
+    """It once counted as all of them, where it happened to be the first."""
+    for name, usual in (("walk_dqn.py", 0.02), ("walk_ppo.py", 0.01)):
+        for slow in range(8):
+            found, _ = measured(name, lambda threads: 0.01, slow_core=slow)
+            learner = found.learners[0]
+            assert usual <= learner.update_seconds < 1.25 * usual
+            assert learner.contention == pytest.approx(usual / 0.01)  # alone on the same core
 
 
 @pytest.mark.parametrize(("cores", "seconds"), [(1, 600.0), (8, 0.0)])

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from statistics import fmean, median
+from statistics import fmean, harmonic_mean, median
 
 from tianji.planning.profile import ActorCost, LearnerCost
 from tianji.probing.hand import Answer
 
 
 def actor_cost(envs: int, answers: list[Answer], receive_seconds: float) -> ActorCost:
-    """The mean of several actors that ran at the same time."""
+    """The mean of several actors that ran at the same time; what adds up are their rates."""
     sending = fmean(a["sending"] / max(1, a["n_sent"]) for a in answers)
-    step = fmean(a["seconds"] / a["n_steps"] for a in answers) - sending / length_of(answers)
+    stepping = harmonic_mean([a["seconds"] / a["n_steps"] for a in answers])
+    step = stepping - sending / length_of(answers)
     return ActorCost(
         envs,
         step,
@@ -41,15 +42,22 @@ def length_of(answers: list[Answer]) -> float:
     return fmean(answer["length"] for answer in answers)
 
 
-def contended(beside: LearnerCost, alone: list[LearnerCost]) -> LearnerCost:
-    """A cost with times as long as alone that the learner took beside busy cores.
+def contended(beside: LearnerCost, times: list[float]) -> LearnerCost:
+    """A cost with times as long as alone, on the same cores, that a learner took beside busy ones.
 
     Where it was never measured alone nothing is known of that, and nothing made of it.
     """
-    if not alone:
-        return beside
-    usual = median(cost.update_seconds for cost in alone)
-    return replace(beside, contention=max(1.0, beside.update_seconds / usual))
+    return replace(beside, contention=max(1.0, median(times))) if times else beside
+
+
+def mean_learner(costs: list[LearnerCost]) -> LearnerCost:
+    """The mean of several learners that ran at the same time."""
+    return replace(
+        costs[0],
+        update_seconds=harmonic_mean([cost.update_seconds for cost in costs]),
+        draw_seconds=fmean(cost.draw_seconds for cost in costs),
+        memory_bytes=max(cost.memory_bytes for cost in costs),
+    )
 
 
 def middle_actor(costs: list[ActorCost]) -> ActorCost:

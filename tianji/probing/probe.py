@@ -3,12 +3,16 @@
 A role that has the machine to itself is faster than it will be among others. So where actors and
 learners run at the same time they are measured at the same time, on all the cores; where they take
 turns, all actors are measured together and then the learner alone.
+
+Cores of a virtual machine differ, by a third and more and from one second to the next: each of them
+may share its hardware with a stranger. So several learners are measured at once, and everybody
+moves on by a core from one measurement to the next.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from statistics import fmean, median
@@ -21,6 +25,7 @@ from tianji.probing.answers import (
     contended,
     learner_cost,
     length_of,
+    mean_learner,
     middle_actor,
     middle_learner,
     receiving,
@@ -37,6 +42,7 @@ LOADING_SECONDS = 5.0  # of it for libraries
 LONGEST_SECONDS, SHORTEST_SECONDS = 1.2, 0.3  # of one measurement
 MAKING_SECONDS = 0.7  # what comes before each: environments, networks, warming up
 MOST_LEARNER_CORES = 8  # beyond them even larger networks gain little
+MOST_LEARNERS = 8  # at once, where there are as many pairs of cores
 MOST_AGAIN = 4  # times that what matters most is measured again
 LEAST_GAIN = 0.05  # of an update's time that more cores must save
 ON_GPU = (2, 4, 8)  # learners at once
@@ -70,7 +76,6 @@ class _Probe:
             return [stack.enter_context(Hand(kind, n)) for n in threads]
 
         self._on_gpu = [n for n in ON_GPU if on_gpu and n <= len(cores)]  # learners at once
-        self._others = hands("learner", [1] * (max(self._on_gpu, default=1) - 1))
         most_cores = 1 if on_gpu else min(len(cores), MOST_LEARNER_CORES)
         learners = hands("learner", _powers_of_two(most_cores))
         self._job = job = try_out(config)
@@ -78,6 +83,10 @@ class _Probe:
         most = len(cores) if self._takes_turns else max(1, len(cores) - 1)
         self._actors = hands("actor", [1] * most)
         self._learners = [hand for hand in learners if hand.threads <= most]
+        pairs = 1 if on_gpu or self._takes_turns else min(len(cores) // 2, MOST_LEARNERS)
+        others = hands("learner", [1] * (max([pairs, *self._on_gpu]) - 1))
+        self._single = [self._learners[0], *others]  # with one core each
+        self._crowd = self._single[: max(1, pairs)]  # that learn while actors act
         self._choices = env_choices(job, len(cores))
         self._acted: list[list[Answer]] = []  # of the actors in every stage, their own number first
         self._updating = 0.0  # seconds of an update, as soon as that is known
@@ -110,61 +119,72 @@ class _Probe:
         )
 
     def _at_once(self) -> tuple[list[ActorCost], list[LearnerCost]]:
-        """A learner on the first cores, actors on all others; each learner once more alone."""
+        """Learners and actors on all cores, and then the first learner once more alone."""
         first, *more = self._learners
         actors: dict[int, list[ActorCost]] = {}
         beside: list[LearnerCost] = []  # as often as there are stages: an update is an update
+        times: list[float] = []  # as long as alone
 
-        def stage(envs: int) -> None:
-            acted, learned = self._stage(first, envs)
+        def stage(envs: int) -> LearnerCost:
+            self._move_on()
+            acted, learned = self._stage(self._crowd, envs)
             self._acted.append(acted)
-            actors.setdefault(envs, []).append(actor_cost(envs, acted, receiving(learned)))
-            beside.append(self._cost(first.threads, learned))
+            received = fmean(map(receiving, learned))
+            actors.setdefault(envs, []).append(actor_cost(envs, acted, received))
+            costs = [self._cost(1, answer) for answer in learned]
+            beside.append(mean_learner(costs))
             self._updating = beside[-1].update_seconds
+            return costs[0]
 
         for envs in self._choices:
             if not actors or not self._is_late(_last(actors), envs):
-                stage(envs)
-        alone = self._alone(first)
-        learners, fewer = [contended(middle_learner(beside), alone)], alone
+                here = stage(envs)
+        if alone := self._alone(first):
+            times.append(here.update_seconds / alone.update_seconds)
+        fewer, learners = alone, list[LearnerCost]()
         for hand in more:
-            if not fewer or self._is_late(n_stages=2):
+            if fewer is None or self._is_late(n_stages=2):
                 break
-            _, learned = self._stage(hand, self._choices[0])
-            alone_too = self._alone(hand)
-            if not alone_too or not _gains(alone_too[0], fewer[0]):
+            cost = self._cost(hand.threads, self._stage([hand], self._choices[0])[1][0])
+            if not (alone := self._alone(hand)) or not _gains(alone, fewer):
                 break  # what two cores do not bring, four will not
-            learners.append(contended(self._cost(hand.threads, learned), alone_too))
-            fewer = alone_too
+            learners.append(contended(cost, [cost.update_seconds / alone.update_seconds]))
+            fewer = alone
         for _ in self._again(own := actors[self._choices[0]][0]):
-            stage(own.envs)
-            alone += self._alone(first)
-        learners[0] = contended(middle_learner(beside), alone)
+            here = stage(own.envs)
+            if alone := self._alone(first):
+                times.append(here.update_seconds / alone.update_seconds)
+        learners.insert(0, contended(middle_learner(beside), times))
         return [middle_actor(costs) for costs in actors.values()], learners
 
-    def _alone(self, hand: Hand) -> list[LearnerCost]:
-        """What a learner costs while all other cores are idle; nothing if there are none, or late.
+    def _alone(self, hand: Hand) -> LearnerCost | None:
+        """What a learner costs while all other cores are idle; None if there are none, or late.
 
         On a single core there is nobody beside it anyway.
         """
         if len(self._cores) == 1 or self._is_late():
-            return []
+            return None
         n = hand.threads
         self._say(f"a learner with {count_of(n, 'core')} alone")
         config = variant(self._job, self._choices[0])
-        return [self._cost(n, together([(hand, config, self._cores[:n])], self._seconds)[0])]
+        return self._cost(n, together([(hand, config, self._cores[:n])], self._seconds)[0])
 
-    def _stage(self, learner: Hand, envs: int) -> tuple[list[Answer], Answer]:
-        n = learner.threads
+    def _stage(self, hands: Sequence[Hand], envs: int) -> tuple[list[Answer], list[Answer]]:
+        """What actors and learners answer; an actor sits beside every learner, as in a group."""
+        n = hands[0].threads
         self._say(f"{count_of(envs, 'environment')} per actor, {count_of(n, 'learner core')}")
         config = variant(self._job, envs)
-        cores = self._cores[n:] or self._cores
-        actors = [(hand, config, [core]) for hand, core in zip(self._actors, cores, strict=False)]
-        learners = [(learner, config, self._cores[:n])]
+        learning, acting = _seats(self._cores, len(hands), n)
+        actors = [(hand, config, [core]) for hand, core in zip(self._actors, acting, strict=False)]
+        learners = [(hand, config, cores) for hand, cores in zip(hands, learning, strict=True)]
         if len(self._cores) == 1:  # one after the other, as they will run
-            return together(actors, self._seconds), together(learners, self._seconds)[0]
-        learned, *acted = together([*learners, *actors], self._seconds)
-        return acted, learned
+            return together(actors, self._seconds), together(learners, self._seconds)
+        answers = together([*learners, *actors], self._seconds)
+        return answers[len(hands) :], answers[: len(hands)]
+
+    def _move_on(self) -> None:
+        """Has everybody sit on the next core."""
+        self._cores = (*self._cores[1:], self._cores[0])
 
     def _in_turns(self) -> tuple[list[ActorCost], list[LearnerCost]]:
         """As many actors as share the environments, and then each learner by itself.
@@ -208,6 +228,7 @@ class _Probe:
 
     def _acting(self, envs: int, pause: float) -> list[Answer]:
         """As many actors as share the environments, with pauses as long as an update."""
+        self._move_on()
         env = self._job.task.env
         n = min(env.n_envs * self._job.task.n_actors // envs, len(self._actors))
         self._say(f"{count_of(n, 'actor')} of {count_of(envs, 'environment')}")
@@ -232,8 +253,8 @@ class _Probe:
             if self._is_late():
                 break
             self._say(f"{count_of(n, 'learner')} on the GPU")
-            hands = [self._learners[0], *self._others][:n]
-            roles = [(hand, config, [core]) for hand, core in zip(hands, self._cores, strict=False)]
+            seats = zip(self._single[:n], self._cores, strict=False)
+            roles = [(hand, config, [core]) for hand, core in seats]
             try:
                 answers = together(roles, self._seconds, self._pause)
             except OutOfMemory:  # the hands are of no use any more, and nothing follows
@@ -283,6 +304,18 @@ class _Probe:
         each = self._seconds + MAKING_SECONDS + (1 + LEAST_UPDATES) * self._updating
         needed += n_stages * each + LEAST_STEPS * stepping + self._later_seconds
         return time.monotonic() + needed > self._ends
+
+
+def _seats(
+    cores: tuple[int, ...], n_learners: int, n: int
+) -> tuple[list[tuple[int, ...]], list[int]]:
+    """The cores of so many learners with `n` each, and those of actors: all others, or the only."""
+    if len(cores) == 1:
+        return [cores], list(cores)
+    starts = range(0, n_learners * (n + 1), n + 1)
+    learning = [cores[start : start + n] for start in starts]
+    taken = {core for seat in learning for core in seat}
+    return learning, [core for core in cores if core not in taken]
 
 
 def _gains(more: LearnerCost, fewer: LearnerCost) -> bool:
