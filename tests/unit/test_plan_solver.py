@@ -10,7 +10,7 @@ from profiles import MB, graded
 
 from tianji.errors import TianJiError
 from tianji.planning.model import predict
-from tianji.planning.solver import NOISE, Wish, candidates, solve
+from tianji.planning.solver import MORE_STEPS, NOISE, Wish, candidates, solve
 from tianji.planning.split import Bound, Split
 
 
@@ -56,7 +56,8 @@ costs_of_all_kinds = st.builds(
 
 @given(costs_of_all_kinds, st.builds(Wish, st.integers(3, 9), st.integers(1, 3)))
 def test_no_split_is_faster_than_the_solvers_beyond_noise(costs, wish):
-    assert solve(costs, wish)[0].prediction.production >= (1 - NOISE) * oracle(costs, wish)
+    least = (1 - NOISE) * (1 - MORE_STEPS) * oracle(costs, wish)
+    assert solve(costs, wish)[0].prediction.production >= least
 
 
 @given(costs_of_all_kinds, st.integers(1, 40), st.integers(1, 4))
@@ -72,14 +73,15 @@ def test_of_equally_fast_splits_the_simplest_is_chosen():
     assert (chosen.actors, chosen.envs, chosen.buffer_alone) == (1, 4, False)
 
 
-@pytest.mark.parametrize(("pool", "envs"), [(50_000, 4), (400, 1)])
-def test_more_environments_are_taken_where_samples_are_hardly_older_for_it(pool, envs):
-    """Actors that wait more disturb the learner less, by less than the noise between splits."""
-    costs = graded(step=1e-4, update=0.05, contention=1.05, envs=1, pool=pool)
-    found = solve(costs, Wish(2))[0]
-    assert found.split.envs == envs
-    rates = {n: solve(costs, Wish(2, envs=n))[0].prediction.production for n in (1, 4)}
-    assert rates[1] < rates[4] < 1.03 * rates[1]
+@pytest.mark.parametrize(("step", "envs"), [(7.1e-4, 1), (8e-4, 4)])
+def test_the_environments_of_the_configuration_stay_unless_others_bring_much(step, envs):
+    """Actors that wait more disturb the learner less; but a result then takes more steps."""
+    costs = graded(step=step, update=0.05, contention=1.2, envs=1)
+    wish = Wish(2, groups=1, actors=1)
+    rates = {n: solve(costs, dataclasses.replace(wish, envs=n))[0] for n in (1, 4)}
+    gain = rates[4].prediction.production / rates[1].prediction.production - 1
+    assert (NOISE < gain < MORE_STEPS) if envs == 1 else (gain > MORE_STEPS)
+    assert solve(costs, wish)[0].split.envs == envs
 
 
 def test_slow_environments_get_the_cores():

@@ -17,7 +17,7 @@ from tianji.planning.split import Prediction, Split
 from tianji.wording import count_of
 
 NOISE = 0.03  # a split that is faster by less than this share may just have been lucky
-OLDER = 0.05  # share by which samples may be older than those of the simplest of the fastest
+MORE_STEPS = 0.05  # share of the rate that other environments than the configuration's must bring
 MOST_SHOWN = 6  # next-best splits
 
 
@@ -133,29 +133,21 @@ def _ranked(choices: list[Choice], profile: Profile) -> list[Choice]:
     def fastest(choice: Choice) -> tuple[float, ...]:
         return -choice.prediction.production, *simplicity(choice)
 
-    best = max(choice.prediction.production for choice in choices)
-    simplest = min(_near(choices, best), key=lambda choice: (*simplicity(choice), *fastest(choice)))
-    chosen = min(_as_fresh(choices, simplest), key=fastest)
+    def simplest(choices: list[Choice], share: float) -> Choice:
+        """Of those that make all but a share of what the fastest makes."""
+        best = max(choice.prediction.production for choice in choices)
+        near = [choice for choice in choices if choice.prediction.production >= (1 - share) * best]
+        return min(near, key=lambda choice: (*simplicity(choice), *fastest(choice)))
+
+    shape = shape_of(simplest(choices, NOISE).split)
+    same = [choice for choice in choices if shape_of(choice.split) == shape]
+    chosen = simplest(same, MORE_STEPS)  # with more environments a result takes more steps
     shapes = {
         shape_of(choice.split): choice for choice in sorted(choices, key=fastest, reverse=True)
     }
-    shapes.pop(shape_of(chosen.split), None)
+    shapes.pop(shape, None)
     others = sorted(shapes.values(), key=fastest)
     return [chosen, *others[:MOST_SHOWN]]
-
-
-def _near(choices: list[Choice], best: float) -> list[Choice]:
-    return [choice for choice in choices if choice.prediction.production >= (1 - NOISE) * best]
-
-
-def _as_fresh(choices: list[Choice], usual: Choice) -> list[Choice]:
-    """The same with other numbers of environments, where samples are hardly older for it.
-
-    An actor that makes enough in less of its time leaves the learner beside it more of the machine.
-    """
-    oldest = (1 + OLDER) * usual.prediction.staleness
-    same = [choice for choice in choices if shape_of(choice.split) == shape_of(usual.split)]
-    return [choice for choice in same if choice.prediction.staleness <= oldest]
 
 
 def _no_split(profile: Profile, wish: Wish) -> str:

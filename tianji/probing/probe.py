@@ -45,7 +45,7 @@ MOST_LEARNER_CORES = 8  # beyond them even larger networks gain little
 MOST_LEARNERS = 8  # at once, where there are as many pairs of cores
 MOST_AGAIN = 4  # times that what matters most is measured again
 LEAST_GAIN = 0.05  # of an update's time that more cores must save
-ON_GPU = (2, 4, 8)  # learners at once
+ON_GPU = (2, 4, 8, 16)  # learners at once
 LARGER = 4  # times the batch that is measured beside the configured one
 
 Say = Callable[[str], None]
