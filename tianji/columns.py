@@ -38,17 +38,28 @@ def fitted(
 ) -> list[str]:
     """The table of `aligned` in `width` columns, and below it a line about what had no room.
 
-    First the columns called `least` are left out, one after the other; then words in the last
-    column go on below themselves, if it is one of those in `left`.
+    First the columns called `least` are left out, one after the other, and those of them shown
+    after all that have room in the end; then words in the last column go on below themselves, if it
+    is one of those in `left`.
     """
     words = {i % len(rows[0]) for i in left}
-    shown, gone = list(range(len(rows[0]))), []
-    full = _needed(_widths(rows))
+    widths = _widths(rows)
+    gone, full = list[str](), _needed(widths)
+
+    def without(names: Collection[str]) -> list[int]:
+        return [i for i, name in enumerate(rows[0]) if name not in names]
+
+    def fits(names: Collection[str]) -> bool:
+        return width is None or _needed([widths[i] for i in without(names)]) <= width
+
     for name in least:
-        if width is None or _needed(_widths(_only(rows, shown))) <= width:
+        if fits(gone):
             break
         gone.append(name)
-        shown.remove(rows[0].index(name))
+    for name in reversed(gone):
+        if fits(others := [other for other in gone if other != name]):
+            gone = others
+    shown = without(gone)
     kept, of_words = _only(rows, shown), [i for i, place in enumerate(shown) if place in words]
     if width is not None and len(shown) - 1 in of_words:
         kept = _folded(kept, width)

@@ -52,6 +52,15 @@ def test_the_least_important_columns_go_first_and_are_named():
     assert max(map(len, lines)) <= 39
 
 
+def test_a_column_that_went_in_vain_comes_back():
+    """Without `n` alone the table is too wide; without the long one `n` has room again."""
+    rows = [("name", "n", "a very long number", "end"), ("first", "7", "1", "x")]
+    assert fitted(rows, 14, (0,), ["n", "a very long number"])[:2] == [
+        "name   n  end",
+        "first  7    x",
+    ]
+
+
 def test_words_in_the_last_column_go_on_below_themselves():
     assert fitted(TABLE, 42, (0, -1)) == [
         "name   steps  seconds  limit",

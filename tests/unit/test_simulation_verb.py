@@ -68,6 +68,14 @@ def test_a_layout_that_was_named_is_the_only_one(capsys):
     assert row[0] == "18" and row[1] == "3"
 
 
+def test_environments_and_a_buffer_by_itself_are_shown(capsys):
+    run(JOB, said("--actors", 3, "--envs", 4, "--buffer-alone"))
+    out = capsys.readouterr().out
+    (row,) = columns(out)
+    assert row[2:8] == ["1", "x", "1", "+", "B", "3"] and row[8] == "4"
+    assert "B: the buffer's" in out
+
+
 def test_actors_that_were_not_named_are_those_of_the_balance(capsys):
     run(JOB, said("--groups", "2"))
     (row,) = columns(capsys.readouterr().out)
@@ -150,6 +158,8 @@ def test_words_that_mean_nothing_are_refused_by_the_command_line(words, message,
         (["--cores-list", "16", "--actors", "4"], "--actors with --cores-list"),
         (["--actors", "4", "--actors-list", "1,2"], "--actors with --actors-list"),
         (["--host-cores", "8", "--hosts", "2"], "--host-cores with --hosts"),
+        (["--actors", "2", "--learners", "7"], "--learners 7: a batch of 128 samples cannot be sh"),
+        (["--actors", "1", "--groups", "2", "--hosts", "5"], "--hosts 5: there are only 4 proces"),
     ],
 )
 def test_what_cannot_be_done_is_said(words, message):

@@ -139,15 +139,13 @@ def _ranked(choices: list[Choice], profile: Profile) -> list[Choice]:
         near = [choice for choice in choices if choice.prediction.production >= (1 - share) * best]
         return min(near, key=lambda choice: (*simplicity(choice), *fastest(choice)))
 
-    shape = shape_of(simplest(choices, NOISE).split)
-    same = [choice for choice in choices if shape_of(choice.split) == shape]
-    chosen = simplest(same, MORE_STEPS)  # with more environments a result takes more steps
-    shapes = {
-        shape_of(choice.split): choice for choice in sorted(choices, key=fastest, reverse=True)
-    }
-    shapes.pop(shape, None)
-    others = sorted(shapes.values(), key=fastest)
-    return [chosen, *others[:MOST_SHOWN]]
+    shapes: dict[Shape, list[Choice]] = {}
+    for choice in choices:
+        shapes.setdefault(shape_of(choice.split), []).append(choice)
+    first = shapes.pop(shape_of(simplest(choices, NOISE).split))
+    # With more environments than the configuration has, a result takes more steps.
+    others = sorted((simplest(same, MORE_STEPS) for same in shapes.values()), key=fastest)
+    return [simplest(first, MORE_STEPS), *others[:MOST_SHOWN]]
 
 
 def _no_split(profile: Profile, wish: Wish) -> str:

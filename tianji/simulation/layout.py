@@ -178,6 +178,22 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
     )
 
 
+def refuse_impossible(layout: Layout, work: Work) -> None:
+    """Raises for what a run would refuse, too."""
+    if work.batch % layout.learners:
+        raise TianJiError(
+            f"--learners {layout.learners}: a batch of {work.batch:,} samples cannot be shared by "
+            "so many in equal parts: name another number"
+        )
+    of_group = layout.learners + layout.buffer_alone + layout.actors
+    if layout.hosts > layout.groups * of_group:
+        raise TianJiError(
+            f"--hosts {layout.hosts}: there are only {layout.groups * of_group:,} processes "
+            f"({count_of(layout.groups, 'group')} of {of_group:,}): name fewer hosts, or more "
+            "groups or actors"
+        )
+
+
 def share_beside(profile: Profile, layout: Layout, busy: float) -> float:
     """The share of their measured costs that learner and buffer have beside actors so `busy`."""
     actors = layout.actors - _remote(layout, profile.work)

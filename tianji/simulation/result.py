@@ -40,6 +40,7 @@ class Simulated:
 
     layout: Layout
     cores: int
+    envs: int  # of each actor
     production: float  # units per second
     receiving: float
     consumption: float

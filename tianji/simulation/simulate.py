@@ -15,7 +15,7 @@ from tianji.planning.profile import Profile
 from tianji.planning.split import Bound, Taking
 from tianji.simulation.bounds import expected_busy, warmup_rate
 from tianji.simulation.group import Group
-from tianji.simulation.layout import Costs, Layout, costs_of, share_beside
+from tianji.simulation.layout import Costs, Layout, costs_of, envs_of, share_beside
 from tianji.simulation.result import Idle, Simulated, staleness_of
 from tianji.wording import count_of
 
@@ -70,6 +70,7 @@ def simulate(profile: Profile, layout: Layout, seed: int = 0, spread: float = 0.
     return Simulated(
         layout=layout,
         cores=layout.groups * layout.group_cores(profile.work),
+        envs=envs_of(profile, layout),
         production=layout.groups * production,
         receiving=layout.groups * receiving,
         consumption=layout.groups * consumption,
@@ -123,8 +124,8 @@ def _run(group: Group) -> tuple[_Reading, _Reading]:
         raise TianJiError(
             f"{count_of(costs.actors, 'actor')} with {count_of(costs.units, 'unit')} at once, and "
             f"an update takes {costs.batch:,}: in {MOST_EVENTS:,} events there were "
-            f"{count_of(last.updates, 'update')}, too few to say anything: more environments per "
-            "actor or a smaller batch can be simulated"
+            f"{count_of(last.updates, 'update')}, too few to say anything: fewer actors in each of "
+            "more groups, more environments per actor or a smaller batch can be simulated"
         )
     return first, last
 

@@ -13,12 +13,12 @@ from tianji.simulation.timeline import IDLE
 from tianji.wording import count_of
 
 HEAD = (
-    *("cores", "groups", "learners", "actors", "hosts", "produced/s", "received/s", "consumed/s"),
-    *("updates/s", "A idle %", "L idle %", "link %", "staleness", "p95", "limit"),
+    *("cores", "groups", "learners", "actors", "envs", "hosts", "produced/s", "received/s"),
+    *("consumed/s", "updates/s", "A idle %", "L idle %", "link %", "staleness", "p95", "limit"),
 )
 LEAST = (  # the first to go where room is scarce; the last ones say what the layout is
-    *("p95", "received/s", "link %", "updates/s", "A idle %", "hosts", "L idle %", "staleness"),
-    "learners",
+    *("p95", "received/s", "link %", "updates/s", "A idle %", "hosts", "envs", "L idle %"),
+    *("staleness", "learners"),
 )
 
 
@@ -54,8 +54,9 @@ def _cells(row: Simulated) -> tuple[str, ...]:
     return (
         f"{row.cores:,}",
         f"{layout.groups:,}",
-        f"{layout.learners} x {layout.learner_cores}",
+        f"{layout.learners} x {layout.learner_cores}" + " + B" * layout.buffer_alone,
         f"{layout.actors:,}",
+        f"{row.envs:,}",
         f"{layout.hosts:,}",
         *(f"{rate:,.0f}" for rate in (row.production, row.receiving, row.consumption)),
         f"{row.updates:,.1f}" if row.updates < 100 else f"{row.updates:,.0f}",
@@ -71,9 +72,10 @@ def _cells(row: Simulated) -> tuple[str, ...]:
 def _notes(rows: Sequence[Simulated]) -> list[str]:
     """What a column has no room for."""
     first, last = rows[0], rows[-1]
+    alone = ", B: the buffer's" if any(row.layout.buffer_alone for row in rows) else ""
     notes = [
-        "learners and actors: of one group; A: actors, L: learner; "
-        "link: to the learner's host, of its time"
+        f"learners (with cores of each{alone}) and actors: of one group; envs: of one actor; "
+        "A: actors, L: learner; link: to the learner's host, of its time"
     ]
     if not math.isinf(first.knee):
         notes.append(

@@ -15,7 +15,7 @@ from tianji.errors import TianJiError
 from tianji.planning.profile import Profile
 from tianji.simulation import diagram, picture
 from tianji.simulation.bounds import expected_rate
-from tianji.simulation.layout import Layout, costs_of
+from tianji.simulation.layout import Layout, costs_of, refuse_impossible
 from tianji.simulation.result import Simulated
 from tianji.simulation.schedule import Schedule
 from tianji.simulation.simulate import simulate
@@ -129,6 +129,8 @@ def _simulated(profile: Profile, layout: Layout, options: argparse.Namespace) ->
             one = balanced(profile, dataclasses.replace(layout, groups=1, hosts=1))
             named = [one.actors]
         layouts = [dataclasses.replace(layout, actors=n) for n in named]
+        for each in layouts:
+            refuse_impossible(each, profile.work)
         return [simulate(profile, each, spread=spread) for each in layouts]
     cores, host_cores = options.cores_list or CORES, options.host_cores or HOST_CORES
     return sweep(profile, layout, cores, host_cores, options.learner_cores, spread)

@@ -30,7 +30,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("--hosts", "N", "machines like this one (default: 1)"),
         ("--groups", "G", "groups (default: as many as make it fastest)"),
         ("--actors", "N", "actors of each group (default: as many as the learner can take)"),
-        ("--envs", "E", "environments of each actor (default: what makes it fastest)"),
+        (
+            "--envs",
+            "E",
+            "environments of each actor (default: the configuration's, or far faster ones)",
+        ),
         ("--learner-cores", "C", "cores of each learner (default: what makes it fastest)"),
         ("--batch-scale", "K", "multiply batch, pool and minibatch by K: freshness is kept"),
     ):

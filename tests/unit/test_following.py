@@ -1,0 +1,215 @@
+"""The plan of a run: read or made, for this machine or those of a hostfile; nothing is measured."""
+
+import dataclasses
+import io
+import json
+
+import pytest
+from profiles import profile
+
+from tianji import resources
+from tianji.config import load
+from tianji.errors import TianJiError
+from tianji.placement import n_ranks
+from tianji.planning import planfile
+from tianji.planning.digest import digest_of
+from tianji.planning.solver import Wish
+from tianji.probing import following, planner
+
+JOB = profile()
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def dqn(root):
+    return root / "configs" / "cartpole_dqn.py"
+
+
+@pytest.fixture(autouse=True)
+def probed(monkeypatch):
+    """This machine offers four cores, and a probe takes no time; returns the cores it was given."""
+    cores = []
+
+    def probe(config, n_cores, *_):
+        cores.append(n_cores)
+        return dataclasses.replace(
+            JOB, work=dataclasses.replace(JOB.work, digest=digest_of(config))
+        )
+
+    monkeypatch.setattr(following, "probe", probe)
+    monkeypatch.setattr(resources, "available_cores", lambda: (0, 1, 2, 3))
+    monkeypatch.setattr(resources, "unbound_cores", lambda: (0, 1, 2, 3))
+    monkeypatch.setattr(resources, "quota", lambda: None)
+    for name in ("OMPI_COMM_WORLD_RANK", "SLURM_JOB_NUM_NODES"):
+        monkeypatch.delenv(name, raising=False)
+    return cores
+
+
+def follow(plan, file, *given, folder=None, engine=None, hostfile=None):
+    return following.for_run(plan, file, list(given), folder, engine, hostfile)
+
+
+def with_plan(file, plan):
+    return load(file, [f"{key}={value!r}" for key, value in plan.overrides.items()])
+
+
+def test_a_plan_is_made_for_the_cores_of_this_machine(dqn, probed, capsys):
+    plan = follow("auto", dqn)
+    assert probed == [4] and 1 < plan.split.cores(plan.profile.work) <= 4
+    said = capsys.readouterr().err
+    assert "measuring this job" in said and f"plan: {plan.split.name}: " in said
+
+
+def test_a_plan_for_a_hostfile_is_for_all_its_machines_and_the_smallest_of_them(
+    dqn, probed, tmp_path
+):
+    hosts = tmp_path / "hosts"
+    hosts.write_text("a slots=9\nb slots=3\nc slots=9\n")
+    plan = follow("auto", dqn, engine="mpi", hostfile=hosts)
+    assert probed == [3]
+    assert plan.split.groups % 3 == 0 and 3 < plan.split.cores(plan.profile.work) <= 9
+
+
+def test_a_plan_for_a_hostfile_leaves_places_for_launcher_and_reducer(dqn, tmp_path):
+    hosts = tmp_path / "hosts"
+    hosts.write_text("a slots=4\nb slots=4\n")
+    plan = follow("auto", dqn, engine="mpi", hostfile=hosts)
+    assert plan.split.groups >= 2
+    assert plan.split.groups < n_ranks(with_plan(dqn, plan)) <= 8
+
+
+@pytest.mark.parametrize("places", ["a slots=1\nb slots=1\n", "a slots=1\n"])
+def test_too_few_places_for_any_plan_are_refused_before_measuring(dqn, probed, tmp_path, places):
+    hosts = tmp_path / "hosts"
+    hosts.write_text(places)
+    with pytest.raises(TianJiError, match=r"\d places?, and even the smallest plan has"):
+        follow("auto", dqn, engine="mpi", hostfile=hosts)
+    assert not probed
+
+
+def test_too_few_places_for_the_smallest_plan_are_told_as_such_after_measuring(
+    dqn, monkeypatch, tmp_path
+):
+    """Each of these actors has a third of a batch: no other number of them makes a whole one."""
+    thirds = profile(on_policy=True, envs=24, rollouts=1, batch=16 * 8, pool=16 * 8)
+
+    def probe(config, *_):
+        own = dataclasses.replace(thirds.work, digest=digest_of(config))
+        return dataclasses.replace(thirds, work=own)
+
+    monkeypatch.setattr(following, "probe", probe)
+    (tmp_path / "hosts").write_text("a slots=4\n")
+    with pytest.raises(TianJiError, match="has 4 places, and even the smallest plan has 5 proc"):
+        follow("auto", dqn, engine="mpi", hostfile=tmp_path / "hosts")
+
+
+def test_a_learner_for_a_gpu_that_is_not_there_is_refused_before_measuring(
+    dqn, probed, monkeypatch
+):
+    monkeypatch.setattr(resources, "gpu_of", lambda _: None)
+    with pytest.raises(TianJiError, match=r"--gpu.*torch sees no GPU here"):
+        follow("auto", dqn, "learner_cfg.device='cuda'")
+    with pytest.raises(TianJiError, match=r"--gpu.*torch sees no GPU here"):
+        planner.measure(dqn, ["learner_cfg.device='cuda'"], 4)
+    assert not probed
+    assert planner.measure(dqn, ["learner_cfg.device='cuda'"], 4, profile=costs_of(dqn))
+
+
+def costs_of(file):
+    """Costs of a learner on a GPU, from a machine that has one."""
+    work = dataclasses.replace(
+        JOB.work, digest=digest_of(load(file, ["learner_cfg.device='cuda'"]))
+    )
+    return dataclasses.replace(JOB, work=work)
+
+
+def test_a_terminal_shows_what_is_measured_unless_it_is_to_be_quiet(dqn, monkeypatch):
+    def probe(config, cores, say):
+        say("a learner with 1 core")
+        return dataclasses.replace(
+            JOB, work=dataclasses.replace(JOB.work, digest=digest_of(config))
+        )
+
+    monkeypatch.setattr(following, "probe", probe)
+    for quiet in (False, True):
+        error = Terminal()
+        monkeypatch.setattr("sys.stderr", error)
+        following.for_run("auto", dqn, [], None, None, quiet=quiet)
+        assert ("measuring: a learner with 1 core" in error.getvalue()) is not quiet
+
+
+def test_a_host_without_places_has_as_many_as_this_machine_has_cores(dqn, probed, tmp_path):
+    (tmp_path / "hosts").write_text("a\nb\n")
+    plan = follow("auto", dqn, engine="mpi", hostfile=tmp_path / "hosts")
+    assert probed == [4] and n_ranks(with_plan(dqn, plan)) <= 8
+
+
+def test_ranks_that_are_there_already_cannot_be_planned_for(dqn, probed, monkeypatch):
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "6")
+    with pytest.raises(TianJiError, match=r"mpirun has started the ranks.*tianji plan CONFIG --ho"):
+        follow("auto", dqn)
+    assert not probed
+
+
+def test_the_nodes_of_slurm_are_planned_for_beforehand(dqn, probed, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "4")
+    with pytest.raises(TianJiError, match=r"has 4 nodes.*tianji plan CONFIG --hosts N"):
+        follow("auto", dqn, engine="mpi")
+    assert not probed
+    assert follow("auto", dqn, engine="process").split.groups >= 1
+
+
+def test_a_run_that_goes_on_keeps_the_plan_it_began_with(dqn, probed, tmp_path):
+    began = follow("auto", dqn)
+    planfile.write(began, tmp_path / planfile.NAME)
+    assert follow("auto", dqn, folder=tmp_path) == began
+    assert len(probed) == 1
+
+
+def test_a_run_that_is_too_short_for_its_plan_is_told_so(dqn, probed, tmp_path, capsys):
+    """When a run ends is no part of the job, and yet it limits the groups."""
+    file, config = tmp_path / "groups.plan.json", load(dqn, [])
+    job = dataclasses.replace(JOB, work=dataclasses.replace(JOB.work, digest=digest_of(config)))
+    planfile.write(planner.make(config, job, Wish(4, groups=2)).plan, file)
+    follow(file, dqn)
+    assert "updates" not in capsys.readouterr().err
+    follow(file, dqn, "exp.train_steps=500")
+    words = " ".join(capsys.readouterr().err.split())
+    assert "2 groups, of which each makes fewer than 100 updates" in words
+    assert "exp.train_steps=500" in words and "--groups 1" in words
+
+
+def test_options_that_say_otherwise_are_refused(dqn):
+    with pytest.raises(TianJiError, match=r"--plan auto says .* other options say otherwise"):
+        follow("auto", dqn, "actor_cfg.num=77")
+
+
+@pytest.mark.parametrize(
+    ("engine", "given"),
+    [("local", ()), (None, ("global_cfg.use_comm_parallel=False",))],
+)
+def test_one_process_is_not_planned(dqn, probed, engine, given):
+    with pytest.raises(TianJiError, match="has only one"):
+        follow("auto", dqn, *given, engine=engine)
+    assert not probed
+
+
+def test_a_plan_for_several_hosts_is_no_news_where_they_are(dqn, tmp_path, capsys):
+    config = load(dqn, [])
+    costs = dataclasses.replace(JOB, work=dataclasses.replace(JOB.work, digest=digest_of(config)))
+    (tmp_path / "hosts").write_text("a slots=9\nb slots=9\n")
+    plan = planner.make(config, costs, Wish(4, 2)).plan
+    planfile.write(plan, tmp_path / "plan.json")
+    assert json.loads((tmp_path / "plan.json").read_text())["split"]["groups"] >= 2
+    follow(tmp_path / "plan.json", dqn, engine="mpi", hostfile=tmp_path / "hosts")
+    assert "wants" not in capsys.readouterr().err
+    with pytest.raises(TianJiError, match="for 8 cores and this machine offers 4: train with it"):
+        follow(tmp_path / "plan.json", dqn)
+    assert not capsys.readouterr().err  # nothing else is said of it
