@@ -81,15 +81,18 @@ def shared_update_seconds(
 def slowdown(learner: LearnerCost, n: int) -> float:
     """Times as long as alone that an update takes where `n` learners share a GPU.
 
-    On the lines through what was measured. One that is busy for all of an update would take n times
-    as long; that is what is expected where nothing was measured, and the most that is.
+    On the lines between what was measured. One that is busy for all of an update takes n times as
+    long, and no more; from the most learners that were measured on it is expected to be.
     """
     known = ((1, 1.0), *learner.on_gpu)
-    if n == 1 or len(known) == 1:
-        return float(n)
-    i = next((i for i, (m, _) in enumerate(known) if m >= n), len(known) - 1)
-    (x0, y0), (x1, y1) = known[i - 1], known[i]
-    return min(float(n), max(1.0, y0 + (y1 - y0) * (n - x0) / (x1 - x0)))
+    most, times = known[-1]
+    if n < most:
+        i = next(i for i, (m, _) in enumerate(known) if m > n)
+        (x0, y0), (x1, y1) = known[i - 1], known[i]
+        times = y0 + (y1 - y0) * (n - x0) / (x1 - x0)
+    else:
+        times *= n / most
+    return min(float(n), max(1.0, times))
 
 
 def message_seconds(n_bytes: int) -> float:

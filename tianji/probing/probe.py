@@ -45,7 +45,7 @@ MOST_LEARNER_CORES = 8  # beyond them even larger networks gain little
 MOST_LEARNERS = 8  # at once, where there are as many pairs of cores
 MOST_AGAIN = 4  # times that what matters most is measured again
 LEAST_GAIN = 0.05  # of an update's time that more cores must save
-ON_GPU = (2, 4, 8, 16)  # learners at once
+ON_GPU = (2, 16, 4, 8)  # learners at once: few, and as many as there may be; then between
 LARGER = 4  # times the batch that is measured beside the configured one
 
 Say = Callable[[str], None]
@@ -261,7 +261,7 @@ class _Probe:
                 break
             took = fmean(self._cost(1, answer).update_seconds for answer in answers)
             found.append((n, max(1.0, took * beside.contention / beside.update_seconds)))
-        return tuple(found)
+        return tuple(sorted(found))
 
     def _with_larger_batches(self, usual: LearnerCost) -> list[LearnerCost]:
         """The cost of one core with larger batches, alone; nothing where there is none, or no time.
