@@ -2,10 +2,11 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 from profiles import MB, graded, split
 
-from tianji.planning.model import predict
+from tianji.planning.model import lesser, predict
 from tianji.planning.split import Bound
 
 
@@ -18,6 +19,27 @@ def test_production_is_the_smaller_of_what_both_sides_could_do():
     assert found.production == pytest.approx(min(acting, taking))
     assert found.consumption == pytest.approx(2 * found.production)
     assert found.bound is Bound.SAMPLE
+
+
+@pytest.mark.parametrize("b", [0.5, 0.9, 1.0, 1.1, 2.0])
+def test_of_rates_that_vary_the_smaller_one_of_each_pair_counts(b):
+    draw, uneven = np.random.default_rng(0).normal(1.0, 0.2, (2, 200_000)), 0.2
+    expected = np.minimum(draw[0], b * draw[1]).mean()
+    assert lesser(1.0, uneven, b, uneven * b) == pytest.approx(expected, rel=2e-3)
+    assert lesser(1.0, 0.0, b, 0.0) == min(1.0, b)
+
+
+def test_uneven_cores_cost_most_where_both_sides_are_equally_fast():
+    even = graded(step=4e-3, update=0.01)
+    uneven = dataclasses.replace(even, unevenness=0.2)
+    lost = {
+        actors: 1 - predict(uneven, split(actors=actors)).production
+        / predict(even, split(actors=actors)).production
+        for actors in range(1, 17)
+    }  # fmt: skip
+    found = predict(even, split(actors=max(lost, key=lost.get)))
+    assert found.imbalance < 0.2
+    assert 0.05 < max(lost.values()) < 0.12 and lost[1] < 0.01 and lost[16] < 0.05
 
 
 def test_weights_that_must_be_loaded_cost_the_actors_time():

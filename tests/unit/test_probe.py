@@ -31,15 +31,19 @@ def measured(root, monkeypatch):
                 seats.append([(hand.kind, tuple(cores)) for hand, _, cores in roles])
             busy = 2.0 if len(roles) > 1 else 1.0
             sharing = sum(hand.kind == "learner" for hand, _, _ in roles) if gpu else 1
+
+            def times(cores):
+                return 3.0 if slow_core in cores else 1.0
+
             return [
-                acting(pause)
+                acting(pause, times(cores))
                 if hand.kind == "actor"
-                else learning(hand.threads, busy * sharing * (3.0 if slow_core in cores else 1.0))
+                else learning(hand.threads, busy * sharing * times(cores))
                 for hand, _, cores in roles
             ]
 
-        def acting(pause):
-            slow = 1.5 if pause else 1.0
+        def acting(pause, times):
+            slow = times * (1.5 if pause else 1.0)
             return {
                 "seconds": slow, "n_steps": 10_000, "n_sent": 100, "length": 100.0, "sending": 0.0,
                 "loading": 0.0, "deciding": 1e-5, "trajectory_bytes": 1, "memory_bytes": 1,
@@ -99,6 +103,9 @@ def test_a_slow_core_counts_as_one_of_many(measured):
             learner = found.learners[0]
             assert usual <= learner.update_seconds < 1.25 * usual
             assert learner.contention == pytest.approx(usual / 0.01)  # alone on the same core
+            assert 0.1 < found.unevenness < 0.5
+        found, _ = measured(name, lambda threads: 0.01)
+        assert found.unevenness == 0.0
 
 
 @pytest.mark.parametrize(("cores", "seconds"), [(1, 600.0), (8, 0.0)])

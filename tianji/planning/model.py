@@ -7,6 +7,9 @@ the two rates the smaller one is what happens; the other side waits.
 
 from __future__ import annotations
 
+import math
+from statistics import NormalDist
+
 from tianji.planning.costs import (
     actor_cost,
     contended_share,
@@ -37,7 +40,13 @@ def predict(profile: Profile, split: Split) -> Prediction:
 
     taking = beside(settled_share(lambda busy: 1.0 / (beside(busy).whole * could_produce)))
     could_take = 1.0 / taking.whole
-    production = min(could_produce, could_take)
+    uneven = profile.unevenness
+    production = lesser(
+        could_produce,
+        uneven * could_produce / math.sqrt(split.actors),
+        could_take,
+        uneven * could_take,
+    )
     turns = work.alternates or work.slackless or split.one_core
     if turns:
         production = 1.0 / (1.0 / could_produce + taking.whole)
@@ -52,6 +61,19 @@ def predict(profile: Profile, split: Split) -> Prediction:
         memory_bytes=_memory(profile, split, actor, learner),
         knee=making / actor.receive_seconds if actor.receive_seconds else float("inf"),
     )
+
+
+def lesser(a: float, a_deviation: float, b: float, b_deviation: float) -> float:
+    """The mean of the smaller of two rates that vary from one group to another.
+
+    Two that are equal on average are hardly ever equal in a group, and the smaller one counts. By
+    Clark's formula for normal distributions.
+    """
+    apart = math.hypot(a_deviation, b_deviation)
+    if not apart:
+        return min(a, b)
+    normal, x = NormalDist(), (b - a) / apart
+    return a * normal.cdf(x) + b * normal.cdf(-x) - apart * normal.pdf(x)
 
 
 def _acting(profile: Profile, split: Split, free: float) -> float:

@@ -91,6 +91,7 @@ class Profile:
     learners: tuple[LearnerCost, ...]  # by `cores`, fewest first
     load_seconds: float = 0.0  # an actor takes newer weights
     link_bytes_per_second: float | None = None  # between hosts, where there are several
+    unevenness: float = 0.0  # standard deviation of the speeds of cores, as a share of their mean
 
     def to_json(self) -> dict[str, Any]:
         """Plain data that `from_json` reads."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from statistics import fmean, harmonic_mean, median
 
@@ -35,6 +36,20 @@ def learner_cost(cores: int, batch: int, answer: Answer) -> LearnerCost:
         answer["drawing"] / updates,
         answer["memory_bytes"],
     )
+
+
+def unevenness(stages: list[list[Answer]]) -> float:
+    """Standard deviation of the speeds of cores at the same moment, as a share of their mean.
+
+    From actors that ran at the same time, in each of several stages; 0 where there was only one.
+    """
+    squares, freedom = 0.0, 0
+    for answers in stages:
+        rates = [answer["n_steps"] / answer["seconds"] for answer in answers]
+        middle = fmean(rates)
+        squares += sum((rate / middle - 1.0) ** 2 for rate in rates)
+        freedom += len(rates) - 1
+    return math.sqrt(squares / freedom) if freedom else 0.0
 
 
 def length_of(answers: list[Answer]) -> float:

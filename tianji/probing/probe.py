@@ -29,6 +29,7 @@ from tianji.probing.answers import (
     middle_actor,
     middle_learner,
     receiving,
+    unevenness,
 )
 from tianji.probing.hand import Answer, Hand, OutOfMemory, together
 from tianji.probing.machine import this_machine
@@ -116,6 +117,7 @@ class _Probe:
             actors=tuple(sorted(actors, key=lambda cost: cost.envs)),
             learners=tuple(sorted(learners, key=lambda cost: (cost.cores, cost.batch))),
             load_seconds=loading,
+            unevenness=unevenness(self._acted),
         )
 
     def _at_once(self) -> tuple[list[ActorCost], list[LearnerCost]]:
