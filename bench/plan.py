@@ -81,12 +81,14 @@ def raced(sheet: Sheet, race: Race, most: float) -> list[Split]:
             if row is not None:
                 sheet.add(row | race.about(split) | foreign)
                 rates[split] = row["production"]
+    if not rates:
+        return [race.planned]
     first, *others = sorted(rates, key=lambda split: -rates[split])
     same = [s for s in candidates(profile, wish) if shape_of(s) == shape_of(first)]
     room = int(min(most, len(others) + len(same))) - 1  # beside the planned one
-    chosen = dict.fromkeys([first, *others[: room // 2], *same, *others])
-    chosen.pop(race.planned, None)
-    return [race.planned, *list(chosen)[:room]]
+    fastest = dict.fromkeys([first, *others[: room // 2], *same, *others])
+    fastest.pop(race.planned, None)
+    return [race.planned, *list(fastest)[:room]]
 
 
 @dataclass

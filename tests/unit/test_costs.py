@@ -85,7 +85,7 @@ def test_a_profile_without_costs_is_refused():
     ("on_gpu", "expected"),
     [
         ((), {1: 1, 2: 2, 8: 8}),  # not measured: busy for all of an update
-        (((2, 1.2), (4, 2.0)), {1: 1, 2: 1.2, 3: 1.6, 4: 2.0, 8: 4.0}),  # on the lines; full beyond them
+        (((2, 1.2), (4, 2.0)), {1: 1, 2: 1.2, 3: 1.6, 4: 2.0, 8: 4.0}),  # on lines; full beyond
         (((2, 1.0), (4, 0.9)), {2: 1, 4: 1, 8: 1.8}),  # never faster than alone
         (((2, 2.5),), {2: 2, 4: 4}),  # nor slower than one after the other
     ],

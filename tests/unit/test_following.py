@@ -186,6 +186,18 @@ def test_a_run_that_is_too_short_for_its_plan_is_told_so(dqn, probed, tmp_path, 
     assert "exp.train_steps=500" in words and "--groups 1" in words
 
 
+def test_groups_that_are_too_many_on_several_hosts_are_as_many_on_each(dqn, tmp_path, capsys):
+    (tmp_path / "hosts").write_text("a slots=9\nb slots=9\n")
+    config = load(dqn, [])
+    job = dataclasses.replace(JOB, work=dataclasses.replace(JOB.work, digest=digest_of(config)))
+    planfile.write(planner.make(config, job, Wish(4, 2, groups=4)).plan, tmp_path / "plan.json")
+    per_group = planner.LEAST_UPDATES * JOB.work.batch / JOB.work.ratio
+    for enough in (1, 3):
+        steps = f"exp.train_steps={round(enough * per_group)}"
+        follow(tmp_path / "plan.json", dqn, steps, engine="mpi", hostfile=tmp_path / "hosts")
+        assert "--groups 2" in " ".join(capsys.readouterr().err.split())
+
+
 def test_options_that_say_otherwise_are_refused(dqn):
     with pytest.raises(TianJiError, match=r"--plan auto says .* other options say otherwise"):
         follow("auto", dqn, "actor_cfg.num=77")

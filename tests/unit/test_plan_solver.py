@@ -22,7 +22,7 @@ def oracle(costs, wish):
         if learner not in {cost.cores for cost in costs.learners}:
             continue
         for envs, alone in itertools.product((1, 2, 4), (False, True)):
-            if work.on_policy and actors * envs != work.envs:
+            if work.on_policy and (actors * envs != work.envs or actors % work.learners):
                 continue
             if not work.on_policy and envs == 2:  # which was not measured
                 continue
@@ -105,7 +105,7 @@ def test_a_gpu_is_not_multiplied_by_groups():
 
 def test_a_gpu_that_is_hardly_busy_serves_several_groups():
     slow = graded(step=1e-5, update=0.1, speedup=1.0)
-    light = [dataclasses.replace(cost, on_gpu=((2, 1.1), (4, 1.3))) for cost in slow.learners]
+    light = [dataclasses.replace(cost, on_gpu=((2, 1.1), (8, 1.3))) for cost in slow.learners]
     machine = dataclasses.replace(slow.machine, gpu="cuda")
     found = solve(dataclasses.replace(slow, machine=machine, learners=tuple(light)), Wish(16))[0]
     assert found.split.groups == 8
@@ -145,6 +145,23 @@ def test_next_best_splits_have_other_roles_and_come_in_order():
     roles = {(c.split.groups, c.split.learner_cores, c.split.actors, c.split.buffer_alone)
              for c in choices}  # fmt: skip
     assert len(roles) == len(choices)
+
+
+def test_next_best_splits_keep_the_environments_of_the_configuration_too():
+    idle = graded(step=1e-6, update=0.1, envs=1)  # actors outrun the learners with any number
+    assert {choice.split.envs for choice in solve(idle, Wish(8)) if choice.split.actors == 1} == {1}
+
+
+def test_learners_of_a_group_can_share_the_rollouts_of_its_actors():
+    costs = graded(
+        on_policy=True, alternates=True, ratio=1.0, envs=4, batch=40, pool=40, learners=2
+    )
+    assert {found.actors for found in candidates(costs, Wish(8))} == {2, 4}
+
+
+def test_more_environments_than_a_pool_can_hold_are_named_as_the_reason():
+    with pytest.raises(TianJiError, match="--envs 2000: .* has 20,000 samples and the pool 10,000"):
+        solve(graded(), Wish(8, envs=2_000))
 
 
 def test_what_does_not_fit_into_memory_is_no_plan():

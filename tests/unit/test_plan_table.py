@@ -56,7 +56,7 @@ def test_every_row_ends_with_what_limits_its_split(width):
     [
         (0.8, "L9A9 would be nearer to equal, and 20 % slower"),
         (1.0, "L9A9 would be nearer to equal, and as fast"),
-        (1.02, "L9A9 would be nearer to equal, and 2 % faster, less than a measurement can tell"),
+        (1.02, "L9A9 would be nearer to equal, and 2 % faster, too little to prefer it"),
     ],
 )
 def test_a_split_nearer_to_equal_is_said_to_be_as_fast_as_it_is(share, words):

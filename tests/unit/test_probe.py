@@ -1,11 +1,13 @@
 """What is measured, in which order and how often; the measurements themselves are made up."""
 
 import contextlib
+import dataclasses
 
 import pytest
 
 from tianji.config import load
 from tianji.probing import probe as probing
+from tianji.probing.hand import OutOfMemory
 
 
 class Hand(contextlib.AbstractContextManager):
@@ -22,10 +24,21 @@ class Hand(contextlib.AbstractContextManager):
 def measured(root, monkeypatch):
     """Probes a job whose learners take so long; returns profile and stages."""
 
-    def measure(name, update_seconds, gpu=None, cores=8, seconds=600.0, slow_core=None, seats=None):
+    def measure(
+        name,
+        update_seconds,
+        gpu=None,
+        cores=8,
+        seconds=600.0,
+        slow_core=None,
+        seats=None,
+        full=None,
+    ):
         stages = []
 
         def together(roles, seconds, pause=0.0):
+            if any(config.name == full for _, config, _ in roles):
+                raise OutOfMemory("no room")
             stages.append([(hand.kind, hand.threads, len(cores)) for hand, _, cores in roles])
             if seats is not None:
                 seats.append([(hand.kind, tuple(cores)) for hand, _, cores in roles])
@@ -134,6 +147,17 @@ def test_what_matters_most_is_measured_again_while_there_is_time(measured):
     assert stages.count([("learner", 1, 1)]) == 2 + probing.MOST_AGAIN  # one with larger batches
     _, stages = measured("walk_ppo.py", lambda threads: 0.01)
     assert stages.count([("learner", 1, 1)]) == 3 + probing.MOST_AGAIN  # and a first look
+
+
+def test_larger_batches_that_do_not_fit_are_left_out(measured, monkeypatch):
+    usual = probing.enlarged
+
+    def enlarged(job, factor):
+        return dataclasses.replace(usual(job, factor), name="too large")
+
+    monkeypatch.setattr(probing, "enlarged", enlarged)
+    found, _ = measured("walk_dqn.py", lambda threads: 0.01, full="too large")
+    assert len(found.learners) == 1
 
 
 def test_a_learner_is_measured_with_larger_batches_too(measured):

@@ -56,6 +56,20 @@ def test_ours_makes_most_of_the_same_cores(drawn):
     assert {s.cores for name, s in drawn.items() if name != "A3C"} == {5}
 
 
+@pytest.mark.parametrize("learners, cores", [(1, 4), (2, 1), (2, 2)])
+def test_learners_with_several_cores_are_counted_as_such(learners, cores):
+    layout = Layout(actors=6, learners=learners, learner_cores=cores)
+    each = learners * cores
+    for schedule in schedules(JOB, layout):
+        most = 6 + each
+        least = most - each if schedule.style == "A3C" else most  # of workers that are as large
+        assert least <= schedule.cores <= most, schedule.style
+        busy = schedule.timeline.shares(schedule.start, schedule.end)
+        idle = sum(of.get(Doing.TRAJECTORIES, 0.0) * (each if row.endswith("L") else 1)
+                   for row, of in busy.items()) / schedule.cores  # fmt: skip
+        assert schedule.idle()[Doing.TRAJECTORIES] == pytest.approx(idle)
+
+
 def test_a_gorila_cycle_is_rollout_and_updates_one_after_the_other():
     (even,) = schedules(JOB, FOUR, ("gorila",), spread=0.0)
     cycle = 16 * 0.2e-3 + 20e-6 + 4 * 60e-6 + 4 * 1.2e-3

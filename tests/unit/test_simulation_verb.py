@@ -159,12 +159,21 @@ def test_words_that_mean_nothing_are_refused_by_the_command_line(words, message,
         (["--actors", "4", "--actors-list", "1,2"], "--actors with --actors-list"),
         (["--host-cores", "8", "--hosts", "2"], "--host-cores with --hosts"),
         (["--actors", "2", "--learners", "7"], "--learners 7: a batch of 128 samples cannot be sh"),
+        (["--learners", "7", "--cores-list", "16"], "--learners 7: a batch of 128 samples cannot"),
         (["--actors", "1", "--groups", "2", "--hosts", "5"], "--hosts 5: there are only 4 proces"),
+        (["--actors", "4", "--groups", "2", "--hosts", "5"], "2 groups .* name 4 or 6 hosts"),
     ],
 )
 def test_what_cannot_be_done_is_said(words, message):
     with pytest.raises(TianJiError, match=message):
         run(JOB, said(*words))
+
+
+def test_learners_share_rollouts_where_a_batch_is_made_of_them(capsys):
+    once = profile(batch=2_048, pool=2_048, envs=64, steps=32, on_policy=True, alternates=True)
+    with pytest.raises(TianJiError, match="--learners 2: a batch of 1 rollouts"):
+        run(once, said("--learners", 2, "--actors", 1))
+    assert run(once, said("--learners", 3, "--actors", 3, "--envs", 8)) == 0
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def _envs(profile: Profile, wish: Wish, actors: int) -> Iterator[int]:
     """Environments per actor; on-policy batches are made of all of them, so their sum is given."""
     work = profile.work
     if work.on_policy:
-        fits = work.envs % actors == 0
+        fits = work.envs % actors == 0 and (work.rollouts or actors) % work.learners == 0
         if fits and work.rollouts is not None:  # whole trajectories per batch
             fits = work.rollouts * work.steps * (work.envs // actors) == work.batch
         choices = [work.envs // actors] if fits else []
@@ -159,6 +159,12 @@ def _no_split(profile: Profile, wish: Wish) -> str:
     said = ", ".join([*words, *["--buffer-alone"] * bool(wish.buffer_alone)])
     work = profile.work
     learners = f", {count_of(work.learners, 'learner')} in a group" if work.learners > 1 else ""
+    if wish.envs is not None and work.steps * wish.envs > work.pool and not work.on_policy:
+        return (
+            f"--envs {wish.envs}: a trajectory of so many environments has "
+            f"{work.steps * wish.envs:,} samples and the pool {work.pool:,}: name fewer, or raise "
+            "hyp.buffer_size"
+        )
     envs = count_of(work.envs, "environment")
     total = f"; the actors of a group share {envs}" if work.on_policy else ""
     return (

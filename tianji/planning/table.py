@@ -119,16 +119,19 @@ def _balance(found: Prediction, choices: list[Choice]) -> str:
     if nearer.prediction.imbalance >= found.imbalance:
         return f"{apart}; no next-best split is nearer to equal"
     speed = _faster(nearer.prediction.production / found.production - 1)
-    return f"{apart}; {_name(nearer.split)} would be nearer to equal, and {speed}"
+    named, cores = _name(nearer.split), nearer.split.learner_cores
+    if cores != choices[0].split.learner_cores:
+        named += f" with {count_of(cores, 'core')} for each learner"
+    return f"{apart}; {named} would be nearer to equal, and {speed}"
 
 
 def _faster(share: float) -> str:
-    """The chosen split is the simplest of the fastest, so another may be faster by chance."""
+    """The chosen split is the simplest of the fastest, so another may be somewhat faster."""
     percent = round(100 * abs(share))
     if percent == 0:
         return "as fast"
     slower = f"{percent} % slower"
-    return slower if share < 0 else f"{percent} % faster, less than a measurement can tell"
+    return slower if share < 0 else f"{percent} % faster, too little to prefer it"
 
 
 def _updates(found: Prediction) -> str:

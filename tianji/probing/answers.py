@@ -58,15 +58,16 @@ def length_of(answers: list[Answer]) -> float:
 
 
 def contended(beside: LearnerCost, times: list[float]) -> LearnerCost:
-    """A cost with times as long as alone, on the same cores, that a learner took beside busy ones.
+    """A learner's cost beside busy cores, with what they do to it.
 
-    Where it was never measured alone nothing is known of that, and nothing made of it.
+    `times` are measured on the same cores: as long as alone. Where it was never measured alone
+    nothing is known of that, and nothing made of it.
     """
     return replace(beside, contention=max(1.0, median(times))) if times else beside
 
 
 def mean_learner(costs: list[LearnerCost]) -> LearnerCost:
-    """The mean of several learners that ran at the same time."""
+    """The mean of several learners that ran at the same time; what adds up are their updates."""
     return replace(
         costs[0],
         update_seconds=harmonic_mean([cost.update_seconds for cost in costs]),
@@ -84,6 +85,7 @@ def middle_actor(costs: list[ActorCost]) -> ActorCost:
         send_seconds=median(cost.send_seconds for cost in costs),
         receive_seconds=median(cost.receive_seconds for cost in costs),
         act_seconds=min(step, median(cost.act_seconds or 0.0 for cost in costs)),
+        memory_bytes=max(cost.memory_bytes for cost in costs),
     )
 
 

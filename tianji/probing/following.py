@@ -59,8 +59,9 @@ def for_run(
 
 def _about_groups(plan: Plan, config: Config, source: str) -> list[str]:
     """A warning where a run is too short for the groups that a plan was made with."""
-    groups, enough = plan.split.groups, most_groups(config, plan.profile.work)
-    if groups <= max(plan.split.hosts, enough):
+    groups, hosts = plan.split.groups, plan.split.hosts
+    enough = max(hosts, most_groups(config, plan.profile.work) // hosts * hosts)  # each has as many
+    if groups <= enough:
         return []
     return [
         f"{source} has {groups} groups, of which each makes fewer than {LEAST_UPDATES} updates of "

@@ -5,8 +5,9 @@ learners run at the same time they are measured at the same time, on all the cor
 turns, all actors are measured together and then the learner alone.
 
 Cores of a virtual machine differ, by a third and more and from one second to the next: each of them
-may share its hardware with a stranger. So several learners are measured at once, and everybody
-moves on by a core from one measurement to the next.
+may share its hardware with a stranger. So several learners with a core each are measured at once,
+and everybody moves on by a core from one measurement to the next. A learner with several cores is
+measured once, on those where the one with fewer was.
 """
 
 from __future__ import annotations
@@ -266,7 +267,7 @@ class _Probe:
         return tuple(sorted(found))
 
     def _with_larger_batches(self, usual: LearnerCost) -> list[LearnerCost]:
-        """The cost of one core with larger batches, alone; nothing where there is none, or no time.
+        """The cost of one core with larger batches; nothing where none is possible, or no time.
 
         Between both is a line: what an update costs however small its batch, and what a sample.
         """
@@ -277,9 +278,12 @@ class _Probe:
         batch = LARGER * usual.batch
         self._say(f"a learner with batches of {batch:,}")
         roles = [(self._learners[0], config, self._cores[:1])]
-        alone = learner_cost(1, batch, together(roles, self._seconds, self._pause)[0])
+        try:
+            alone = learner_cost(1, batch, together(roles, self._seconds, self._pause)[0])
+        except OutOfMemory:
+            return []
         update = max(usual.update_seconds, usual.contention * alone.update_seconds)
-        return [replace(usual, batch=batch, update_seconds=update, draw_seconds=alone.draw_seconds)]
+        return [replace(alone, update_seconds=update, contention=usual.contention)]
 
     def _again(self, own: ActorCost) -> Iterator[None]:
         """As often as there is time for two more stages, with the configuration's environments."""

@@ -170,7 +170,7 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
         slackless=work.slackless,
         takes_once=work.on_policy or work.alternates,
         remote=remote,
-        remote_hosts=layout.hosts_per_group - 1,
+        remote_hosts=min(remote, layout.hosts_per_group - 1),
         link_bytes_per_second=link or math.inf,
         link_seconds=layout.link_seconds,
         trajectory_bytes=actor.trajectory_bytes,
@@ -180,17 +180,32 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
 
 def refuse_impossible(layout: Layout, work: Work) -> None:
     """Raises for what a run would refuse, too."""
-    if work.batch % layout.learners:
-        raise TianJiError(
-            f"--learners {layout.learners}: a batch of {work.batch:,} samples cannot be shared by "
-            "so many in equal parts: name another number"
-        )
+    refuse_unequal(layout, work, layout.actors)
     of_group = layout.learners + layout.buffer_alone + layout.actors
     if layout.hosts > layout.groups * of_group:
         raise TianJiError(
             f"--hosts {layout.hosts}: there are only {layout.groups * of_group:,} processes "
             f"({count_of(layout.groups, 'group')} of {of_group:,}): name fewer hosts, or more "
             "groups or actors"
+        )
+    if layout.hosts > layout.groups and layout.hosts % layout.groups:
+        each = layout.hosts // layout.groups
+        raise TianJiError(
+            f"--hosts {layout.hosts}: {layout.groups:,} groups cannot have equally many each, and "
+            f"only groups that are alike are simulated: name {each * layout.groups:,} or "
+            f"{(each + 1) * layout.groups:,} hosts"
+        )
+
+
+def refuse_unequal(layout: Layout, work: Work, actors: int | None = None) -> None:
+    """Raises where learners cannot have equal parts of a batch; None: actors that suit them."""
+    batch, unit = work.batch, "samples"
+    if work.on_policy:
+        batch, unit = work.rollouts or actors or layout.learners, "rollouts (one of each actor)"
+    if batch % layout.learners:
+        raise TianJiError(
+            f"--learners {layout.learners}: a batch of {batch:,} {unit} cannot be shared by so "
+            "many in equal parts: name another number"
         )
 
 

@@ -18,12 +18,20 @@ class Schedule:
     """What one style did, and when."""
 
     style: str
-    cores: int
+    learner_cores: int  # of each row of a learner; any other has one
     timeline: Timeline
     start: float  # of what is counted
     end: float
     made: list[tuple[float, int]] = field(default_factory=list)  # when, and units
     learned: list[tuple[float, int]] = field(default_factory=list)
+
+    @property
+    def cores(self) -> int:
+        """Of all rows."""
+        return sum(map(self._cores_of, self.timeline.rows()))
+
+    def _cores_of(self, row: str) -> int:
+        return self.learner_cores if row.endswith("L") else 1
 
     @property
     def production(self) -> float:
@@ -41,10 +49,12 @@ class Schedule:
 
     def idle(self) -> dict[Doing, float]:
         """The share of all cores' time that was spent on each way of doing nothing."""
-        shares = self.timeline.shares(self.start, self.end).values()
-        n = max(1, len(shares))
+        shares = self.timeline.shares(self.start, self.end)
+        n = max(1, self.cores)
         return {
-            doing: sum(of.get(doing, 0.0) for of in shares) / n for doing in Doing if doing.is_idle
+            doing: sum(self._cores_of(row) * of.get(doing, 0.0) for row, of in shares.items()) / n
+            for doing in Doing
+            if doing.is_idle
         }
 
 
@@ -53,17 +63,18 @@ class Job:
     """What all styles have in common."""
 
     costs: Costs
+    learner_cores: int  # of all learners of a group
     infer: float  # seconds: of one actor's environments
     simulate: float
     infer_all: Callable[[int], float]  # of so many actors' environments at once
     spread: Spread
     horizon: float
 
-    def schedule(self, style: str, cores: int) -> Schedule:
+    def schedule(self, style: str) -> Schedule:
         """An empty one."""
         share = self.infer / (self.infer + self.simulate)
         start = UNCOUNTED / CYCLES * self.horizon
-        return Schedule(style, cores, Timeline([], share), start, self.horizon)
+        return Schedule(style, self.learner_cores, Timeline([], share), start, self.horizon)
 
 
 class InStep:

@@ -65,6 +65,7 @@ def _job(profile: Profile, layout: Layout, seed: int, spread: float) -> Job:
     learning = _owed(costs) * (costs.draw_seconds + costs.update_seconds)
     return Job(
         costs=costs,
+        learner_cores=layout.learners * layout.learner_cores,
         infer=infer(envs),
         simulate=step - infer(envs),
         infer_all=lambda actors: infer(actors * envs),
@@ -83,7 +84,7 @@ def _owed(costs: Costs) -> float:
 
 def _gorila(job: Job) -> Schedule:
     n = job.costs.actors
-    schedule = job.schedule("Gorila", n + 1)
+    schedule = job.schedule("Gorila")
     group = InStep(job, schedule, [f"A{i}" for i in range(n)], "L")
     while group.now < job.horizon:
         ready = group.roll_out()
@@ -94,7 +95,7 @@ def _gorila(job: Job) -> Schedule:
 def _seed(job: Job) -> Schedule:
     """Observations and actions cross to the learner and back, a message of `T_sd` each."""
     n, costs = job.costs.actors, job.costs
-    schedule = job.schedule("SEED", n + 1)
+    schedule = job.schedule("SEED")
     group = InStep(job, schedule, [f"A{i}" for i in range(n)], "L")
     blocks = min(costs.steps, FINEST)
     each = costs.steps / blocks  # steps that one block stands for
@@ -135,9 +136,12 @@ def _seed_step(group: InStep, at: float, times: float) -> float:
 
 
 def _a3c(job: Job) -> Schedule:
-    """Each worker pushes what it learned to parameters that one of them at a time may change."""
-    n = max(1, (job.costs.actors + 1) // 2)
-    schedule = job.schedule("A3C", 2 * n)
+    """Each worker pushes what it learned to parameters that one of them at a time may change.
+
+    A worker's learner is as large as that of the others, so there are as many as the cores allow.
+    """
+    n = max(1, (job.costs.actors + job.learner_cores) // (1 + job.learner_cores))
+    schedule = job.schedule("A3C")
     workers = [InStep(job, schedule, [f"W{i}A"], f"W{i}L") for i in range(n)]
     pushing = message_seconds(job.costs.weights_bytes)
     turns = [(0.0, i) for i in range(n)]
@@ -181,7 +185,7 @@ def _ours(job: Job) -> Schedule:
 
 
 def _asynchronous(job: Job, style: str, costs: Costs) -> Schedule:
-    schedule = job.schedule(style, costs.actors + 1 + costs.is_alone)
+    schedule = job.schedule(style)
     seed = int(job.spread.random.integers(2**31))
     group = Group(costs, seed, job.spread.share, schedule.timeline)
     produced = consumed = 0

@@ -15,7 +15,7 @@ from tianji.errors import TianJiError
 from tianji.planning.profile import Profile
 from tianji.simulation import diagram, picture
 from tianji.simulation.bounds import expected_rate
-from tianji.simulation.layout import Layout, costs_of, refuse_impossible
+from tianji.simulation.layout import Layout, costs_of, refuse_impossible, refuse_unequal
 from tianji.simulation.result import Simulated
 from tianji.simulation.schedule import Schedule
 from tianji.simulation.simulate import simulate
@@ -132,6 +132,7 @@ def _simulated(profile: Profile, layout: Layout, options: argparse.Namespace) ->
         for each in layouts:
             refuse_impossible(each, profile.work)
         return [simulate(profile, each, spread=spread) for each in layouts]
+    refuse_unequal(layout, profile.work)
     cores, host_cores = options.cores_list or CORES, options.host_cores or HOST_CORES
     return sweep(profile, layout, cores, host_cores, options.learner_cores, spread)
 
