@@ -160,7 +160,7 @@ def test_learners_of_a_group_can_share_the_rollouts_of_its_actors():
 
 
 def test_more_environments_than_a_pool_can_hold_are_named_as_the_reason():
-    with pytest.raises(TianJiError, match="--envs 2000: .* has 20,000 samples and the pool 10,000"):
+    with pytest.raises(TianJiError, match=r"--envs 2000: .* 20,000 samples and the pool 10,000"):
         solve(graded(), Wish(8, envs=2_000))
 
 

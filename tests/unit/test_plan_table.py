@@ -72,6 +72,10 @@ def test_a_split_nearer_to_equal_is_said_to_be_as_fast_as_it_is(share, words):
         dataclasses.replace(chosen, split=nearer, prediction=equal),
     ]
     assert words in describe(COSTS, choices, None, width=400)
+    more = dataclasses.replace(nearer, learner_cores=chosen.split.learner_cores + 1)
+    choices[1] = dataclasses.replace(choices[1], split=more)
+    named = words.replace("L9A9", f"L9A9 with {more.learner_cores} cores for each learner")
+    assert named in describe(COSTS, choices, None, width=400)
 
 
 def test_no_split_is_named_where_none_is_nearer_to_equal():
