@@ -68,6 +68,7 @@ def test_learners_with_several_cores_are_counted_as_such(learners, cores):
         idle = sum(of.get(Doing.TRAJECTORIES, 0.0) * (each if row.endswith("L") else 1)
                    for row, of in busy.items()) / schedule.cores  # fmt: skip
         assert schedule.idle()[Doing.TRAJECTORIES] == pytest.approx(idle)
+        assert f" cores ({each} of each learner), idle" in schedule.heading
 
 
 def test_a_gorila_cycle_is_rollout_and_updates_one_after_the_other():

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tianji.simulation.schedule import Schedule
 from tianji.simulation.timeline import Block, Doing
 from tianji.simulation.window import Window, busy_shares, drawn_rows, windows
-from tianji.wording import count_of, duration
+from tianji.wording import duration
 
 SIGNS = {
     Doing.INFER: "i",
@@ -61,11 +61,8 @@ def _blocks(schedule: Schedule, row: str) -> list[Block]:
 
 def _rows(schedule: Schedule, cells: dict[str, str], scale: str, label: int) -> list[str]:
     """One style: its name, the scale, and a line for each row that is drawn."""
-    idle, busy = 100 * sum(schedule.idle().values()), busy_shares(schedule)
-    lines = [
-        f"{schedule.style}: {count_of(schedule.cores, 'core')}, idle {idle:.1f} % of their time"
-    ]
-    lines.append(f"{'':>{label}} {scale} {BUSY}")
+    busy = busy_shares(schedule)
+    lines = [schedule.heading, f"{'':>{label}} {scale} {BUSY}"]
     lines += [f"{row:>{label}} {signs} {100 * busy[row]:>3.0f} %" for row, signs in cells.items()]
     if hidden := len(schedule.timeline.rows()) - len(cells):
         lines.append(f"{'':>{label}} ... and {hidden} more")

@@ -54,10 +54,9 @@ def is_picture(path: Path) -> bool:
 
 def _panel(schedule: Schedule, window: Window, y: int) -> tuple[list[str], int]:
     """The rows of one style from y on, and where they end."""
-    idle, busy = 100 * sum(schedule.idle().values()), busy_shares(schedule)
-    title = f"{schedule.style}: {schedule.cores} cores, idle {idle:.1f} % of their time"
+    busy = busy_shares(schedule)
     right = WIDTH - RIGHT + 8
-    parts = [svg.text(LEFT, y + 12, title, size=SIZE, weight="bold")]
+    parts = [svg.text(LEFT, y + 12, schedule.heading, size=SIZE, weight="bold")]
     parts.append(svg.text(right, y + 12, "busy", size=SIZE))
     y += 18
     for row in drawn_rows(schedule):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tianji.simulation.layout import Costs
 from tianji.simulation.spread import Spread
 from tianji.simulation.timeline import Doing, Timeline
+from tianji.wording import count_of
 
 CYCLES = 16  # rollouts with their updates that are scheduled
 UNCOUNTED = 4  # of them, in which a style settles
@@ -29,6 +30,14 @@ class Schedule:
     def cores(self) -> int:
         """Of all rows."""
         return sum(map(self._cores_of, self.timeline.rows()))
+
+    @property
+    def heading(self) -> str:
+        """As in `ours: 8 cores (4 of each learner), idle 18.1 % of their time`."""
+        n, idle = self.learner_cores, 100 * sum(self.idle().values())
+        learner = f" ({n} of each learner)" if n > 1 else ""
+        cores = count_of(self.cores, "core") + learner
+        return f"{self.style}: {cores}, idle {idle:.1f} % of their time"
 
     def _cores_of(self, row: str) -> int:
         return self.learner_cores if row.endswith("L") else 1
