@@ -22,7 +22,11 @@ class Hand(contextlib.AbstractContextManager):
 
 @pytest.fixture
 def measured(root, monkeypatch):
-    """Probes a job whose learners take so long; returns profile and stages."""
+    """Probes a job whose learners take so long; returns profile and stages.
+
+    No more than `most` learners fit at once, and no configuration called `full`; roles on `slow_core`
+    take three times as long; `seats` gets who sat where.
+    """
 
     def measure(
         name,
@@ -33,17 +37,19 @@ def measured(root, monkeypatch):
         slow_core=None,
         seats=None,
         full=None,
+        most=99,
     ):
         stages = []
 
         def together(roles, seconds, pause=0.0):
-            if any(config.name == full for _, config, _ in roles):
+            n_learners = sum(hand.kind == "learner" for hand, _, _ in roles)
+            if n_learners > most or any(config.name == full for _, config, _ in roles):
                 raise OutOfMemory("no room")
             stages.append([(hand.kind, hand.threads, len(cores)) for hand, _, cores in roles])
             if seats is not None:
                 seats.append([(hand.kind, tuple(cores)) for hand, _, cores in roles])
             busy = 2.0 if len(roles) > 1 else 1.0
-            sharing = sum(hand.kind == "learner" for hand, _, _ in roles) if gpu else 1
+            sharing = n_learners if gpu else 1
 
             def times(cores):
                 return 3.0 if slow_core in cores else 1.0
@@ -147,6 +153,17 @@ def test_what_matters_most_is_measured_again_while_there_is_time(measured):
     assert stages.count([("learner", 1, 1)]) == 2 + probing.MOST_AGAIN  # one with larger batches
     _, stages = measured("walk_ppo.py", lambda threads: 0.01)
     assert stages.count([("learner", 1, 1)]) == 3 + probing.MOST_AGAIN  # and a first look
+
+
+def test_learners_that_do_not_fit_together_are_measured_one_at_a_time(measured):
+    found, stages = measured("walk_dqn.py", lambda threads: 0.01, most=1)
+    assert found.learners[0].contention == pytest.approx(2.0)
+    assert max(map(len, stages)) == 8 and len(found.actors) > 1
+
+
+def test_fewer_learners_that_fit_on_a_gpu_are_measured(measured):
+    found, _ = measured("walk_dqn.py", lambda threads: 0.01, gpu="a GPU", most=4)
+    assert [n for n, _ in found.learners[0].on_gpu] == [2, 4]
 
 
 def test_larger_batches_that_do_not_fit_are_left_out(measured, monkeypatch):

@@ -111,11 +111,28 @@ class Hand:
 def together(
     hands: Sequence[tuple[Hand, Config, Sequence[int]]], seconds: float, pause: float = 0.0
 ) -> list[Answer]:
-    """Measures several at once, each with its configuration on its cores."""
+    """Measures several at once, each with its configuration on its cores.
+
+    Where memory is too small for all of them, those who have some measure in vain, and all can be
+    used again.
+    """
     for hand, config, cores in hands:
         hand.prepare(config, cores, seconds, pause)
+    ready, answers = list[Hand](), list[Answer]()
+    lacking: OutOfMemory | None = None
     for hand, _, _ in hands:
-        hand.await_ready()
-    for hand, _, _ in hands:
+        try:
+            hand.await_ready()
+            ready.append(hand)
+        except OutOfMemory as error:
+            lacking = error
+    for hand in ready:
         hand.go()
-    return [hand.answer() for hand, _, _ in hands]
+    for hand in ready:
+        try:
+            answers.append(hand.answer())
+        except OutOfMemory as error:
+            lacking = error
+    if lacking is not None:
+        raise lacking
+    return answers

@@ -182,7 +182,13 @@ class _Probe:
         learners = [(hand, config, cores) for hand, cores in zip(hands, learning, strict=True)]
         if len(self._cores) == 1:  # one after the other, as they will run
             return together(actors, self._seconds), together(learners, self._seconds)
-        answers = together([*learners, *actors], self._seconds)
+        try:
+            answers = together([*learners, *actors], self._seconds)
+        except OutOfMemory:
+            if len(hands) == 1:
+                raise
+            self._crowd = self._crowd[:1]  # what has no room several times may have it once
+            return self._stage(self._crowd, envs)
         return answers[len(hands) :], answers[: len(hands)]
 
     def _move_on(self) -> None:
@@ -260,8 +266,8 @@ class _Probe:
             roles = [(hand, config, [core]) for hand, core in seats]
             try:
                 answers = together(roles, self._seconds, self._pause)
-            except OutOfMemory:  # the hands are of no use any more, and nothing follows
-                break
+            except OutOfMemory:
+                continue  # fewer of them may fit
             took = fmean(self._cost(1, answer).update_seconds for answer in answers)
             found.append((n, max(1.0, took * beside.contention / beside.update_seconds)))
         return tuple(sorted(found))
