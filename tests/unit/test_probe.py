@@ -24,8 +24,8 @@ class Hand(contextlib.AbstractContextManager):
 def measured(root, monkeypatch):
     """Probes a job whose learners take so long; returns profile and stages.
 
-    No more than `most` learners fit at once, and no configuration called `full`; roles on `slow_core`
-    take three times as long; `seats` gets who sat where.
+    No more than `most` learners fit at once, and no configuration called `full`; roles on
+    `slow_core` take three times as long; `seats` gets who sat where.
     """
 
     def measure(
