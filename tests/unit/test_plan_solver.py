@@ -159,6 +159,11 @@ def test_learners_of_a_group_can_share_the_rollouts_of_its_actors():
     assert {found.actors for found in candidates(costs, Wish(8))} == {2, 4}
 
 
+def test_hosts_have_equally_many_groups():
+    with pytest.raises(TianJiError, match="--groups 2: each of 5 hosts has as many groups"):
+        solve(graded(), Wish(2, hosts=5, groups=2))
+
+
 def test_more_environments_than_a_pool_can_hold_are_named_as_the_reason():
     with pytest.raises(TianJiError, match=r"--envs 2000: .* 20,000 samples and the pool 10,000"):
         solve(graded(), Wish(8, envs=2_000))

@@ -107,3 +107,11 @@ def test_in_a_terminal_no_line_is_longer_than_it(width):
     assert prose.split() == whole.split("\n\n")[0].split()  # not a word is missing, none is cut
     assert "left out: could make" in table and "limit" in table.splitlines()[0]
     assert "left out" not in whole
+
+
+def test_more_environments_than_the_configuration_has_are_pointed_out():
+    few = dataclasses.replace(COSTS, work=dataclasses.replace(COSTS.work, envs=1))
+    assert "compare with --envs 1" in describe(few, CHOICES, None)
+    assert "compare with --envs" not in describe(
+        COSTS, solve(COSTS, Wish(2, actors=1, envs=1)), None
+    )

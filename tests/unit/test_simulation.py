@@ -239,6 +239,13 @@ def test_too_few_updates_say_nothing_and_that_is_said(monkeypatch):
         simulate(job, Layout(actors=1))
 
 
+def test_no_update_comes_before_the_first_trajectory():
+    quick = simulate(profile(steps=16, step=1e-3, warmup=1), Layout(actors=8))
+    assert quick.warmup_seconds >= 16e-3
+    turns = profile(batch=512, pool=512, warmup=0, on_policy=True, alternates=True)
+    assert simulate(turns, Layout(actors=4)).warmup_seconds > 0
+
+
 def test_a_result_is_plain_data():
     plain = simulate(profile(), Layout(actors=2)).to_json()
     assert plain == json.loads(json.dumps(plain))

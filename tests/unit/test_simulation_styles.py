@@ -71,6 +71,20 @@ def test_learners_with_several_cores_are_counted_as_such(learners, cores):
         assert f" cores ({each} of each learner), idle" in schedule.heading
 
 
+def test_training_in_turns_is_gorilas_schedule_whoever_does_it():
+    turns = profile(batch=512, pool=512, warmup=0, on_policy=True, alternates=True)
+    gorila, ours = schedules(turns, FOUR, ("gorila", "ours"))
+    assert ours.style == "ours" and ours.production == gorila.production
+    asynchronous = schedules(
+        profile(batch=512, pool=512, warmup=0, on_policy=True), FOUR, ("ours",)
+    )
+    assert asynchronous[0].production > 1.1 * ours.production
+
+
+def test_an_update_that_is_one_letter_is_explained(drawn):
+    assert "u update; U where one begins" in diagram.text(list(drawn.values()), 40)
+
+
 def test_a_gorila_cycle_is_rollout_and_updates_one_after_the_other():
     (even,) = schedules(JOB, FOUR, ("gorila",), spread=0.0)
     cycle = 16 * 0.2e-3 + 20e-6 + 4 * 60e-6 + 4 * 1.2e-3

@@ -161,7 +161,8 @@ def test_words_that_mean_nothing_are_refused_by_the_command_line(words, message,
         (["--actors", "2", "--learners", "7"], "--learners 7: a batch of 128 samples cannot be sh"),
         (["--learners", "7", "--cores-list", "16"], "--learners 7: a batch of 128 samples cannot"),
         (["--actors", "1", "--groups", "2", "--hosts", "5"], "--hosts 5: there are only 4 proces"),
-        (["--actors", "4", "--groups", "2", "--hosts", "5"], "2 groups .* name 4 or 6 hosts"),
+        (["--actors", "4", "--groups", "2", "--hosts", "5"], "5: hosts and 2 groups cannot be"),
+        (["--actors", "1", "--groups", "4", "--hosts", "3"], "3: hosts and 4 groups cannot be"),
     ],
 )
 def test_what_cannot_be_done_is_said(words, message):

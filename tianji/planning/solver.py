@@ -165,6 +165,11 @@ def _no_split(profile: Profile, wish: Wish) -> str:
             f"{work.steps * wish.envs:,} samples and the pool {work.pool:,}: name fewer, or raise "
             "hyp.buffer_size"
         )
+    if wish.groups is not None and wish.groups % wish.hosts:
+        return (
+            f"--groups {wish.groups}: each of {wish.hosts} hosts has as many groups as the others: "
+            "name a multiple of that, or another number of --hosts"
+        )
     envs = count_of(work.envs, "environment")
     total = f"; the actors of a group share {envs}" if work.on_policy else ""
     return (

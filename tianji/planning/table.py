@@ -65,6 +65,14 @@ def _about(profile: Profile, choices: list[Choice]) -> Iterable[tuple[str, str]]
         f"T_sp {making}, T_sd {sending}, T_rv {receiving} per trajectory: beyond "
         f"{found.knee:,.0f} actors receiving alone would be the limit",
     )
+    if not work.on_policy and split.actors * split.envs > work.envs:
+        own = max(1, work.envs // split.actors)
+        yield (
+            "envs",
+            f"more than the configuration has ({work.envs} in a group), since they are faster by "
+            "over 5 %; a result takes more steps with more of them: where that matters, compare "
+            f"with --envs {own}",
+        )
     if split.groups > 1:
         yield (
             "groups",

@@ -52,6 +52,7 @@ def text(all_: Sequence[Schedule], width: int = 100) -> str:
         }
         lines += [*_rows(schedule, cells, _scale(window, n_cells), label), ""]
         used.update(*cells.values())
+    used |= {sign.lower() for sign in used}  # an update that is one letter has no small one
     return "\n".join(lines + [f"{sign} {MEANINGS[sign]}" for sign in MEANINGS if sign in used])
 
 

@@ -188,12 +188,11 @@ def refuse_impossible(layout: Layout, work: Work) -> None:
             f"({count_of(layout.groups, 'group')} of {of_group:,}): name fewer hosts, or more "
             "groups or actors"
         )
-    if layout.hosts > layout.groups and layout.hosts % layout.groups:
-        each = layout.hosts // layout.groups
+    if max(layout.hosts, layout.groups) % min(layout.hosts, layout.groups):
         raise TianJiError(
-            f"--hosts {layout.hosts}: {layout.groups:,} groups cannot have equally many each, and "
-            f"only groups that are alike are simulated: name {each * layout.groups:,} or "
-            f"{(each + 1) * layout.groups:,} hosts"
+            f"--hosts {layout.hosts}: hosts and {count_of(layout.groups, 'group')} cannot be "
+            "shared out equally, and only those that are alike are simulated: name a number of hosts that "
+            "divides that of the groups, or a multiple of it"
         )
 
 

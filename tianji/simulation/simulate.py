@@ -81,12 +81,19 @@ def simulate(profile: Profile, layout: Layout, seed: int = 0, spread: float = 0.
         staleness=staleness_of(group.lags[before.n_lags : after.n_lags], most),
         knee=costs_of(profile, layout).knee,
         limit=_limit(costs, before, after, link),
-        warmup_seconds=profile.work.warmup / warmup_rate(costs),
+        warmup_seconds=_until_first_update(profile, costs),
         fusions=fusions,
         reducer=reducer,
         seconds=group.agenda.now,
         n_events=group.agenda.n_events,
     )
+
+
+def _until_first_update(profile: Profile, costs: Costs) -> float:
+    """Until enough has come to learn from, and a trajectory at least, which comes as a whole."""
+    needed = max(profile.work.warmup, costs.batch if costs.takes_once else 0)
+    first = costs.rollout_seconds + costs.send_seconds + costs.receive_seconds
+    return max(first, needed / warmup_rate(costs))
 
 
 def _settled(

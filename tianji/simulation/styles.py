@@ -44,7 +44,8 @@ def schedules(
     spread: float = SPREAD,
 ) -> list[Schedule]:
     """The asked-for styles on the cores of one group of the layout."""
-    makers = {"gorila": _gorila, "seed": _seed, "a3c": _a3c, "apex": _apex, "ours": _ours}
+    ours = _ours_in_turns if profile.work.alternates else _ours
+    makers = {"gorila": _gorila, "seed": _seed, "a3c": _a3c, "apex": _apex, "ours": ours}
     for style in styles:
         if style not in makers:
             raise TianJiError(f"--styles {style}: want some of {','.join(STYLES)}")
@@ -83,8 +84,17 @@ def _owed(costs: Costs) -> float:
 
 
 def _gorila(job: Job) -> Schedule:
+    return _in_turns(job, "Gorila")
+
+
+def _ours_in_turns(job: Job) -> Schedule:
+    """Synchronous training is that schedule by its nature, whoever does it."""
+    return _in_turns(job, "ours")
+
+
+def _in_turns(job: Job, style: str) -> Schedule:
     n = job.costs.actors
-    schedule = job.schedule("Gorila")
+    schedule = job.schedule(style)
     group = InStep(job, schedule, [f"A{i}" for i in range(n)], "L")
     while group.now < job.horizon:
         ready = group.roll_out()

@@ -12,6 +12,7 @@ from tianji.roster import Kind, kind_of
 from tianji.tracing.flows import rows_of_kind
 from tianji.tracing.reading import RoleTrace, Rows, Trace, rows_of_wait
 from tianji.tracing.rows import Doing, Wait
+from tianji.wording import count_of
 
 KINDS = (
     Doing.INFERENCE,
@@ -88,7 +89,7 @@ def describe(trace: Trace, width: int | None = None) -> str:
     n_rows = sum(role.rows.size for role in trace.roles)
     title = (
         f"the last {trace.seconds:.3g} s of what {trace.run} has recorded since "
-        f"{trace.recorded_at}: engine {trace.engine}, {n_rows:,} spans"
+        f"{trace.recorded_at}: engine {trace.engine}, {count_of(n_rows, 'span')}"
     )
     roles = [["role", *(kind.word for kind in KINDS), "other"], *map(_row, _shown(trace))]
     waits = [["idle, waiting for", *(f"{k.word}s" for k in OF)], *_waits(trace)]

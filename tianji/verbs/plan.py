@@ -33,7 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         (
             "--envs",
             "E",
-            "environments of each actor (default: the configuration's, or what is 5 % faster)",
+            "environments of each actor (default: the configuration's, or what is 5 %% faster)",
         ),
         ("--learner-cores", "C", "cores of each learner (default: what makes it fastest)"),
         ("--batch-scale", "K", "multiply batch, pool and minibatch by K: freshness is kept"),
