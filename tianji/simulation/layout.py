@@ -191,8 +191,8 @@ def refuse_impossible(layout: Layout, work: Work) -> None:
     if max(layout.hosts, layout.groups) % min(layout.hosts, layout.groups):
         raise TianJiError(
             f"--hosts {layout.hosts}: hosts and {count_of(layout.groups, 'group')} cannot be "
-            "shared out equally, and only those that are alike are simulated: name a number of hosts that "
-            "divides that of the groups, or a multiple of it"
+            "shared out equally, and only those that are alike are simulated: name a number of "
+            "hosts that divides that of the groups, or a multiple of it"
         )
 
 

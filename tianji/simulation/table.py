@@ -89,7 +89,8 @@ def _notes(rows: Sequence[Simulated]) -> list[str]:
         notes.append(
             f"{last.layout.groups:,} groups: {last.fusions:.3g} fusions/s, the reducer busy "
             f"{_percent(last.reducer)} % ({REDUCED_BYTES_PER_SECOND / 1e9:g} GB/s, a guess); one "
-            "group was simulated, the others are as it is; whether a run is long enough for so many is not asked"
+            "group was simulated, the others are as it is; whether a run is long enough for so "
+            "many is not asked"
         )
     notes.append(f"simulated: {sum(row.n_events for row in rows):,} events")
     return notes
