@@ -111,7 +111,7 @@ def tasks(root):
 def test_roles_are_measured_as_they_train(name, tasks):
     config = load(tasks / name, [])
     acting = ActorProbe(config).run(0.05)
-    assert acting.n_steps > 0 and acting.seconds >= 0.05 and acting.trajectory_bytes > 0
+    assert acting.n_steps > 0 and acting.seconds > 0.045 and acting.trajectory_bytes > 0
     learning = LearnerProbe(config).run(0.05)
     assert learning.updates >= 2 and learning.n_received > 0
     assert learning.updating + learning.adding + learning.drawing <= learning.seconds
