@@ -162,6 +162,22 @@ def test_a_plan_in_a_container_is_for_the_cores_that_it_pays_for(monkeypatch):
     assert plan._wish(options_of("--cores", 2)).memory_bytes is not None
 
 
+def test_the_plan_that_costs_are_taken_from_is_kept(ending, tmp_path, monkeypatch):
+    """It was made for this machine, and the new one may be for another."""
+    ending()
+    monkeypatch.chdir(tmp_path)
+    older = Path("my job.plan.json")
+    before = older.read_bytes()
+    with pytest.raises(TianJiError, match=r"would take the place of that one: .* --out"):
+        plan.run(options_of("--profile", older, "--cores", 64, file="my job.py"))
+    assert older.read_bytes() == before
+    assert (
+        plan.run(options_of("--profile", older, "--cores", 64, "--out", older, file="my job.py"))
+        == 0
+    )
+    assert older.read_bytes() != before
+
+
 def test_a_plan_takes_the_place_of_a_plan_alone(ending, tmp_path, monkeypatch):
     """What is refused is refused before anything is measured."""
     monkeypatch.setattr(planner, "measure", lambda *_, **__: pytest.fail("it was measured"))

@@ -198,6 +198,12 @@ def _out(options: argparse.Namespace) -> Path:
     from tianji.planning import planfile
 
     out: Path = options.out or Path(f"{Path(options.config).stem}.plan.json")
+    known: Path | None = options.profile
+    if options.out is None and not options.simulate and known and known.resolve() == out.resolve():
+        raise TianJiError(
+            f"--profile {known}: the new plan would take the place of that one: name its file with "
+            "--out, the same if it is to go"
+        )
     if options.out is not None or not options.simulate:  # which writes only what it is asked for
         wholefile.refuse_to_lose(out, "--out", planfile.is_plan, "tianji plan")
     return out
