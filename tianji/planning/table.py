@@ -69,9 +69,8 @@ def _about(profile: Profile, choices: list[Choice]) -> Iterable[tuple[str, str]]
         own = max(1, work.envs // split.actors)
         yield (
             "envs",
-            f"more than the configuration has ({work.envs} in a group), since they are faster by "
-            "over 5 %; a result takes more steps with more of them: where that matters, compare "
-            f"with --envs {own}",
+            f"more than the configuration has ({work.envs} in a group), with which a result takes "
+            f"more steps: where that matters, compare with --envs {own}",
         )
     if split.groups > 1:
         yield (

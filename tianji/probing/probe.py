@@ -129,6 +129,7 @@ class _Probe:
         times: list[float] = []  # as long as alone
 
         def stage(envs: int) -> LearnerCost:
+            """Returns what the learner on the first core costs."""
             self._move_on()
             acted, learned = self._stage(self._crowd, envs)
             self._acted.append(acted)
@@ -139,12 +140,16 @@ class _Probe:
             self._updating = beside[-1].update_seconds
             return costs[0]
 
+        def compare(busy: LearnerCost) -> LearnerCost | None:
+            """The same learner on the same core, alone."""
+            if alone := self._alone(first):
+                times.append(busy.update_seconds / alone.update_seconds)
+            return alone
+
         for envs in self._choices:
             if not actors or not self._is_late(_last(actors), envs):
                 here = stage(envs)
-        if alone := self._alone(first):
-            times.append(here.update_seconds / alone.update_seconds)
-        fewer, learners = alone, list[LearnerCost]()
+        fewer, learners = compare(here), list[LearnerCost]()
         for hand in more:
             if fewer is None or self._is_late(n_stages=2):
                 break
@@ -154,9 +159,7 @@ class _Probe:
             learners.append(contended(cost, [cost.update_seconds / alone.update_seconds]))
             fewer = alone
         for _ in self._again(own := actors[self._choices[0]][0]):
-            here = stage(own.envs)
-            if alone := self._alone(first):
-                times.append(here.update_seconds / alone.update_seconds)
+            compare(stage(own.envs))
         learners.insert(0, contended(middle_learner(beside), times))
         return [middle_actor(costs) for costs in actors.values()], learners
 
