@@ -6,6 +6,7 @@ import dataclasses
 import pytest
 
 from tianji.config import load
+from tianji.probing import crew, sharing
 from tianji.probing import probe as probing
 from tianji.probing.hand import OutOfMemory
 
@@ -13,8 +14,12 @@ from tianji.probing.hand import OutOfMemory
 class Hand(contextlib.AbstractContextManager):
     """A child that measures nothing."""
 
-    def __init__(self, kind, threads):
+    def __init__(self, kind, threads, device):
         self.kind, self.threads = kind, threads
+        self.is_loaded = False
+
+    def await_loaded(self):
+        self.is_loaded = True
 
     def __exit__(self, *_):
         return None
@@ -42,6 +47,7 @@ def measured(root, monkeypatch):
         stages = []
 
         def together(roles, seconds, pause=0.0):
+            assert all(hand.is_loaded for hand, _, _ in roles)
             n_learners = sum(hand.kind == "learner" for hand, _, _ in roles)
             if n_learners > most or any(config.name == full for _, config, _ in roles):
                 raise OutOfMemory("no room")
@@ -75,8 +81,8 @@ def measured(root, monkeypatch):
                 "adding": 0.0, "drawing": 0.0, "memory_bytes": 1,
             }  # fmt: skip
 
-        monkeypatch.setattr(probing, "Hand", Hand)
-        monkeypatch.setattr(probing, "together", together)
+        monkeypatch.setattr(crew, "Hand", Hand)
+        monkeypatch.setattr(crew, "together", together)
         monkeypatch.setattr(probing.resources, "available_cores", lambda: tuple(range(cores)))
         monkeypatch.setattr("tianji.probing.machine.gpu_of", lambda device: gpu)
         config = load(root / "tests" / "tasks" / name, [])
@@ -150,9 +156,9 @@ def test_a_slow_update_leaves_time_for_less(measured):
 
 def test_what_matters_most_is_measured_again_while_there_is_time(measured):
     _, stages = measured("walk_dqn.py", lambda threads: 0.01)
-    assert stages.count([("learner", 1, 1)]) == 2 + probing.MOST_AGAIN  # one with larger batches
+    assert stages.count([("learner", 1, 1)]) == 2 + crew.MOST_AGAIN  # one with larger batches
     _, stages = measured("walk_ppo.py", lambda threads: 0.01)
-    assert stages.count([("learner", 1, 1)]) == 3 + probing.MOST_AGAIN  # and a first look
+    assert stages.count([("learner", 1, 1)]) == 3 + crew.MOST_AGAIN  # and a first look
 
 
 def test_learners_that_do_not_fit_together_are_measured_one_at_a_time(measured):
@@ -167,12 +173,12 @@ def test_fewer_learners_that_fit_on_a_gpu_are_measured(measured):
 
 
 def test_larger_batches_that_do_not_fit_are_left_out(measured, monkeypatch):
-    usual = probing.enlarged
+    usual = sharing.enlarged
 
     def enlarged(job, factor):
         return dataclasses.replace(usual(job, factor), name="too large")
 
-    monkeypatch.setattr(probing, "enlarged", enlarged)
+    monkeypatch.setattr(sharing, "enlarged", enlarged)
     found, _ = measured("walk_dqn.py", lambda threads: 0.01, full="too large")
     assert len(found.learners) == 1
 
@@ -199,3 +205,18 @@ def test_learners_of_one_gpu_are_measured_together(measured, name):
     assert [("learner", 1, 1)] * 8 in stages
     ratios = [times / n for n, times in learner.on_gpu]  # both by being busy and by each other
     assert ratios == pytest.approx([2.0] * 3)
+
+
+def test_a_learner_waits_for_the_slowest_actor_where_they_take_turns(measured):
+    found, _ = measured("walk_ppo.py", lambda threads: 0.01, slow_core=1)
+    crowded = min(found.actors, key=lambda cost: cost.envs)  # on all cores
+    assert crowded.step_seconds == pytest.approx(3 * 1.5e-4)
+    at_once, _ = measured("walk_dqn.py", lambda threads: 0.01, slow_core=1)
+    assert all(cost.step_seconds < 1.5e-4 for cost in at_once.actors)
+
+
+def test_a_learner_that_takes_turns_comes_before_other_environments(measured):
+    """It counts for every split, and a probe may have no time left."""
+    _, stages = measured("walk_ppo.py", lambda threads: 0.01)
+    kinds = [stage[0][0] for stage in stages[:4]]
+    assert kinds == ["learner", "actor", "learner", "actor"]

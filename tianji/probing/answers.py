@@ -10,10 +10,16 @@ from tianji.planning.profile import ActorCost, LearnerCost
 from tianji.probing.hand import Answer
 
 
-def actor_cost(envs: int, answers: list[Answer], receive_seconds: float) -> ActorCost:
-    """The mean of several actors that ran at the same time; what adds up are their rates."""
+def actor_cost(
+    envs: int, answers: list[Answer], receive_seconds: float, in_turns: bool
+) -> ActorCost:
+    """The mean of several actors that ran at the same time; what adds up are their rates.
+
+    Where they take turns with a learner, it waits for the slowest of them.
+    """
     sending = fmean(a["sending"] / max(1, a["n_sent"]) for a in answers)
-    stepping = harmonic_mean([a["seconds"] / a["n_steps"] for a in answers])
+    each = [answer["seconds"] / answer["n_steps"] for answer in answers]
+    stepping = max(each) if in_turns else harmonic_mean(each)
     step = stepping - sending / length_of(answers)
     return ActorCost(
         envs,
@@ -24,6 +30,37 @@ def actor_cost(envs: int, answers: list[Answer], receive_seconds: float) -> Acto
         max(answer["memory_bytes"] for answer in answers),
         act_seconds=min(step, fmean(answer["deciding"] for answer in answers)),
     )
+
+
+class Acted:
+    """What actors answered in every stage so far, and what they cost by that."""
+
+    def __init__(self, in_turns: bool = False) -> None:
+        self._in_turns = in_turns  # with a learner
+        self.answers: list[list[Answer]] = []
+        self._costs: list[ActorCost] = []
+
+    def add(self, envs: int, answers: list[Answer], receive_seconds: float = 0.0) -> None:
+        """Takes in one stage; T_rv is the learner's answer."""
+        self.answers.append(answers)
+        self._costs.append(actor_cost(envs, answers, receive_seconds, self._in_turns))
+
+    @property
+    def first(self) -> ActorCost:
+        """Of the first stage."""
+        return self._costs[0]
+
+    @property
+    def last(self) -> ActorCost:
+        """Of the last stage."""
+        return self._costs[-1]
+
+    def costs(self) -> list[ActorCost]:
+        """One for each number of environments."""
+        same: dict[int, list[ActorCost]] = {}
+        for cost in self._costs:
+            same.setdefault(cost.envs, []).append(cost)
+        return [middle_actor(costs) for costs in same.values()]
 
 
 def learner_cost(cores: int, batch: int, answer: Answer) -> LearnerCost:

@@ -1,8 +1,8 @@
-"""A process that measures one role at a time: `python -m tianji.probing.child KIND`.
+"""A process that measures one role at a time: `python -m tianji.probing.child KIND DEVICE`.
 
-It reads tasks from standard input, a line of JSON each: what to measure, on which cores. When all
-is made ready it says so, waits for the word to go, so that several are measured at once, and
-answers with what it found. It ends with its input.
+It says when it has loaded its libraries. Then it reads tasks from standard input, a line of JSON
+each: what to measure, on which cores. When all is made ready it says so, waits for the word to go,
+so that several are measured at once, and answers with what it found. It ends with its input.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -20,16 +21,34 @@ from tianji.signals import ending_with
 
 def main() -> int:
     """Measures until there is nothing more to measure."""
-    kind, answers = sys.argv[1], _own_output()
+    (kind, device), answers = sys.argv[1:], _own_output()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of Ctrl-C: whoever started it says what follows
     ending_with(int(os.environ["TIANJI_LAUNCHER"]), signal.SIGKILL)()
     yield_to_others(kind)
     preload(kind)
+    if kind == "learner":
+        _wake(device)
+    _say(answers, {"loaded": True})
     for line in sys.stdin:
         task = json.loads(line)
         os.sched_setaffinity(0, task["cores"])
         _measure(kind, task, answers)
     return 0
+
+
+def _wake(device: str) -> None:
+    """Has the GPU, if it is one, learn of this process and load a kernel, which takes seconds.
+
+    Why that is impossible is said where it matters: in a measurement.
+    """
+    from tianji.algorithms.device import device_for
+    from tianji.errors import TianJiError
+    from tianji.lazy import torch
+
+    with suppress(TianJiError, RuntimeError):
+        if (found := device_for(device)) != "cpu":
+            some = torch.ones(8, 8, device=found)
+            (some @ some).sum().item()
 
 
 def _own_output() -> int:

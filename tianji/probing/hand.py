@@ -28,12 +28,13 @@ class OutOfMemory(TianJiError):
 class Hand:
     """One child, of one kind, with a number of threads that it keeps."""
 
-    def __init__(self, kind: str, threads: int) -> None:
+    def __init__(self, kind: str, threads: int, device: str = "cpu") -> None:
+        """`device` is where a learner computes, so that it can be made ready."""
         self.kind = kind
         self.threads = threads
         share = Share(available_cores(), threads)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tianji.probing.child", kind],
+            [sys.executable, "-m", "tianji.probing.child", kind, device],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | share.environment() | {"TIANJI_LAUNCHER": str(os.getpid())},
@@ -52,6 +53,10 @@ class Hand:
             if stream is not None:
                 with suppress(BrokenPipeError):  # what it was told last, and did not hear
                     stream.close()
+
+    def await_loaded(self) -> None:
+        """Returns when the child has loaded its libraries; before that it disturbs others."""
+        self._hear()
 
     def prepare(self, config: Config, cores: Sequence[int], seconds: float, pause: float) -> None:
         """Has the child make what is to be measured; `await_ready` waits until it has."""

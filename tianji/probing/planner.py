@@ -17,7 +17,8 @@ from tianji.planning.planfile import Plan
 from tianji.planning.profile import Profile, Work
 from tianji.planning.solver import Choice, Wish, solve
 from tianji.planning.split import Split
-from tianji.probing.probe import MOST_SECONDS, Say, probe
+from tianji.probing.crew import Say
+from tianji.probing.probe import MOST_SECONDS, probe
 from tianji.roster import Kind, role_name, roles_of
 
 LEAST_UPDATES = 100  # of a group within exp.train_steps: with fewer it has hardly begun to learn

@@ -1,0 +1,52 @@
+"""What is measured of learners beside the rest: larger batches, and several on one GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from statistics import fmean
+
+from tianji.planning.profile import LearnerCost
+from tianji.probing.answers import learner_cost
+from tianji.probing.crew import Crew
+from tianji.probing.hand import OutOfMemory
+from tianji.probing.measure import LEAST_UPDATES
+from tianji.probing.variants import enlarged
+
+LARGER = 4  # times the batch that is measured beside the configured one
+
+
+def with_larger_batches(crew: Crew, usual: LearnerCost, pause: float) -> list[LearnerCost]:
+    """The cost of one core with larger batches; nothing where none is possible, or no time.
+
+    Between both is a line: what an update costs however small its batch, and what a sample.
+    """
+    config, hand = enlarged(crew.job, LARGER), crew.learners[0]
+    more_seconds = (LARGER - 1) * (1 + LEAST_UPDATES) * crew.time.updating
+    if config is None or crew.time.is_late(needed=more_seconds):
+        return []
+    try:
+        answer = crew.learning(hand, pause, config)
+    except OutOfMemory:
+        return []
+    alone = learner_cost(hand.threads, LARGER * usual.batch, answer)
+    update = max(usual.update_seconds, usual.contention * alone.update_seconds)
+    return [replace(alone, update_seconds=update, contention=usual.contention)]
+
+
+def on_a_gpu(crew: Crew, usual: LearnerCost, pause: float) -> tuple[tuple[int, float], ...]:
+    """How much longer an update takes where several learners share the GPU.
+
+    A GPU is busy for a part of an update only, and what several of them compute fits in between
+    or does not: nothing but having them learn at the same time tells.
+    """
+    found = list[tuple[int, float]]()
+    for n in crew.on_gpu:
+        if crew.time.is_late():
+            break
+        try:
+            answers = crew.sharing(n, pause)
+        except OutOfMemory:
+            continue  # fewer of them may fit
+        took = fmean(crew.cost(crew.single[0], answer).update_seconds for answer in answers)
+        found.append((n, max(1.0, took * usual.contention / usual.update_seconds)))
+    return tuple(sorted(found))
