@@ -1,6 +1,7 @@
 """`tianji plan` and `train --plan` as a user has them, and what the probe measures."""
 
 import json
+import time
 
 import pytest
 from commands import tianji
@@ -156,6 +157,27 @@ def test_on_one_core_roles_are_measured_one_after_the_other(tasks, monkeypatch):
 def test_what_would_end_a_run_does_not_end_a_measurement(tasks):
     ends = ["exp.train_steps=60", "learner_cfg.exit_val=dict(learn_step=1)"]
     assert LearnerProbe(load(tasks / "walk_dqn.py", ends)).run(0.1).updates >= 2
+
+
+@pytest.mark.parametrize("probe_of", [ActorProbe, LearnerProbe])
+def test_nobody_is_measured_before_everybody_is_warm(tasks, probe_of):
+    """Who waits for others does not count that, and begins when they do."""
+    went = []
+
+    def go():
+        time.sleep(0.3)
+        went.append(time.perf_counter())
+
+    found = probe_of(load(tasks / "walk_dqn.py", [])).run(0.1, go)
+    assert len(went) == 1 and time.perf_counter() - went[0] >= 0.1
+    assert 0.1 <= found.seconds < 0.3
+
+
+def test_every_rollout_of_actors_with_pauses_is_timed(tasks):
+    found = ActorProbe(load(tasks / "walk_ppo.py", []), pause=0.01).run(0.2)
+    assert found.n_sent - 2 <= len(found.rollouts) <= found.n_sent
+    assert sum(found.rollouts) < found.seconds + 0.01  # pauses are not in it
+    assert ActorProbe(load(tasks / "walk_ppo.py", [])).run(0.05).rollouts == []
 
 
 def test_pauses_of_the_others_are_not_counted(tasks):

@@ -110,10 +110,12 @@ def test_synchronous_training_is_as_fast_in_both(actors):
     update=seconds,
     draw=small,
     load=small,
+    contention=st.floats(1.0, 3.0),
+    groups=st.sampled_from([1, 3]),
 )
-def test_synchronous_training_of_any_costs_is_as_fast_in_both(actors, **costs):
+def test_synchronous_training_of_any_costs_is_as_fast_in_both(actors, groups, **costs):
     job = profile(envs=8, alternates=True, on_policy=True, pool=128, warmup=0, **costs)
-    said, layout = both(job, actors=actors, envs=8 // actors)
+    said, layout = both(job, actors=actors, envs=8 // actors, groups=groups)
     assert simulate(job, layout).production == pytest.approx(said.production, rel=NEAR)
 
 

@@ -7,7 +7,14 @@ import pytest
 from profiles import graded, profile
 
 from tianji.errors import TianJiError
-from tianji.planning.costs import actor_cost, contended_share, learner_cost, slowdown
+from tianji.planning.costs import (
+    Turn,
+    actor_cost,
+    contended_share,
+    learner_cost,
+    share_in_turns,
+    slowdown,
+)
 from tianji.planning.profile import ActorCost, LearnerCost, Profile
 
 
@@ -58,19 +65,25 @@ def test_cores_that_were_not_measured_bring_nothing():
 def test_a_learner_costs_what_was_measured_beside_busy_cores_and_less_beside_idle_ones():
     job = profile(contention=2.0)  # on four cores
     [learner] = job.learners
-    assert contended_share(job, learner, 0) == 0.5
-    assert contended_share(job, learner, 1.5) == 0.75
-    assert contended_share(job, learner, 3) == contended_share(job, learner, 300) == 1.0
+    assert contended_share(4, learner, 0) == 0.5
+    assert contended_share(4, learner, 1.5) == 0.75
+    assert contended_share(4, learner, 3) == contended_share(4, learner, 300) == 1.0
 
 
 def test_busy_neighbours_cost_every_number_of_learner_cores_something_else():
     one, two = (LearnerCost(n, 128, 1e-3, 0.0, 1, contention=n) for n in (1, 2))
     job = dataclasses.replace(profile(), learners=(one, two))
-    assert contended_share(job, learner_cost(job, 1, 128), 0) == 1.0
-    assert contended_share(job, learner_cost(job, 2, 128), 0) == 0.5
-    assert (
-        contended_share(job, learner_cost(job, 3, 256), 0) == 0.5
-    )  # as the nearest that was measured
+    assert contended_share(4, learner_cost(job, 1, 128), 0) == 1.0
+    assert contended_share(4, learner_cost(job, 2, 128), 0) == 0.5
+    nearest = learner_cost(job, 3, 256)  # of those that were measured
+    assert contended_share(4, nearest, 0) == 0.5
+
+
+def test_a_group_that_takes_turns_is_slower_the_more_there_are():
+    [learner] = profile(contention=2.0).learners
+    learning, acting = Turn(3e-3, 1), Turn(1e-3, 2)  # 1.25 cores of each group are busy
+    shares = [share_in_turns(16, learner, n, learning, acting) for n in (0, 6, 12, 15)]
+    assert shares == pytest.approx([0.5, 0.75, 1.0, 1.0])
 
 
 def test_a_profile_without_costs_is_refused():

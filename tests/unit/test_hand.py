@@ -5,7 +5,7 @@ import pytest
 from tianji.config import load
 from tianji.errors import TianJiError
 from tianji.probing import hand as module
-from tianji.probing.hand import Hand, OutOfMemory, together
+from tianji.probing.hand import Hand, OutOfMemory, Task, together
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_hands_can_be_used_again_after_one_of_them_had_no_memory(child, when, ro
     )
     config = load(root / "configs" / "cartpole_dqn.py", [])
     with child(program) as first, child(program) as second:
-        hands = [(first, config, [7]), (second, config, [8])]
+        tasks = [Task(first, config, [7]), Task(second, config, [8])]
         with pytest.raises(OutOfMemory, match="none left"):
-            together(hands, 0.1)
-        assert together(hands, 0.1) == [{"answer": 1}, {"answer": 1}]
+            together(tasks, 0.1)
+        assert together(tasks, 0.1) == [{"answer": 1}, {"answer": 1}]

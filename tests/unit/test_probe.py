@@ -46,25 +46,30 @@ def measured(root, monkeypatch):
     ):
         stages = []
 
-        def together(roles, seconds, pause=0.0):
-            assert all(hand.is_loaded for hand, _, _ in roles)
-            n_learners = sum(hand.kind == "learner" for hand, _, _ in roles)
-            if n_learners > most or any(config.name == full for _, config, _ in roles):
+        def together(tasks, seconds):
+            hands = [task.hand for task in tasks]
+            assert all(hand.is_loaded for hand in hands)
+            n_learners = sum(hand.kind == "learner" for hand in hands)
+            if n_learners > most or any(task.config.name == full for task in tasks):
                 raise OutOfMemory("no room")
-            stages.append([(hand.kind, hand.threads, len(cores)) for hand, _, cores in roles])
+            stages.append([(task.hand.kind, task.hand.threads, len(task.cores)) for task in tasks])
             if seats is not None:
-                seats.append([(hand.kind, tuple(cores)) for hand, _, cores in roles])
-            busy = 2.0 if len(roles) > 1 else 1.0
+                seats.append([(task.hand.kind, tuple(task.cores)) for task in tasks])
+            in_use = sum(len(task.cores) for task in tasks)
             sharing = n_learners if gpu else 1
 
-            def times(cores):
-                return 3.0 if slow_core in cores else 1.0
+            def times(mine):
+                return 3.0 if slow_core in mine else 1.0
+
+            def busy(mine):
+                """Twice as slow where all cores are busy."""
+                return 1.0 + (in_use - len(mine)) / max(1, cores - len(mine))
 
             return [
-                acting(pause, times(cores))
-                if hand.kind == "actor"
-                else learning(hand.threads, busy * sharing * times(cores))
-                for hand, _, cores in roles
+                acting(task.pause, times(task.cores))
+                if task.hand.kind == "actor"
+                else learning(task.hand.threads, busy(task.cores) * sharing * times(task.cores))
+                for task in tasks
             ]
 
         def acting(pause, times):
@@ -72,6 +77,7 @@ def measured(root, monkeypatch):
             return {
                 "seconds": slow, "n_steps": 10_000, "n_sent": 100, "length": 100.0, "sending": 0.0,
                 "loading": 0.0, "deciding": 1e-5, "trajectory_bytes": 1, "memory_bytes": 1,
+                "rollouts": [slow / 100] * 100 if pause else [],
             }  # fmt: skip
 
         def learning(threads, times):
@@ -122,7 +128,8 @@ def test_learners_and_actors_sit_beside_each_other_and_move_on(measured):
 
 def test_a_slow_core_counts_as_one_of_many(measured):
     """It once counted as all of them, where it happened to be the first."""
-    for name, usual in (("walk_dqn.py", 0.02), ("walk_ppo.py", 0.01)):
+    usual = 0.02  # beside busy cores
+    for name in ("walk_dqn.py", "walk_ppo.py"):
         for slow in range(8):
             found, _ = measured(name, lambda threads: 0.01, slow_core=slow)
             learner = found.learners[0]
@@ -192,7 +199,8 @@ def test_a_learner_is_measured_with_larger_batches_too(measured):
 
 def test_actors_that_take_turns_sleep_while_the_learner_learns(measured):
     found, _ = measured("walk_ppo.py", lambda threads: 0.01)
-    assert all(cost.step_seconds == pytest.approx(1.5e-4) for cost in found.actors)
+    beside = found.learners[0].contention  # other groups
+    assert all(cost.step_seconds == pytest.approx(beside * 1.5e-4) for cost in found.actors)
     together, _ = measured("walk_dqn.py", lambda threads: 0.01)
     assert all(cost.step_seconds == pytest.approx(1e-4) for cost in together.actors)
 
@@ -203,14 +211,14 @@ def test_learners_of_one_gpu_are_measured_together(measured, name):
     learner = found.learners[0]
     assert [n for n, _ in learner.on_gpu] == [2, 4, 8]
     assert [("learner", 1, 1)] * 8 in stages
-    ratios = [times / n for n, times in learner.on_gpu]  # both by being busy and by each other
-    assert ratios == pytest.approx([2.0] * 3)
+    ratios = [times / n for n, times in learner.on_gpu]  # that their cores are busy is not in it
+    assert ratios == pytest.approx([1.0] * 3)
 
 
 def test_a_learner_waits_for_the_slowest_actor_where_they_take_turns(measured):
     found, _ = measured("walk_ppo.py", lambda threads: 0.01, slow_core=1)
     crowded = min(found.actors, key=lambda cost: cost.envs)  # on all cores
-    assert crowded.step_seconds == pytest.approx(3 * 1.5e-4)
+    assert crowded.step_seconds == pytest.approx(2 * 3 * 1.5e-4)
     at_once, _ = measured("walk_dqn.py", lambda threads: 0.01, slow_core=1)
     assert all(cost.step_seconds < 1.5e-4 for cost in at_once.actors)
 
@@ -218,5 +226,12 @@ def test_a_learner_waits_for_the_slowest_actor_where_they_take_turns(measured):
 def test_a_learner_that_takes_turns_comes_before_other_environments(measured):
     """It counts for every split, and a probe may have no time left."""
     _, stages = measured("walk_ppo.py", lambda threads: 0.01)
-    kinds = [stage[0][0] for stage in stages[:4]]
-    assert kinds == ["learner", "actor", "learner", "actor"]
+    kinds = [stage[0][0] for stage in stages[:5]]
+    assert kinds == ["learner", "actor", "learner", "learner", "actor"]
+    assert list(map(len, stages[:4])) == [1, 2, 1, 8]  # alone, and then among all others
+
+
+def test_what_other_groups_cost_is_known_where_roles_take_turns(measured):
+    found, _ = measured("walk_ppo.py", lambda threads: 0.01 / threads)
+    assert [cost.contention for cost in found.learners] == pytest.approx([2.0] * 5)
+    assert found.learners[0].update_seconds == pytest.approx(0.02)

@@ -11,7 +11,7 @@ from profiles import profile
 
 from tianji.errors import TianJiError
 from tianji.planning.split import Bound
-from tianji.simulation.bounds import bounds_of, cycle_seconds
+from tianji.simulation.bounds import bounds_of, expected_rate
 from tianji.simulation.group import Group
 from tianji.simulation.layout import Layout, costs_of
 from tianji.simulation.result import staleness_of
@@ -73,7 +73,8 @@ def test_a_synchronous_cycle_is_rollout_and_update(actors):
     # The learner was measured with a batch of one trajectory, and so costs in proportion.
     cycle = 16e-3 + 1e-3 + actors * (1e-4 + 1e-3 + 20e-3)
     assert found.production == near(actors * 128 / cycle)
-    assert cycle_seconds(costs_of(job, Layout(actors=actors, envs=8))) == near(cycle, 1e-9)
+    expected = expected_rate(costs_of(job, Layout(actors=actors, envs=8)))
+    assert expected == near(actors * 128 / cycle, 1e-9)
     assert found.staleness.mean == 0
     assert found.idle.weights == near(1 - 17e-3 / cycle)
     assert found.idle.trajectories == near(17e-3 / cycle)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from tianji.errors import TianJiError
 from tianji.planning.profile import ActorCost, LearnerCost, Profile
@@ -14,6 +15,14 @@ from tianji.planning.profile import ActorCost, LearnerCost, Profile
 ROUNDS = 12  # of halving: to a share of 0.0002
 EXCHANGE_SECONDS = 15e-6  # of learners that share a batch: a message of no size (docs/groups.md)
 EXCHANGE_BYTES_PER_SECOND = 7e9  # and of a large one
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a group does while the rest of it waits."""
+
+    seconds: float  # or any share of them
+    cores: int
 
 
 def actor_cost(profile: Profile, envs: int) -> ActorCost:
@@ -100,17 +109,26 @@ def message_seconds(n_bytes: int) -> float:
     return EXCHANGE_SECONDS + n_bytes / EXCHANGE_BYTES_PER_SECOND
 
 
-def contended_share(profile: Profile, learner: LearnerCost, busy_cores: float) -> float:
-    """The share of its measured cost that a learner has beside so many busy cores of its host.
+def contended_share(cores: int, learner: LearnerCost, busy_cores: float) -> float:
+    """The share of its cost that a learner has beside so many busy cores of its host's.
 
-    It was measured with all others busy: where actors wait, it is faster than that. Threads that
-    wait for each other suffer most, so it is another one for every number of cores. A learner that
-    takes turns with its actors was measured alone.
+    Costs are those beside cores that are all busy: where actors wait, it is faster than that.
+    Threads that wait for each other suffer most, so it is another one for every number of cores.
     """
-    if profile.work.alternates:
-        return 1.0
-    load = min(1.0, busy_cores / max(1, profile.machine.cores - learner.cores))
+    load = min(1.0, busy_cores / max(1, cores - learner.cores))
     return (1.0 + load * (learner.contention - 1.0)) / learner.contention
+
+
+def share_in_turns(
+    cores: int, learner: LearnerCost, n_others: int, learning: Turn, acting: Turn
+) -> float:
+    """The same of a whole group that takes turns, beside others of its kind.
+
+    Its own members were measured together or one after the other, as they work.
+    """
+    seconds = learning.seconds + acting.seconds
+    busy = (learning.seconds * learning.cores + acting.seconds * acting.cores) / seconds
+    return contended_share(cores, learner, n_others * busy)
 
 
 def settled_share(found: Callable[[float], float]) -> float:

@@ -11,10 +11,12 @@ import math
 from statistics import NormalDist
 
 from tianji.planning.costs import (
+    Turn,
     actor_cost,
     contended_share,
     learner_cost,
     settled_share,
+    share_in_turns,
     shared_update_seconds,
 )
 from tianji.planning.profile import ActorCost, LearnerCost, Profile
@@ -31,14 +33,20 @@ def predict(profile: Profile, split: Split) -> Prediction:
     making = work.steps * actor.step_seconds + actor.send_seconds  # T_sp + T_sd
     could_produce = _acting(profile, split, split.actors * units / making)
 
-    measured = _taking(profile, split, actor, learner)
+    measured, cores = _taking(profile, split, actor, learner), profile.machine.cores
 
     def beside(busy: float) -> Taking:
         """What is left of the measured costs: actors that wait leave the learner more."""
         here = split.groups_per_host * (split.learning_cores + split.actors * busy)
-        return measured.times(contended_share(profile, learner, here - split.learner_cores))
+        return measured.times(contended_share(cores, learner, here - split.learner_cores))
 
-    taking = beside(settled_share(lambda busy: 1.0 / (beside(busy).whole * could_produce)))
+    if work.alternates:
+        learning = Turn(measured.whole, split.learning_cores)
+        acting = Turn(1.0 / could_produce, split.actors)
+        share = share_in_turns(cores, learner, split.groups_per_host - 1, learning, acting)
+        taking, could_produce = measured.times(share), could_produce / share
+    else:
+        taking = beside(settled_share(lambda busy: 1.0 / (beside(busy).whole * could_produce)))
     could_take = 1.0 / taking.whole
     uneven = profile.unevenness
     production = lesser(

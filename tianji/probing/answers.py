@@ -15,11 +15,14 @@ def actor_cost(
 ) -> ActorCost:
     """The mean of several actors that ran at the same time; what adds up are their rates.
 
-    Where they take turns with a learner, it waits for the slowest of them.
+    Where they take turns with a learner, it waits for the slowest of them every time.
     """
     sending = fmean(a["sending"] / max(1, a["n_sent"]) for a in answers)
     each = [answer["seconds"] / answer["n_steps"] for answer in answers]
-    stepping = max(each) if in_turns else harmonic_mean(each)
+    stepping = harmonic_mean(each)
+    if in_turns:
+        rounds = [max(taken) for taken in zip(*(a["rollouts"] for a in answers), strict=False)]
+        stepping = fmean(rounds) / length_of(answers) if rounds else max(each)
     step = stepping - sending / length_of(answers)
     return ActorCost(
         envs,
@@ -94,13 +97,12 @@ def length_of(answers: list[Answer]) -> float:
     return fmean(answer["length"] for answer in answers)
 
 
-def contended(beside: LearnerCost, times: list[float]) -> LearnerCost:
-    """A learner's cost beside busy cores, with what they do to it.
+def contention(times: list[float]) -> float:
+    """What busy cores do to a learner, who took so many times as long as alone on the same core.
 
-    `times` are measured on the same cores: as long as alone. Where it was never measured alone
-    nothing is known of that, and nothing made of it.
+    Where it was never measured both ways nothing is known of that, and nothing made of it.
     """
-    return replace(beside, contention=max(1.0, median(times))) if times else beside
+    return max(1.0, median(times)) if times else 1.0
 
 
 def mean_learner(costs: list[LearnerCost]) -> LearnerCost:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import fmean
 
 from tianji.planning.profile import LearnerCost
-from tianji.probing.answers import Acted, contended, mean_learner, middle_learner, receiving
+from tianji.probing.answers import Acted, contention, mean_learner, middle_learner, receiving
 from tianji.probing.crew import Crew, Found, gains
 from tianji.probing.hand import Hand
 
@@ -34,9 +35,9 @@ class _AtOnce:
                 here = self._stage(envs)
         alone = self._compare(here)
         more = [] if alone is None else self._with_more_cores(alone)
-        for _ in crew.again(acted.first):
+        for _ in crew.again(acted.first, n_stages=2):
             self._compare(self._stage(first))
-        learner = contended(middle_learner(self._beside), self._times)
+        learner = replace(middle_learner(self._beside), contention=contention(self._times))
         return Found(acted.costs(), [learner, *more], acted)
 
     def _stage(self, envs: int) -> LearnerCost:
@@ -67,7 +68,8 @@ class _AtOnce:
             more = self._alone(hand)
             if more is None or not gains(more, fewer):
                 break
-            found.append(contended(busy, [busy.update_seconds / more.update_seconds]))
+            times = contention([busy.update_seconds / more.update_seconds])
+            found.append(replace(busy, contention=times))
             fewer = more
         return found
 

@@ -1,8 +1,9 @@
 """A process that measures one role at a time: `python -m tianji.probing.child KIND DEVICE`.
 
 It says when it has loaded its libraries. Then it reads tasks from standard input, a line of JSON
-each: what to measure, on which cores. When all is made ready it says so, waits for the word to go,
-so that several are measured at once, and answers with what it found. It ends with its input.
+each: what to measure, on which cores. When all is made and warm it says so, waits for the word to
+go, so that several are measured in the same moments, and answers with what it found. It ends with
+its input.
 """
 
 from __future__ import annotations
@@ -63,6 +64,10 @@ def _measure(kind: str, task: dict[str, Any], answers: int) -> None:
     from tianji.errors import TianJiError
     from tianji.probing.measure import ActorProbe, LearnerProbe
 
+    def go() -> None:
+        _say(answers, {"ready": True})
+        sys.stdin.readline()
+
     try:
         config = from_json(task["config"])
         if kind == "actor":
@@ -70,9 +75,7 @@ def _measure(kind: str, task: dict[str, Any], answers: int) -> None:
         else:
             use_threads(kind, task["threads"])
             probe = LearnerProbe(config, task["pause"])
-        _say(answers, {"ready": True})
-        sys.stdin.readline()
-        _say(answers, asdict(probe.run(task["seconds"])))
+        _say(answers, asdict(probe.run(task["seconds"], go)))
     except TianJiError as error:
         _say(answers, {"error": str(error)})
     except (MemoryError, RuntimeError) as error:  # torch's is one of the latter

@@ -16,7 +16,7 @@ from tianji.config import Config
 from tianji.job import Job
 from tianji.planning.profile import ActorCost, LearnerCost
 from tianji.probing.answers import Acted, learner_cost
-from tianji.probing.hand import Answer, Hand, OutOfMemory, together
+from tianji.probing.hand import Answer, Hand, OutOfMemory, Task, together
 from tianji.probing.timetable import Timetable
 from tianji.probing.variants import env_choices, variant
 from tianji.trial import try_out
@@ -63,7 +63,7 @@ class Crew:
         self.job = job = try_out(config)
         in_turns = takes_turns(job)
         most = len(cores) if in_turns else max(1, len(cores) - 1)
-        pairs = 1 if has_gpu or in_turns else min(len(cores) // 2, MOST_LEARNERS)
+        pairs = 1 if has_gpu else min(len(cores) // 2, MOST_LEARNERS)
         self.on_gpu = [n for n in ON_GPU if has_gpu and n <= len(cores)]  # at the same time
         self.actors = hands("actor", [1] * most)
         others = hands("learner", [1] * (max([1, pairs, *self.on_gpu]) - 1))
@@ -75,33 +75,42 @@ class Crew:
         self._say = say
         for hand in (*learners, *self.actors, *others):
             hand.await_loaded()
-        alone = 1 if in_turns else len(self.learners)
+        n_more = 2 if in_turns else len(self.learners)  # a look and a crowd, or learners alone
         n_later = 1 + len(self.on_gpu)  # larger batches, and learners that share a GPU
-        n_stages = len(self.choices) + len(self.learners) + alone + n_later
+        n_stages = len(self.choices) + len(self.learners) + n_more + n_later
         self.time = Timetable(ends, n_stages, n_later)
 
     def move_on(self) -> None:
         """Has everybody sit on the next core."""
         self.cores = (*self.cores[1:], self.cores[0])
 
-    def crowd(self, envs: int) -> tuple[list[Answer], list[Answer]]:
+    def crowd(self, envs: int, pause: float = 0.0) -> tuple[list[Answer], list[Answer]]:
         """What actors and as many learners as there may be answer, working at the same time."""
         try:
-            return self.beside(self.single[: self._n_beside], envs)
+            return self.beside(self.single[: self._n_beside], envs, pause)
         except OutOfMemory:
             if self._n_beside == 1:
                 raise
             self._n_beside = 1  # what has no room several times may have it once
-            return self.crowd(envs)
+            return self.crowd(envs, pause)
 
-    def beside(self, hands: Sequence[Hand], envs: int) -> tuple[list[Answer], list[Answer]]:
-        """The same of these learners; an actor sits beside each of them, as in a group."""
+    def beside(
+        self, hands: Sequence[Hand], envs: int, pause: float = 0.0
+    ) -> tuple[list[Answer], list[Answer]]:
+        """The same of these learners; an actor sits beside each of them, as in a group.
+
+        Learners make pauses, actors none.
+        """
         n = hands[0].threads
         self._say(f"{count_of(envs, 'environment')} per actor, {count_of(n, 'learner core')}")
         config, seconds = variant(self.job, envs), self.time.seconds
         learning, acting = _seats(self.cores, len(hands), n)
-        actors = [(hand, config, [core]) for hand, core in zip(self.actors, acting, strict=False)]
-        learners = [(hand, config, cores) for hand, cores in zip(hands, learning, strict=True)]
+        actors = [
+            Task(hand, config, [core]) for hand, core in zip(self.actors, acting, strict=False)
+        ]
+        learners = [
+            Task(hand, config, cores, pause) for hand, cores in zip(hands, learning, strict=True)
+        ]
         if len(self.cores) == 1:  # one after the other, as they will run
             return together(actors, seconds), together(learners, seconds)
         answers = together([*learners, *actors], seconds)
@@ -117,8 +126,8 @@ class Crew:
         """A learner while all other cores are idle."""
         self._say(f"a learner with {count_of(hand.threads, 'core')} alone")
         config = config or variant(self.job, self.choices[0])
-        roles = [(hand, config, self.cores[: hand.threads])]
-        return together(roles, self.time.seconds, pause)[0]
+        task = Task(hand, config, self.cores[: hand.threads], pause)
+        return together([task], self.time.seconds)[0]
 
     def sharing(self, n: int, pause: float) -> list[Answer]:
         """So many learners with a core each, and no actor."""
@@ -128,12 +137,13 @@ class Crew:
 
     def _on_the_first_cores(self, hands: list[Hand], config: Config, pause: float) -> list[Answer]:
         seats = zip(hands, self.cores, strict=False)
-        return together([(hand, config, [core]) for hand, core in seats], self.time.seconds, pause)
+        tasks = [Task(hand, config, [core], pause) for hand, core in seats]
+        return together(tasks, self.time.seconds)
 
-    def again(self, own: ActorCost) -> Iterator[None]:
-        """As often as there is time for two more stages, with the configuration's environments."""
+    def again(self, own: ActorCost, n_stages: int) -> Iterator[None]:
+        """As often as there is time for more stages, with the configuration's environments."""
         for _ in range(MOST_AGAIN):
-            if self.time.is_late_for(own.envs, own, n_stages=2):
+            if self.time.is_late_for(own.envs, own, n_stages):
                 return
             yield
 

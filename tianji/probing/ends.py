@@ -27,6 +27,7 @@ class Drain:
     def __init__(self, outbox: Outbox, inbox: Inbox) -> None:
         self.pause = 0.0  # seconds
         self.paused = 0.0  # seconds in all
+        self.rollouts: list[float] = []  # seconds of each, if there are pauses between them
         self.n_sent = 0
         self.n_steps = 0  # of the trajectories among them
         self.seconds = 0.0
@@ -34,6 +35,7 @@ class Drain:
         self._outbox = outbox
         self._inbox = inbox
         self._slot: Arrays = {}
+        self._awake_since = time.perf_counter()
 
     @property
     def in_flight(self) -> int:
@@ -64,7 +66,9 @@ class Drain:
             self.n_steps += int(length)
         self._inbox.take()
         if self.pause:
+            self.rollouts.append(time.perf_counter() - self._awake_since)
             self.paused += _slept(self.pause)
+            self._awake_since = time.perf_counter()
 
     def push(self, arrays: Arrays, version: int) -> bool:
         """The same with what lies elsewhere."""
@@ -118,8 +122,8 @@ class Spring:
 class Clockwork:
     """An inbox that brings nothing and is closed by the clock: what ends a measurement.
 
-    A role looks at it in every step, and so it also takes the readings: `read` is called when the
-    warm-up is over, and at the end.
+    A role looks at it in every step, and so it also takes the readings: when the warm-up is over
+    `go` is waited for, `read` is called then and at the end.
     """
 
     def __init__(
@@ -128,10 +132,12 @@ class Clockwork:
         seconds: float,
         read: Callable[[], None],
         enough: Callable[[], bool] = lambda: True,
+        go: Callable[[], None] = lambda: None,
     ) -> None:
         self._warm_seconds = warm_seconds
         self._seconds = seconds
         self._read = read
+        self._go = go  # returns when everybody is warm: all are measured in the same moments
         self._enough = enough  # however long it takes: a slow role must do something too
         self._next = 0.0
         self._n_read = 0
@@ -150,9 +156,11 @@ class Clockwork:
         if now < self._next or not self._enough():
             return False
         if self._n_read < 2:
+            if not self._n_read:
+                self._go()
             self._read()
             self._n_read += 1
-            self._next = now + self._seconds
+            self._next = time.perf_counter() + self._seconds
         return self._n_read == 2
 
     def take(self) -> Message | None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -58,8 +59,8 @@ class Hand:
         """Returns when the child has loaded its libraries; before that it disturbs others."""
         self._hear()
 
-    def prepare(self, config: Config, cores: Sequence[int], seconds: float, pause: float) -> None:
-        """Has the child make what is to be measured; `await_ready` waits until it has."""
+    def prepare(self, config: Config, cores: Sequence[int], pause: float, seconds: float) -> None:
+        """Has the child make and warm up what is measured; `await_ready` waits until it has."""
         task = {
             "config": config.to_json(),
             "cores": list(cores),
@@ -70,7 +71,7 @@ class Hand:
         self._tell(json.dumps(task))
 
     def await_ready(self) -> None:
-        """Returns when all is made, and raises if it cannot be."""
+        """Returns when all is made and warm, and raises if it cannot be."""
         self._hear()
 
     def go(self) -> None:
@@ -113,22 +114,30 @@ class Hand:
         )
 
 
-def together(
-    hands: Sequence[tuple[Hand, Config, Sequence[int]]], seconds: float, pause: float = 0.0
-) -> list[Answer]:
+@dataclass(frozen=True)
+class Task:
+    """What one child is to measure."""
+
+    hand: Hand
+    config: Config
+    cores: Sequence[int]
+    pause: float = 0.0  # seconds, as long as it would wait for others
+
+
+def together(tasks: Sequence[Task], seconds: float) -> list[Answer]:
     """Measures several at once, each with its configuration on its cores.
 
     Where memory is too small for all of them, those who have some measure in vain, and all can be
     used again.
     """
-    for hand, config, cores in hands:
-        hand.prepare(config, cores, seconds, pause)
+    for task in tasks:
+        task.hand.prepare(task.config, task.cores, task.pause, seconds)
     ready, answers = list[Hand](), list[Answer]()
     lacking: OutOfMemory | None = None
-    for hand, _, _ in hands:
+    for task in tasks:
         try:
-            hand.await_ready()
-            ready.append(hand)
+            task.hand.await_ready()
+            ready.append(task.hand)
         except OutOfMemory as error:
             lacking = error
     for hand in ready:

@@ -1,7 +1,9 @@
 """Roles that take turns: all actors are measured together, and then the learner alone.
 
 Whoever waits for the other sleeps meanwhile, and is slower for a while when it wakes up. So both
-are measured with pauses, and there is a first look at how long an update takes.
+are measured with pauses, and there is a first look at how long an update takes. Beside other groups
+all of it takes longer: how much, a learner shows that is measured once more while all other cores
+are busy.
 """
 
 from __future__ import annotations
@@ -9,39 +11,95 @@ from __future__ import annotations
 from dataclasses import replace
 from statistics import median
 
-from tianji.probing.answers import Acted, middle_learner, receiving
+from tianji.planning.profile import ActorCost, LearnerCost
+from tianji.probing.answers import Acted, contention, middle_learner, receiving
 from tianji.probing.crew import Crew, Found, gains
+from tianji.probing.hand import Answer
 
 
 def measure(crew: Crew) -> Found:
-    """As many actors as share the environments, and then each learner by itself."""
-    acted, hand = Acted(in_turns=True), crew.learners[0]
-    looked = crew.learning(hand)
-    updating = crew.time.updating = crew.cost(hand, looked).update_seconds
+    """Actors with every number of environments, and learners with every number of cores."""
+    return _InTurns(crew).found()
 
-    def stage(envs: int) -> None:
+
+class _InTurns:
+    """What was measured so far."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+        self._hand = crew.learners[0]
+        self._acted = Acted(in_turns=True)
+        self._alone: list[Answer] = []  # of one core
+        self._times: list[float] = []  # as long as alone that an update takes beside busy cores
+        self._pause = 0.0  # from one update to the next
+
+    def found(self) -> Found:
+        """The costs of a group that is beside many others."""
+        crew = self._crew
+        first, *others = crew.choices
+        looked = crew.learning(self._hand)
+        crew.time.updating = crew.cost(self._hand, looked).update_seconds
+        self._act(first)
+        self._pause = crew.job.length * self._acted.first.step_seconds
+        self._alone = [looked if crew.time.is_late() else crew.learning(self._hand, self._pause)]
+        if not crew.time.is_late():
+            self._compare()
+        for envs in others:
+            if not crew.time.is_late_for(envs, self._acted.last):
+                self._act(envs)
+        more = self._with_more_cores()
+        for _ in crew.again(self._acted.first, n_stages=3):
+            self._act(first)
+            self._alone.append(crew.learning(self._hand, self._pause))
+            self._compare()
+        usual = middle_learner([crew.cost(self._hand, answer) for answer in self._alone])
+        times = contention(self._times)
+        actors = [self._beside(cost, times) for cost in self._acted.costs()]
+        learners = [_slower(cost, times) for cost in (usual, *more)]
+        return Found(actors, learners, self._acted, self._pause)
+
+    def _act(self, envs: int) -> None:
+        crew = self._crew
         crew.move_on()
-        acted.add(envs, crew.acting(envs, pause=updating))
+        self._acted.add(envs, crew.acting(envs, pause=crew.time.updating))
 
-    first, *others = crew.choices
-    stage(first)
-    pause = crew.job.length * acted.first.step_seconds
-    answers = [looked if crew.time.is_late() else crew.learning(hand, pause)]
-    for envs in others:
-        if not crew.time.is_late_for(envs, acted.last):
-            stage(envs)
-    learners = [crew.cost(hand, answers[0])]
-    for more in crew.learners[1:]:
-        if crew.time.is_late():
-            break
-        cost = crew.cost(more, crew.learning(more, pause))
-        if not gains(cost, learners[-1]):
-            break
-        learners.append(cost)
-    for _ in crew.again(acted.first):
-        stage(first)
-        answers.append(crew.learning(hand, pause))
-    learners[0] = middle_learner([crew.cost(hand, answer) for answer in answers])
-    received = median(map(receiving, answers)) / first  # for each environment of a trajectory
-    actors = [replace(cost, receive_seconds=received * cost.envs) for cost in acted.costs()]
-    return Found(actors, learners, acted, pause)
+    def _compare(self) -> None:
+        """The learner that was just measured alone, on the same core, while all others are busy."""
+        crew = self._crew
+        if len(crew.cores) > 1:
+            _, learned = crew.crowd(crew.choices[0], self._pause)
+            alone, busy = crew.cost(self._hand, self._alone[-1]), crew.cost(self._hand, learned[0])
+            self._times.append(busy.update_seconds / alone.update_seconds)
+
+    def _with_more_cores(self) -> list[LearnerCost]:
+        """As long as they make it faster."""
+        crew, found = self._crew, list[LearnerCost]()
+        fewer = crew.cost(self._hand, self._alone[0])
+        for hand in crew.learners[1:]:
+            if crew.time.is_late():
+                break
+            more = crew.cost(hand, crew.learning(hand, self._pause))
+            if not gains(more, fewer):
+                break
+            found.append(more)
+            fewer = more
+        return found
+
+    def _beside(self, cost: ActorCost, times: float) -> ActorCost:
+        """An actor's cost beside other groups, with T_rv by the environments of a trajectory."""
+        received = median(map(receiving, self._alone)) / self._crew.choices[0]
+        return replace(
+            cost,
+            step_seconds=times * cost.step_seconds,
+            receive_seconds=times * received * cost.envs,
+            act_seconds=None if cost.act_seconds is None else times * cost.act_seconds,
+        )
+
+
+def _slower(cost: LearnerCost, times: float) -> LearnerCost:
+    return replace(
+        cost,
+        update_seconds=times * cost.update_seconds,
+        draw_seconds=times * cost.draw_seconds,
+        contention=times,
+    )

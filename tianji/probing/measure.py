@@ -46,6 +46,7 @@ class Acting:
     deciding: float  # seconds of one inference for all its environments
     trajectory_bytes: int
     memory_bytes: int
+    rollouts: list[float]  # seconds of each, where there are pauses between them
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,8 @@ class ActorProbe:
         self._ports.inboxes[weights_of(0)] = _Weights(self._weights)
         self._actor = cast(Actor, build(role, job, self._ports))
 
-    def run(self, seconds: float) -> Acting:
-        """Acts for `seconds`, once."""
+    def run(self, seconds: float, go: Callable[[], None] = lambda: None) -> Acting:
+        """Acts for `seconds`, once; `go` returns when everybody is warm."""
         actor = self._actor
         drain = cast(Drain, self._ports.outbox(f"trajectories {actor.name}"))
         drain.pause = self._pause
@@ -106,7 +107,7 @@ class ActorProbe:
         def enough() -> bool:
             return not marks or steps_taken() >= LEAST_STEPS + marks[0][1]
 
-        clock = Clockwork(WARM_SECONDS, seconds, read, enough)
+        clock = Clockwork(WARM_SECONDS, seconds, read, enough, go)
         actor.weights = _Weights(self._weights, clock)
         obs, policy = np.array(actor.obs), actor.policy
         loading = _usual(lambda: policy.load(self._weights, FAR_VERSION))
@@ -123,6 +124,9 @@ class ActorProbe:
             deciding=deciding,
             trajectory_bytes=self._job.trajectory.n_bytes,
             memory_bytes=own_bytes(),
+            rollouts=drain.rollouts[
+                int(marks[0][2]) + 1 :
+            ],  # the one that began before is not whole
         )
 
 
@@ -151,8 +155,8 @@ class LearnerProbe:
     def _version(self) -> int:
         return self._learner.version
 
-    def run(self, seconds: float) -> Learning:
-        """Learns for `seconds`."""
+    def run(self, seconds: float, go: Callable[[], None] = lambda: None) -> Learning:
+        """Learns for `seconds`; `go` returns when everybody is warm."""
         learner, store = self._learner, self._store
         marks: list[tuple[float, ...]] = []
 
@@ -165,7 +169,7 @@ class LearnerProbe:
         def enough() -> bool:
             return learner.version >= (LEAST_UPDATES + marks[0][1] if marks else 1)
 
-        learner.control = Clockwork(WARM_LEARNER_SECONDS, seconds, read, enough)
+        learner.control = Clockwork(WARM_LEARNER_SECONDS, seconds, read, enough, go)
         _loop([self._buffer, learner], self._ports)
         took, updates, received, busy, adding, drawing = (
             b - a for a, b in zip(*marks, strict=True)

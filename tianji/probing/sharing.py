@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from statistics import fmean
 
+from tianji.planning.costs import contended_share
 from tianji.planning.profile import LearnerCost
 from tianji.probing.answers import learner_cost
 from tianji.probing.crew import Crew
@@ -48,5 +49,6 @@ def on_a_gpu(crew: Crew, usual: LearnerCost, pause: float) -> tuple[tuple[int, f
         except OutOfMemory:
             continue  # fewer of them may fit
         took = fmean(crew.cost(crew.single[0], answer).update_seconds for answer in answers)
-        found.append((n, max(1.0, took * usual.contention / usual.update_seconds)))
+        share = contended_share(len(crew.cores), usual, n - 1)  # as busy cores, they count anyway
+        found.append((n, max(1.0, took / (share * usual.update_seconds))))
     return tuple(sorted(found))

@@ -46,14 +46,6 @@ def warmup_rate(costs: Costs) -> float:
     return min(bounds_of(costs).sampling, _per(receiving), _link(costs))
 
 
-def cycle_seconds(costs: Costs) -> float:
-    """One turn of synchronous training: act, receive from all, learn."""
-    n = costs.per_version
-    acting = n * (costs.rollout_seconds + costs.send_seconds) + costs.load_seconds
-    receiving = costs.actors * costs.receive_seconds  # what came before the last is in by then
-    return acting + receiving + costs.draw_seconds + costs.update_seconds
-
-
 def expected_busy(profile: Profile, layout: Layout) -> float:
     """The share of their time in which actors are not held back by a learner beside them."""
     measured = costs_of(profile, layout)
@@ -68,7 +60,8 @@ def expected_busy(profile: Profile, layout: Layout) -> float:
 def expected_rate(costs: Costs) -> float:
     """Units per second of one group, without simulating it."""
     if costs.alternates:
-        return costs.per_version * costs.actors * costs.units / cycle_seconds(costs)
+        cycle = costs.acting_seconds + costs.learning_seconds
+        return costs.per_version * costs.actors * costs.units / cycle
     return bounds_of(costs).production
 
 

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from tianji.balance import depth_for
 from tianji.errors import TianJiError
 from tianji.planning.costs import (
+    Turn,
     actor_cost,
     contended_share,
     learner_cost,
+    share_in_turns,
     shared_update_seconds,
 )
 from tianji.planning.profile import Profile, Work
@@ -93,13 +95,25 @@ class Costs:
     insert_seconds: float = 0.0  # priorities of a trajectory that has come
 
     def times(self, share: float) -> Costs:
-        """The same with a share of the time of learner and buffer."""
+        """The same with a share of the time of learner and buffer; of all, if they take turns."""
         return replace(
             self,
+            rollout_seconds=(share if self.alternates else 1.0) * self.rollout_seconds,
             receive_seconds=share * self.receive_seconds,
             update_seconds=share * self.update_seconds,
             draw_seconds=share * self.draw_seconds,
         )
+
+    @property
+    def acting_seconds(self) -> float:
+        """Of one turn of synchronous training."""
+        making = self.per_version * (self.rollout_seconds + self.send_seconds)
+        return making + self.load_seconds
+
+    @property
+    def learning_seconds(self) -> float:
+        """The same; what came before the last trajectory is in by then."""
+        return self.actors * self.receive_seconds + self.draw_seconds + self.update_seconds
 
     @property
     def depth(self) -> int:
@@ -210,10 +224,15 @@ def refuse_unequal(layout: Layout, work: Work, actors: int | None = None) -> Non
 
 def share_beside(profile: Profile, layout: Layout, busy: float) -> float:
     """The share of their measured costs that learner and buffer have beside actors so `busy`."""
-    actors = layout.actors - _remote(layout, profile.work)
-    here = layout.groups_per_host * (layout.learning_cores + actors * busy)
+    actors, cores = layout.actors - _remote(layout, profile.work), profile.machine.cores
     learner = learner_cost(profile, layout.learner_cores, profile.work.batch)
-    return contended_share(profile, learner, here - layout.learner_cores)
+    if profile.work.alternates:
+        measured = costs_of(profile, layout)
+        learning = Turn(measured.learning_seconds, layout.learning_cores)
+        acting = Turn(measured.acting_seconds, actors)
+        return share_in_turns(cores, learner, layout.groups_per_host - 1, learning, acting)
+    here = layout.groups_per_host * (layout.learning_cores + actors * busy)
+    return contended_share(cores, learner, here - layout.learner_cores)
 
 
 def envs_of(profile: Profile, layout: Layout) -> int:
