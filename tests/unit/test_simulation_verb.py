@@ -178,6 +178,23 @@ def test_learners_share_rollouts_where_a_batch_is_made_of_them(capsys):
 
 
 @pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], r"64 environments, and there can be 1, 2, 4, 8, 16, 32 or 64 of them.*name 2 or 4 le"),
+        (["--groups", 2], "none a multiple of 3: name 2 or 4 learners"),
+        (["--envs", 8], "share 64 environments, 8 each, and there can be 8 of them"),
+        (["--envs", 5], "--envs 5: .* name a number that 64 can be divided by"),
+    ],
+)
+def test_learners_that_suit_no_actors_are_refused_with_those_that_do(words, said):
+    """Whatever the number of cores: it is the environments that cannot be shared out so."""
+    once = profile(batch=2_048, pool=2_048, envs=64, steps=32, on_policy=True, alternates=True)
+    with pytest.raises(TianJiError, match=said):
+        run(once, parsed("my_job.py", "--simulate", "--learners", 3, *words))
+    assert run(once, parsed("my_job.py", "--simulate", "--learners", 4, "--cores-list", "16")) == 0
+
+
+@pytest.mark.parametrize(
     "words",
     [
         ["--learners", "2"],

@@ -12,13 +12,15 @@ from tianji.config import Config, load
 from tianji.config.keywords import as_overrides
 from tianji.errors import TianJiError
 from tianji.placement import n_ranks
-from tianji.planning import planfile
+from tianji.planning import planfile, solver
 from tianji.planning.planfile import Plan
+from tianji.planning.profile import Work
 from tianji.planning.solver import Wish
 from tianji.planning.table import roles_in
 from tianji.probing.machine import this_machine
-from tianji.probing.planner import LEAST_UPDATES, make, most_groups, refuse_without_gpu
+from tianji.probing.planner import LEAST_UPDATES, make, most_groups, refuse_early
 from tianji.probing.probe import probe
+from tianji.probing.wishes import KEYS, wish_of
 from tianji.wording import count_of
 
 AUTO = "auto"  # instead of a plan's file: make one
@@ -134,18 +136,18 @@ def _made_now(
 ) -> Plan:
     """A plan by what is measured now; one whose processes have places on the hosts."""
     hosts = _known_hosts(spread, engine)
+    wish = wish_of(file, given, spread.cores, hosts, resources.free_bytes())
     least = {"global_cfg.group_num": hosts, "actor_cfg.num": 1, "buffer_cfg.cores": None}
-    needed = n_ranks(load(file, [*given, *as_overrides(least)]))
+    needed = n_ranks(load(file, [*as_overrides(least), *given]))
     if spread.places is not None and needed > spread.places:
         raise _too_few_places(spread.places, needed)
-    refuse_without_gpu(config)
+    refuse_early(config, lambda work: _refuse_impossible(work, wish))
     terminal.say("note", "measuring this job to plan it, for some 10 to 20 s")
     say = terminal.StatusLine(quiet, only_live=True)
     try:
         profile = probe(config, spread.cores, say)
     finally:
         say.over()
-    wish = Wish(spread.cores, hosts, memory_bytes=resources.free_bytes())
     plan = make(config, profile, wish).plan
     while spread.places is not None:
         needed = n_ranks(load(file, [*given, *as_overrides(plan.overrides)]))
@@ -158,6 +160,13 @@ def _made_now(
             raise _too_few_places(spread.places, needed) from None
     terminal.say("plan", roles_in(plan.split))
     return plan
+
+
+def _refuse_impossible(work: Work, wish: Wish) -> None:
+    try:
+        solver.refuse_impossible(work, wish, KEYS)
+    except TianJiError as error:
+        raise TianJiError(f"--plan auto: {error}") from None
 
 
 def _too_few_places(places: int, needed: int) -> TianJiError:
