@@ -11,7 +11,7 @@ from tianji import resources
 from tianji.config import Config, load
 from tianji.config.keywords import as_overrides
 from tianji.errors import TianJiError
-from tianji.planning.digest import digest_of
+from tianji.planning.digest import digest_of, told_apart
 from tianji.planning.model import predict
 from tianji.planning.planfile import Plan
 from tianji.planning.profile import Profile, Work
@@ -57,9 +57,9 @@ def measure(
         return config, probe(config, cores, say, seconds)
     if profile.work.digest != digest_of(config):
         raise TianJiError(
-            f"--profile: these costs are of another configuration ({profile.work.name}, or other "
-            "values of its keys, as --batch-scale and --gpu set them): leave --profile out, and "
-            f"{config.name} is measured"
+            "--profile: these costs are of another configuration "
+            f"({told_apart(profile.work, config)}; --batch-scale and --gpu set keys, too): leave "
+            f"--profile out, and {config.name} is measured"
         )
     return config, profile
 
