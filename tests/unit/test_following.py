@@ -198,6 +198,38 @@ def test_groups_that_are_too_many_on_several_hosts_are_as_many_on_each(dqn, tmp_
         assert "--groups 2" in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        (
+            "runs",
+            "--plan runs: this is a folder: want auto, to plan first, or a file: make one with",
+        ),
+        ("runs/first", "the folder of a run: name its plan, runs/first/plan.json$"),
+        ("atuo", r"there is no such file \(did you mean 'auto'\?\): want auto, to plan first"),
+        ("AUTO", r"did you mean 'auto'\?"),
+        ("my.plam.json", r"there is no such file \(did you mean 'my.plan.json'\?\): want auto"),
+        (
+            "nothing/like/it",
+            r"--plan nothing/like/it: there is no such file: want auto.*ji plan",
+        ),
+        ("my.note.json", "my.note.json: this file is no plan"),
+    ],
+)
+def test_what_is_no_plan_is_said_with_what_was_meant_or_wanted(
+    dqn, probed, tmp_path, monkeypatch, named, said
+):
+    (tmp_path / "runs" / "first").mkdir(parents=True)
+    planfile.write(follow("auto", dqn), tmp_path / "runs" / "first" / "plan.json")
+    planfile.write(follow("auto", dqn), tmp_path / "my.plan.json")
+    (tmp_path / "my.note.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    probed.clear()
+    with pytest.raises(TianJiError, match=said):
+        follow(named, dqn)
+    assert not probed
+
+
 def test_options_that_say_otherwise_than_a_file_are_refused(dqn, tmp_path):
     planfile.write(follow("auto", dqn), tmp_path / "plan.json")
     with pytest.raises(TianJiError, match=r"plan.json says .* other options say otherwise"):

@@ -56,6 +56,8 @@ def test_what_is_no_plan_is_refused_with_the_way_to_one(text, words, tmp_path):
         planfile.read(tmp_path / "plan.json")
     with pytest.raises(TianJiError, match="make one with tianji plan"):
         planfile.read(tmp_path / "none.json")
+    with pytest.raises(TianJiError, match="this is a folder: name the file of a plan"):
+        planfile.read(tmp_path)
 
 
 def test_keys_that_were_edited_are_not_silently_left_out(plan, tmp_path):

@@ -79,6 +79,10 @@ def read(path: Path) -> Plan:
     """The plan in a file; refuses what is none."""
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
+    except IsADirectoryError as error:
+        raise TianJiError(
+            f"{path}: this is a folder: name the file of a plan, which tianji plan CONFIG writes"
+        ) from error
     except OSError as error:
         raise TianJiError(
             f"{path}: the plan cannot be read ({error.strerror}): make one with tianji plan CONFIG "

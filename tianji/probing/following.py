@@ -10,6 +10,7 @@ from tianji import hostfile as hostfiles
 from tianji import mpirun, resources, terminal
 from tianji.config import Config, load
 from tianji.config.keywords import as_overrides
+from tianji.config.section import nearest
 from tianji.errors import TianJiError
 from tianji.placement import n_ranks
 from tianji.planning import planfile, solver
@@ -44,7 +45,7 @@ def for_run(
     _refuse_one_process(config, engine)
     spread = _spread(hostfile)
     if str(plan) != AUTO:
-        chosen, source = planfile.read(Path(plan)), str(plan)
+        chosen, source = _read(Path(plan)), str(plan)
     elif folder is not None and (kept := planfile.of_run(folder)) is not None:
         chosen, source = kept, f"{folder}/{planfile.NAME}"  # a run that goes on keeps its plan
     else:
@@ -57,6 +58,27 @@ def for_run(
     for warning in (*warnings, *_about_groups(chosen, followed, source)):
         terminal.say("note", warning)
     return chosen
+
+
+def _read(path: Path) -> Plan:
+    """The plan in the file that `--plan` names; says what is wanted where there is none."""
+    wanted = f"want {AUTO}, to plan first, or a file: make one with tianji plan CONFIG"
+    if (path / planfile.NAME).is_file():
+        raise TianJiError(
+            f"--plan {path}: this is the folder of a run: name its plan, {path / planfile.NAME}"
+        )
+    if path.is_dir():
+        raise TianJiError(f"--plan {path}: this is a folder: {wanted}")
+    if not path.exists():
+        raise TianJiError(f"--plan {path}: there is no such file{_meant(path)}: {wanted}")
+    return planfile.read(path)
+
+
+def _meant(path: Path) -> str:
+    """The nearest word or plan, if one is near; a file may be anywhere, so the others are not."""
+    plans = [str(near) for near in path.parent.glob("*.json") if planfile.is_plan(near)]
+    hint = nearest(str(path), [AUTO, *plans])
+    return f" ({hint[0].lower()}{hint[1:]})" if hint.startswith("Did") else ""
 
 
 def _about_groups(plan: Plan, config: Config, source: str) -> list[str]:

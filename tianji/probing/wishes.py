@@ -12,7 +12,7 @@ from typing import Any
 from tianji.config import Config, load
 from tianji.config.keywords import as_overrides
 from tianji.errors import TianJiError
-from tianji.planning.solver import Wish
+from tianji.planning.solver import OPTIONS, Wish
 
 WISHED = {
     "groups": "global_cfg.group_num",
@@ -45,6 +45,16 @@ def wish_of(
         buffer_alone=fixed[BUFFER_CORES] == 1 if BUFFER_CORES in fixed else None,
         **{name: fixed.get(key) for name, key in WISHED.items()},
     )
+
+
+def as_options(file: str | Path, given: list[str]) -> list[str]:
+    """The same overrides for `tianji plan`, which has options for what a plan is not to decide."""
+    fixed = _fixed(file, given)
+    words = [part for word in given for part in ("--set", word)]  # they may change the job, too
+    for name, key in WISHED.items():
+        if key in fixed:
+            words += OPTIONS[name].format(fixed[key]).split()
+    return words
 
 
 def _fixed(file: str | Path, given: list[str]) -> dict[str, Any]:
