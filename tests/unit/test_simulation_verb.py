@@ -62,6 +62,17 @@ def test_the_cores_that_were_named_are_simulated(capsys):
     assert len(columns(capsys.readouterr().out)) == 2
 
 
+def test_cores_that_stay_idle_are_explained(capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    run(JOB, said("--cores-list", "32,65,97"))
+    out = capsys.readouterr().out
+    assert [row[0] for row in columns(out)] == ["32", "64", "96"]
+    assert "cores used: 64 of 65, 96 of 97; groups are alike" in out
+    for words in (["--cores-list", "32,64"], ["--groups", 3]):
+        run(JOB, said(*words))
+        assert "cores used" not in capsys.readouterr().out
+
+
 def test_a_layout_that_was_named_is_the_only_one(capsys):
     run(JOB, said("--groups", "3", "--actors", "5", "--hosts", "3", "--link-gbit", "1"))
     (row,) = columns(capsys.readouterr().out)
