@@ -83,6 +83,11 @@ def test_keys_that_set_a_configuration_apart_are_named(config, overrides, said):
     assert told_apart(work(keys=keys_of(config)), load(DQN, overrides)) == said
 
 
+def test_values_that_are_too_long_to_be_shown_are_told_apart_as_well(config):
+    one, other = (load(DQN, [f"model.hidden={[8] * 40 + [n]}"]) for n in (8, 9))
+    assert told_apart(work(keys=keys_of(one)), other).startswith("job: model.hidden was [8, 8, 8,")
+
+
 def test_of_many_keys_that_differ_the_first_are_named(config):
     said = told_apart(work(keys=keys_of(config)), load(ROOT / "configs" / "cartpole_ppo.py", []))
     assert said.startswith("job: agent.type was 'DQN' and is 'PPO' now, ")

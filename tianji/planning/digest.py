@@ -68,10 +68,10 @@ def told_apart(work: Work, config: Config) -> str:
     Plans of older versions do not know them.
     """
     before, now = work.keys, keys_of(config)
-    names = [key for key in {**now, **before} if _value(before, key) != _value(now, key)]
+    both = [key for key in now if key in before and now[key] != before[key]]
+    names = [*both, *(key for key in {**now, **before} if (key in now) != (key in before))]
     if not before or not names:
         return f"{work.name}, or other values of its keys"
-    names.sort(key=lambda key: not (key in before and key in now))  # those of both come first
     words = [f"{key} was {_value(before, key)} and is {_value(now, key)} now" for key in names]
     if (more := len(words) - MOST_NAMED) > 0:
         words[MOST_NAMED:] = [f"and so on: {count_of(more, 'more key')}"]
