@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from tianji.planning.digest import digest_of
+from tianji.planning.digest import digest_of, keys_of
 from tianji.planning.model import predict
 from tianji.planning.planfile import Plan
 from tianji.planning.profile import ActorCost, LearnerCost, Machine, Profile, Work
@@ -74,6 +74,6 @@ def split(**changes):
 
 def plan_for(config):
     """A plan of two actors and two cores to learn, for this configuration."""
-    costs = dataclasses.replace(graded(), work=work(digest=digest_of(config)))
+    costs = dataclasses.replace(graded(), work=work(digest=digest_of(config), keys=keys_of(config)))
     chosen = split(actors=2, learner_cores=2)
     return Plan(costs, chosen, predict(costs, chosen), {"hyp.lr": 0.004})

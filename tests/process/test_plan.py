@@ -80,7 +80,7 @@ def test_a_larger_batch_keeps_freshness_and_raises_the_learning_rate(planned, tm
         (("--engine", "local"), "has only one"),
         (("--set", "global_cfg.use_comm_parallel=False"), "has only one"),
         (("--set", "actor_cfg.envs=3"), "other options say otherwise"),
-        (("--set", "hyp.batch_size=64"), "made for another configuration"),
+        (("--set", "hyp.batch_size=64"), "hyp.batch_size was 128 and is 64 now"),
     ],
 )
 def test_a_plan_that_does_not_fit_is_refused(planned, words, said, tmp_path):

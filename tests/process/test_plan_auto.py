@@ -66,8 +66,19 @@ def test_ranks_follow_the_plan_that_was_made_before_they_were_started(tmp_path, 
 
 def test_who_would_run_where_is_shown_as_planned(capfd):
     assert main(["train", DQN, "--plan", "auto", "--dry-run"]) == 0
-    roles = [line.split()[0] for line in capfd.readouterr().out.splitlines()[1:]]
+    shown = capfd.readouterr()
+    roles = [line.split()[0] for line in shown.out.splitlines()[1:]]
     assert roles == ["launcher", "learner-0.0", "buffer-0.0", "actor-0.0"]
+    last = shown.err.splitlines()[-1]
+    assert last == f"note: a dry run keeps no plan: to have one for --plan FILE, tianji plan {DQN}"
+
+
+def test_a_plan_that_was_there_before_a_dry_run_is_there_after_it(tmp_path, capfd):
+    run = tmp_path / "run"
+    assert main(["train", DQN, "--plan", "auto", "--run-dir", str(run), *SHORT]) == 0
+    for where in (("--plan", "auto", "--run-dir", str(run)), ("--plan", str(run / "plan.json"))):
+        assert main(["train", DQN, *where, "--dry-run"]) == 0
+    assert "keeps no plan" not in capfd.readouterr().err
 
 
 def test_an_on_policy_batch_grows_by_its_environments(tmp_path, capfd):

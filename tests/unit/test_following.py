@@ -198,9 +198,80 @@ def test_groups_that_are_too_many_on_several_hosts_are_as_many_on_each(dqn, tmp_
         assert "--groups 2" in " ".join(capsys.readouterr().err.split())
 
 
-def test_options_that_say_otherwise_are_refused(dqn):
-    with pytest.raises(TianJiError, match=r"--plan auto says .* other options say otherwise"):
-        follow("auto", dqn, "actor_cfg.num=77")
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        (
+            "runs",
+            "--plan runs: this is a folder: want auto, to plan first, or a file: make one with",
+        ),
+        ("runs/first", "the folder of a run: name its plan, runs/first/plan.json$"),
+        ("atuo", r"there is no such file \(did you mean 'auto'\?\): want auto, to plan first"),
+        ("AUTO", r"did you mean 'auto'\?"),
+        ("my.plam.json", r"there is no such file \(did you mean 'my.plan.json'\?\): want auto"),
+        (
+            "nothing/like/it",
+            r"--plan nothing/like/it: there is no such file: want auto.*ji plan",
+        ),
+        ("my.note.json", "my.note.json: this file is no plan"),
+    ],
+)
+def test_what_is_no_plan_is_said_with_what_was_meant_or_wanted(
+    dqn, probed, tmp_path, monkeypatch, named, said
+):
+    (tmp_path / "runs" / "first").mkdir(parents=True)
+    planfile.write(follow("auto", dqn), tmp_path / "runs" / "first" / "plan.json")
+    planfile.write(follow("auto", dqn), tmp_path / "my.plan.json")
+    (tmp_path / "my.note.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    probed.clear()
+    with pytest.raises(TianJiError, match=said):
+        follow(named, dqn)
+    assert not probed
+
+
+def test_options_that_say_otherwise_than_a_file_are_refused(dqn, tmp_path):
+    planfile.write(follow("auto", dqn), tmp_path / "plan.json")
+    with pytest.raises(TianJiError, match=r"plan.json says .* other options say otherwise"):
+        follow(tmp_path / "plan.json", dqn, "actor_cfg.num=77")
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("global_cfg.group_num=2", "actor_cfg.num=2", "actor_cfg.envs=3", "learner_cfg.cores=2"),
+        *("actor_cfg.cores=1", "buffer_cfg.cores=1", "buffer_cfg.cores=None"),
+    ],
+)
+def test_what_a_run_was_told_stays_in_a_plan_that_is_made_for_it(dqn, word):
+    key, _, value = word.partition("=")
+    assert str(follow("auto", dqn, word).overrides[key]) == value
+
+
+def test_what_a_configuration_says_is_not_what_the_run_was_told(dqn, tmp_path):
+    """A plan may have other numbers than the file, which is what it is made for."""
+    mine = tmp_path / "job.py"
+    assert "envs=8" in dqn.read_text()
+    mine.write_text(dqn.read_text().replace("envs=8", "envs=7"))
+    assert follow("auto", mine).split.envs == 8  # what was measured
+    assert follow("auto", mine, "actor_cfg.envs=7").split.envs == 7
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("actor_cfg.num=77", "no split of 4 cores on 1 host has actor_cfg.num=77: leave"),
+        ("global_cfg.group_num=3", "no split of 4 cores on 1 host has global_cfg.group_num=3: le"),
+        ("learner_cfg.num=4", "has what the configuration asks for, 4 learners in a group"),
+        ("learner_cfg.cores=None", "learner_cfg.cores=None: a plan gives each learner cores of"),
+        ("actor_cfg.cores=2", "actor_cfg.cores=2: a plan gives each actor one core: leave actor"),
+        ("buffer_cfg.cores=2", "buffer_cfg.cores=2: a plan gives the buffer one core or none"),
+    ],
+)
+def test_what_no_plan_could_have_is_refused_before_measuring(dqn, probed, word, said):
+    with pytest.raises(TianJiError, match=f"--plan auto.*{said}"):
+        follow("auto", dqn, word)
+    assert not probed
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,13 @@ from typing import get_type_hints
 
 import pytest
 from commands import ROOT
+from profiles import work
 
 from tianji.algorithms.dqn import DQNHyp
 from tianji.algorithms.ppo import PPOHyp
 from tianji.config import load
 from tianji.config.schema import SECTIONS
-from tianji.planning.digest import COSTLESS, SPLIT, digest_of
+from tianji.planning.digest import COSTLESS, SPLIT, digest_of, keys_of, told_apart
 
 DQN = ROOT / "configs" / "cartpole_dqn.py"
 
@@ -65,3 +66,36 @@ def test_every_key_that_is_left_out_is_a_key():
             if dataclasses.is_dataclass(hint):
                 pending.append((f"{path}.{each}", hint))
     assert known >= SPLIT | COSTLESS
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["hyp.batch_size=64"], "job: hyp.batch_size was 128 and is 64 now"),
+        (
+            ["actor_cfg.send_size=9", "environment.kwargs={'hard': True}", "actor_cfg.num=7"],
+            "job: actor_cfg.send_size was 16 and is 9 now, "
+            "environment.kwargs.hard was not there and is True now",
+        ),
+    ],
+)
+def test_keys_that_set_a_configuration_apart_are_named(config, overrides, said):
+    assert told_apart(work(keys=keys_of(config)), load(DQN, overrides)) == said
+
+
+def test_values_that_are_too_long_to_be_shown_are_told_apart_as_well(config):
+    one, other = (load(DQN, [f"model.hidden={[8] * 40 + [n]}"]) for n in (8, 9))
+    assert told_apart(work(keys=keys_of(one)), other).startswith("job: model.hidden was [8, 8, 8,")
+
+
+def test_of_many_keys_that_differ_the_first_are_named(config):
+    said = told_apart(work(keys=keys_of(config)), load(ROOT / "configs" / "cartpole_ppo.py", []))
+    assert said.startswith("job: agent.type was 'DQN' and is 'PPO' now, ")
+    assert said.count(" was ") == 3 and said.endswith(" more keys")
+
+
+def test_the_keys_are_those_of_the_digest(config):
+    """Whatever changes the digest is a key that differs, and the other way round."""
+    for override in ("hyp.n_step=3", "model.hidden=[8]", "exp.seed=9", "actor_cfg.num=7"):
+        other = load(DQN, [override])
+        assert (keys_of(other) == keys_of(config)) is (digest_of(other) == digest_of(config))

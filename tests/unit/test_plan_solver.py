@@ -10,7 +10,14 @@ from profiles import MB, graded
 
 from tianji.errors import TianJiError
 from tianji.planning.model import predict
-from tianji.planning.solver import MORE_STEPS, NOISE, Wish, candidates, solve
+from tianji.planning.solver import (
+    MORE_STEPS,
+    NOISE,
+    Wish,
+    candidates,
+    refuse_impossible,
+    solve,
+)
 from tianji.planning.split import Bound, Split
 
 
@@ -181,3 +188,36 @@ def test_what_cannot_be_split_says_what_was_asked():
         solve(graded(), Wish(4, actors=9))
     with pytest.raises(TianJiError, match="no split of 1 core on 2 hosts has --actors 9, --buffer"):
         solve(graded(), Wish(1, hosts=2, actors=9, buffer_alone=True))
+
+
+def refusal(call, *arguments):
+    """What it raises with; None: nothing."""
+    try:
+        call(*arguments)
+    except TianJiError as error:
+        return str(error)
+    return None
+
+
+wishes = st.builds(
+    Wish,
+    st.integers(1, 9),
+    st.integers(1, 3),
+    groups=st.none() | st.integers(1, 6),
+    actors=st.none() | st.integers(1, 9),
+    envs=st.none() | st.sampled_from([1, 2, 3, 4, 2_000]),
+    learner_cores=st.none() | st.integers(1, 9),
+    buffer_alone=st.none() | st.booleans(),
+)
+
+
+@given(costs_of_all_kinds, wishes)
+def test_what_is_refused_before_measuring_is_what_would_be_refused_afterwards(costs, wish):
+    """These costs have a learner of one core and an actor of one environment, as a probe has."""
+    assert refusal(refuse_impossible, costs.work, wish) == refusal(solve, costs, wish)
+
+
+def test_what_was_said_in_other_words_is_refused_in_them():
+    keys = {"actors": "actor_cfg.num={}", "cores": "cores"}
+    with pytest.raises(TianJiError, match=r"has actor_cfg.num=9: .* offer more cores$"):
+        refuse_impossible(graded().work, Wish(4, actors=9), keys)

@@ -197,3 +197,36 @@ def test_a_plan_takes_the_place_of_a_plan_alone(ending, tmp_path, monkeypatch):
     (tmp_path / "empty").touch()
     for out in (older, tmp_path / "empty", tmp_path / "new.json", Path("/dev/null")):
         assert plan._out(options_of("--out", out, file=mine)) == out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--actors", 4, "--cores", 4), "no split of 4 cores on 1 host has --actors 4: leave"),
+        (("--groups", 3, "--hosts", 2), "--groups 3: each of 2 hosts has as many groups"),
+        (("--envs", 4_000), "--envs 4000: .* 64,000 samples and the pool 50,000"),
+        (("--learner-cores", 4, "--cores", 4), "has --learner-cores 4"),
+        (("--simulate", "--learners", 3), "--learners 3: a batch of 128 samples cannot"),
+        (("--simulate", "--groups", 2, "--hosts", 3), "--hosts 3: hosts and 2 groups cannot"),
+        (("--simulate", "--actors", 1, "--hosts", 3), "--hosts 3: there are only 2 processes"),
+    ],
+)
+def test_what_is_impossible_is_refused_before_measuring(root, tmp_path, monkeypatch, words, said):
+    monkeypatch.setattr(planner, "probe", lambda *_: pytest.fail("it was measured"))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TianJiError, match=said):
+        plan.run(options_of(*words, file=root / "configs" / "cartpole_dqn.py"))
+
+
+def test_what_need_not_fit_here_is_measured_to_be_simulated(root, tmp_path, monkeypatch):
+    class Measured(Exception):
+        pass
+
+    def probe(*_):
+        raise Measured
+
+    monkeypatch.setattr(planner, "probe", probe)
+    monkeypatch.chdir(tmp_path)
+    words = ("--simulate", "--cores", 1, "--actors", 9, "--set", "learner_cfg.num=2")
+    with pytest.raises(Measured):
+        plan.run(options_of(*words, file=root / "configs" / "cartpole_dqn.py"))

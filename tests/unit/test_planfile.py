@@ -56,6 +56,8 @@ def test_what_is_no_plan_is_refused_with_the_way_to_one(text, words, tmp_path):
         planfile.read(tmp_path / "plan.json")
     with pytest.raises(TianJiError, match="make one with tianji plan"):
         planfile.read(tmp_path / "none.json")
+    with pytest.raises(TianJiError, match="this is a folder: name the file of a plan"):
+        planfile.read(tmp_path)
 
 
 def test_keys_that_were_edited_are_not_silently_left_out(plan, tmp_path):
@@ -74,6 +76,26 @@ def test_a_plan_for_another_configuration_is_refused(plan):
     other = load(CONFIGS / "cartpole_ppo.py", [])
     with pytest.raises(TianJiError, match="made for another configuration"):
         planfile.check(plan, other, MACHINE, "it")
+
+
+def test_a_plan_for_other_values_of_its_keys_names_them(plan, tmp_path):
+    other = load(DQN, ["hyp.batch_size=64"])
+    path = tmp_path / "plan.json"
+    planfile.write(plan, path)
+    with pytest.raises(
+        TianJiError, match=r"\(job: hyp.batch_size was 128 and is 64 now\): make one"
+    ):
+        planfile.check(planfile.read(path), other, MACHINE, "it")
+
+
+def test_a_plan_of_an_older_version_that_does_not_know_its_keys_is_read(plan, config, tmp_path):
+    plain, path = plan.to_json(), tmp_path / "plan.json"
+    del plain["profile"]["work"]["keys"]
+    path.write_text(json.dumps(plain))
+    older = planfile.read(path)
+    assert planfile.check(older, config, MACHINE, "it") == []
+    with pytest.raises(TianJiError, match=r"another configuration \(job, or other values of its k"):
+        planfile.check(older, load(DQN, ["hyp.batch_size=64"]), MACHINE, "it")
 
 
 def test_a_plan_for_a_larger_machine_is_refused(plan, config):

@@ -6,6 +6,7 @@ import pytest
 from profiles import profile
 
 from tianji.config import load
+from tianji.planning import solver
 from tianji.planning.solver import Wish
 from tianji.probing import planner
 
@@ -52,3 +53,13 @@ def test_groups_share_the_steps_of_a_run_so_there_are_not_more_than_can_learn_fr
     asked = planner.make(short, costs, Wish(16, groups=free.plan.split.groups))
     assert asked.plan.split.groups == free.plan.split.groups and asked.note is None
     assert planner.make(short, costs, Wish(16, hosts=4)).plan.split.groups == 4  # one on each
+
+
+def test_a_limit_of_groups_does_not_have_every_split_looked_at_twice(dqn, monkeypatch):
+    seen, predict = [], solver.predict
+    monkeypatch.setattr(
+        solver, "predict", lambda costs, split: seen.append(split) or predict(costs, split)
+    )
+    short = load(dqn, ["exp.train_steps=5000"])
+    assert planner.make(short, profile(update=16e-3), Wish(16)).note is not None
+    assert len(seen) == len(set(seen)) > 1

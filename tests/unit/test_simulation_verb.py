@@ -62,6 +62,17 @@ def test_the_cores_that_were_named_are_simulated(capsys):
     assert len(columns(capsys.readouterr().out)) == 2
 
 
+def test_cores_that_stay_idle_are_explained(capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    run(JOB, said("--cores-list", "32,65,97"))
+    out = capsys.readouterr().out
+    assert [row[0] for row in columns(out)] == ["32", "64", "96"]
+    assert "cores used: 64 of 65, 96 of 97; groups are alike" in out
+    for words in (["--cores-list", "32,64"], ["--groups", 3]):
+        run(JOB, said(*words))
+        assert "cores used" not in capsys.readouterr().out
+
+
 def test_a_layout_that_was_named_is_the_only_one(capsys):
     run(JOB, said("--groups", "3", "--actors", "5", "--hosts", "3", "--link-gbit", "1"))
     (row,) = columns(capsys.readouterr().out)
@@ -175,6 +186,23 @@ def test_learners_share_rollouts_where_a_batch_is_made_of_them(capsys):
     with pytest.raises(TianJiError, match="--learners 2: a batch of 1 rollouts"):
         run(once, said("--learners", 2, "--actors", 1))
     assert run(once, said("--learners", 3, "--actors", 3, "--envs", 8)) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], r"64 environments, and there can be 1, 2, 4, 8, 16, 32 or 64 of them.*name 2 or 4 le"),
+        (["--groups", 2], "none a multiple of 3: name 2 or 4 learners"),
+        (["--envs", 8], "share 64 environments, 8 each, and there can be 8 of them"),
+        (["--envs", 5], "--envs 5: .* name a number that 64 can be divided by"),
+    ],
+)
+def test_learners_that_suit_no_actors_are_refused_with_those_that_do(words, said):
+    """Whatever the number of cores: it is the environments that cannot be shared out so."""
+    once = profile(batch=2_048, pool=2_048, envs=64, steps=32, on_policy=True, alternates=True)
+    with pytest.raises(TianJiError, match=said):
+        run(once, parsed("my_job.py", "--simulate", "--learners", 3, *words))
+    assert run(once, parsed("my_job.py", "--simulate", "--learners", 4, "--cores-list", "16")) == 0
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tianji.config import Config
+from tianji.config.section import shown
+from tianji.planning.profile import Work
+from tianji.wording import count_of
+
+MOST_NAMED = 3  # keys in a message
 
 
 def _paths(section: str, names: str) -> Iterable[str]:
@@ -48,6 +53,43 @@ def digest_of(config: Config) -> str:
     plain = _counting(config.to_json())
     text = json.dumps(plain, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def keys_of(config: Config) -> dict[str, Any]:
+    """What `digest_of` is made of, so that it can be said later what has become another."""
+    flat = dict(_flat(_counting(config.to_json())))
+    plain: dict[str, Any] = json.loads(json.dumps(flat, default=str))  # as a file gives it back
+    return plain
+
+
+def told_apart(work: Work, config: Config) -> str:
+    """What sets the job that was measured apart from a configuration: the keys with other values.
+
+    Plans of older versions do not know them.
+    """
+    before, now = work.keys, keys_of(config)
+    both = [key for key in now if key in before and now[key] != before[key]]
+    names = [*both, *(key for key in {**now, **before} if (key in now) != (key in before))]
+    if not before or not names:
+        return f"{work.name}, or other values of its keys"
+    words = [f"{key} was {_value(before, key)} and is {_value(now, key)} now" for key in names]
+    if (more := len(words) - MOST_NAMED) > 0:
+        words[MOST_NAMED:] = [f"and so on: {count_of(more, 'more key')}"]
+    return f"{work.name}: {', '.join(words)}"
+
+
+def _value(keys: Mapping[str, Any], key: str) -> str:
+    return shown(keys[key]) if key in keys else "not there"
+
+
+def _flat(section: Mapping[str, Any], path: str = "") -> Iterable[tuple[str, Any]]:
+    """Every key as `--set` takes it, with its value."""
+    for name, value in section.items():
+        where = f"{path}{name.lower() if path == 'hyp.' else name}"
+        if isinstance(value, Mapping):
+            yield from _flat(value, "" if where == "parallel" else f"{where}.")
+        else:
+            yield where, value
 
 
 def _counting(section: Mapping[str, Any], path: str = "") -> dict[str, Any]:

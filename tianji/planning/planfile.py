@@ -11,7 +11,7 @@ from typing import Any
 from tianji import wholefile
 from tianji.config import Config
 from tianji.errors import TianJiError
-from tianji.planning.digest import digest_of
+from tianji.planning.digest import digest_of, told_apart
 from tianji.planning.profile import Machine, Profile
 from tianji.planning.split import Bound, Prediction, Split
 
@@ -79,6 +79,10 @@ def read(path: Path) -> Plan:
     """The plan in a file; refuses what is none."""
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
+    except IsADirectoryError as error:
+        raise TianJiError(
+            f"{path}: this is a folder: name the file of a plan, which tianji plan CONFIG writes"
+        ) from error
     except OSError as error:
         raise TianJiError(
             f"{path}: the plan cannot be read ({error.strerror}): make one with tianji plan CONFIG "
@@ -152,8 +156,8 @@ def _refuse_unfit(plan: Plan, config: Config, machine: Machine, source: str) -> 
     work, split = plan.profile.work, plan.split
     if digest_of(config) != work.digest:
         raise TianJiError(
-            f"{source}: this plan was made for another configuration ({work.name}, or other values "
-            f"of its keys): make one for {config.name} with tianji plan CONFIG, or leave --plan out"
+            f"{source}: this plan was made for another configuration ({told_apart(work, config)}): "
+            f"make one for {config.name} with tianji plan CONFIG, or leave --plan out"
         )
     of_group = split.cores(work) // split.groups
     if of_group > machine.cores:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
@@ -43,6 +43,8 @@ class Work:
     fusion_interval: int = 10  # updates from one fusion of the groups to the next
     store_bytes: int = 0  # of a group: the pool, and what waits to get into it
     slackless: bool = False  # `slack = 0`: the order of serial training, one trajectory under way
+    keys: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What the digest is of; nothing in plans of older versions."""
 
     @property
     def freshness(self) -> float:

@@ -7,7 +7,7 @@ group stay as they are however many groups there are, and so does their quotient
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tianji.errors import TianJiError
@@ -36,7 +36,18 @@ class Wish:
     learner_cores: int | None = None
     memory_bytes: int | None = None  # of each host
     buffer_alone: bool | None = None  # on a core of its own
-    most_groups: int | None = None
+
+
+OPTIONS = {
+    "groups": "--groups {}",
+    "actors": "--actors {}",
+    "envs": "--envs {}",
+    "learner_cores": "--learner-cores {}",
+    "buffer_alone": "--buffer-alone",
+    "hosts": "--hosts",
+    "cores": "--cores",
+}
+"""How a user has said what a `Wish` fixes."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +60,14 @@ class Choice:
 
 def solve(profile: Profile, wish: Wish) -> list[Choice]:
     """The best split first, then the next-best ones, each with other numbers of roles."""
+    return ranked(possible(profile, wish), profile.work)
+
+
+def possible(profile: Profile, wish: Wish) -> list[Choice]:
+    """Every split that the cores and the memory allow; raises where there is none."""
     found = [Choice(split, predict(profile, split)) for split in candidates(profile, wish)]
     if not found:
-        raise TianJiError(_no_split(profile, wish))
+        raise TianJiError(_no_split(profile.work, wish, OPTIONS))
     room = None if wish.memory_bytes is None else wish.memory_bytes * wish.hosts
     fitting = [c for c in found if room is None or c.prediction.memory_bytes <= room]
     if not fitting:
@@ -60,17 +76,39 @@ def solve(profile: Profile, wish: Wish) -> list[Choice]:
             f"no plan fits into memory: the smallest needs {least / 2**20:,.0f} MiB and "
             f"{(room or 0) / 2**20:,.0f} MiB are free: lower hyp.buffer_size, --cores or --groups"
         )
-    return _ranked(fitting, profile)
+    return fitting
+
+
+def refuse_impossible(work: Work, wish: Wish, said: Mapping[str, str] = OPTIONS) -> None:
+    """Raises where no split has what is wished for, whatever will be measured of the job.
+
+    A learner with one core is always measured, and no actor can have fewer than one environment: a
+    wish that not even these can meet needs no measurement. `said` is how the user put it.
+    """
+    if next(_splits(work, wish, [1], [1]), None) is None:
+        raise TianJiError(_no_split(work, wish, said))
 
 
 def candidates(profile: Profile, wish: Wish) -> Iterator[Split]:
-    """Every split of the cores, one group after the other replicated on every host."""
-    work = profile.work
+    """Every split of the cores, with numbers that were measured unless others are given.
+
+    What learner cores cost lies between those that were measured.
+    """
+    learner_cores = sorted({cost.cores for cost in profile.learners})
+    return _splits(profile.work, wish, learner_cores, [cost.envs for cost in profile.actors])
+
+
+def _splits(
+    work: Work, wish: Wish, learner_cores: Sequence[int], envs_choices: Sequence[int]
+) -> Iterator[Split]:
+    """One group after the other replicated on every host; the choices are for what is left open."""
+    if wish.learner_cores is not None:
+        learner_cores = [wish.learner_cores]
     for per_host in range(1, wish.cores + 1):
         groups, mine = per_host * wish.hosts, wish.cores // per_host
-        if wish.groups not in (None, groups) or groups > (wish.most_groups or groups):
+        if wish.groups not in (None, groups):
             continue
-        for cores, alone in itertools.product(_learner_cores(profile, wish), _places(work, wish)):
+        for cores, alone in itertools.product(learner_cores, _places(work, wish)):
             learning = cores * work.learners + alone
             room = mine if work.alternates else mine - learning
             if learning > mine or (room < 1 and wish.cores > 1):
@@ -78,18 +116,11 @@ def candidates(profile: Profile, wish: Wish) -> Iterator[Split]:
             for actors in range(1, max(room, 1) + 1):
                 if wish.actors not in (None, actors):
                     continue
-                for envs in _envs(profile, wish, actors):
+                for envs in _envs(work, wish, actors, envs_choices):
                     yield Split(
                         groups, cores, actors, envs, work.batch, work.pool, work.learners,
                         buffer_alone=alone, one_core=room < 1, hosts=wish.hosts,
                     )  # fmt: skip
-
-
-def _learner_cores(profile: Profile, wish: Wish) -> list[int]:
-    """Those that were measured, unless some are given: what they cost lies between."""
-    if wish.learner_cores is not None:
-        return [wish.learner_cores]
-    return sorted({cost.cores for cost in profile.learners})
 
 
 def _places(work: Work, wish: Wish) -> list[bool]:
@@ -99,9 +130,8 @@ def _places(work: Work, wish: Wish) -> list[bool]:
     return [False] if work.alternates else [False, True]
 
 
-def _envs(profile: Profile, wish: Wish, actors: int) -> Iterator[int]:
+def _envs(work: Work, wish: Wish, actors: int, choices: Sequence[int]) -> Iterator[int]:
     """Environments per actor; on-policy batches are made of all of them, so their sum is given."""
-    work = profile.work
     if work.on_policy:
         fits = work.envs % actors == 0 and (work.rollouts or actors) % work.learners == 0
         if fits and work.rollouts is not None:  # whole trajectories per batch
@@ -109,8 +139,7 @@ def _envs(profile: Profile, wish: Wish, actors: int) -> Iterator[int]:
         choices = [work.envs // actors] if fits else []
     else:
         room = work.pool // (work.steps * actors)  # a store holds a trajectory of each at least
-        measured = [cost.envs for cost in profile.actors]
-        choices = [n for n in (measured if wish.envs is None else [wish.envs]) if n <= room]
+        choices = [n for n in (choices if wish.envs is None else [wish.envs]) if n <= room]
     for envs in choices:
         if wish.envs in (None, envs):
             yield envs
@@ -121,9 +150,8 @@ def shape_of(split: Split) -> Shape:
     return split.groups, split.learner_cores, split.actors, split.buffer_alone
 
 
-def _ranked(choices: list[Choice], profile: Profile) -> list[Choice]:
+def ranked(choices: list[Choice], work: Work) -> list[Choice]:
     """The simplest of those that nobody could tell from the fastest; then one of each shape."""
-    work = profile.work
 
     def simplicity(choice: Choice) -> tuple[float, ...]:
         split = choice.split
@@ -148,32 +176,29 @@ def _ranked(choices: list[Choice], profile: Profile) -> list[Choice]:
     return [simplest(first, MORE_STEPS), *others[:MOST_SHOWN]]
 
 
-def _no_split(profile: Profile, wish: Wish) -> str:
-    given = {
-        "--groups": wish.groups,
-        "--actors": wish.actors,
-        "--envs": wish.envs,
-        "--learner-cores": wish.learner_cores,
-    }
-    words = [f"{name} {value}" for name, value in given.items() if value is not None]
-    said = ", ".join([*words, *["--buffer-alone"] * bool(wish.buffer_alone)])
-    work = profile.work
-    learners = f", {count_of(work.learners, 'learner')} in a group" if work.learners > 1 else ""
+def _no_split(work: Work, wish: Wish, said: Mapping[str, str]) -> str:
+    """Why there is none, in the words that the user has said it in."""
+    names = ("groups", "actors", "envs", "learner_cores")
+    values = {name: value for name in names if (value := getattr(wish, name)) is not None}
+    words = {name: said[name].format(value) for name, value in values.items()}
+    if wish.buffer_alone:
+        words["buffer_alone"] = said["buffer_alone"]
     if wish.envs is not None and work.steps * wish.envs > work.pool and not work.on_policy:
         return (
-            f"--envs {wish.envs}: a trajectory of so many environments has "
+            f"{words['envs']}: a trajectory of so many environments has "
             f"{work.steps * wish.envs:,} samples and the pool {work.pool:,}: name fewer, or raise "
             "hyp.buffer_size"
         )
     if wish.groups is not None and wish.groups % wish.hosts:
         return (
-            f"--groups {wish.groups}: each of {wish.hosts} hosts has as many groups as the others: "
-            "name a multiple of that, or another number of --hosts"
+            f"{words['groups']}: each of {wish.hosts} hosts has as many groups as the others: "
+            f"name a multiple of that, or another number of {said['hosts']}"
         )
+    learners = f", {count_of(work.learners, 'learner')} in a group" if work.learners > 1 else ""
     envs = count_of(work.envs, "environment")
     total = f"; the actors of a group share {envs}" if work.on_policy else ""
     return (
         f"no split of {count_of(wish.cores, 'core')} on {count_of(wish.hosts, 'host')} has "
-        f"{said or 'what the configuration asks for'}{learners}{total}: leave more of it open, or "
-        "offer more --cores"
+        f"{', '.join(words.values()) or 'what the configuration asks for'}{learners}{total}: "
+        f"leave more of it open, or offer more {said['cores']}"
     )

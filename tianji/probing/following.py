@@ -10,15 +10,18 @@ from tianji import hostfile as hostfiles
 from tianji import mpirun, resources, terminal
 from tianji.config import Config, load
 from tianji.config.keywords import as_overrides
+from tianji.config.section import nearest
 from tianji.errors import TianJiError
 from tianji.placement import n_ranks
-from tianji.planning import planfile
+from tianji.planning import planfile, solver
 from tianji.planning.planfile import Plan
+from tianji.planning.profile import Work
 from tianji.planning.solver import Wish
 from tianji.planning.table import roles_in
 from tianji.probing.machine import this_machine
-from tianji.probing.planner import LEAST_UPDATES, make, most_groups, refuse_without_gpu
+from tianji.probing.planner import LEAST_UPDATES, make, most_groups, refuse_early
 from tianji.probing.probe import probe
+from tianji.probing.wishes import KEYS, wish_of
 from tianji.wording import count_of
 
 AUTO = "auto"  # instead of a plan's file: make one
@@ -42,7 +45,7 @@ def for_run(
     _refuse_one_process(config, engine)
     spread = _spread(hostfile)
     if str(plan) != AUTO:
-        chosen, source = planfile.read(Path(plan)), str(plan)
+        chosen, source = _read(Path(plan)), str(plan)
     elif folder is not None and (kept := planfile.of_run(folder)) is not None:
         chosen, source = kept, f"{folder}/{planfile.NAME}"  # a run that goes on keeps its plan
     else:
@@ -55,6 +58,27 @@ def for_run(
     for warning in (*warnings, *_about_groups(chosen, followed, source)):
         terminal.say("note", warning)
     return chosen
+
+
+def _read(path: Path) -> Plan:
+    """The plan in the file that `--plan` names; says what is wanted where there is none."""
+    wanted = f"want {AUTO}, to plan first, or a file: make one with tianji plan CONFIG"
+    if (path / planfile.NAME).is_file():
+        raise TianJiError(
+            f"--plan {path}: this is the folder of a run: name its plan, {path / planfile.NAME}"
+        )
+    if path.is_dir():
+        raise TianJiError(f"--plan {path}: this is a folder: {wanted}")
+    if not path.exists():
+        raise TianJiError(f"--plan {path}: there is no such file{_meant(path)}: {wanted}")
+    return planfile.read(path)
+
+
+def _meant(path: Path) -> str:
+    """The nearest word or plan, if one is near; a file may be anywhere, so the others are not."""
+    plans = [str(near) for near in path.parent.glob("*.json") if planfile.is_plan(near)]
+    hint = nearest(str(path), [AUTO, *plans])
+    return f" ({hint[0].lower()}{hint[1:]})" if hint.startswith("Did") else ""
 
 
 def _about_groups(plan: Plan, config: Config, source: str) -> list[str]:
@@ -134,18 +158,18 @@ def _made_now(
 ) -> Plan:
     """A plan by what is measured now; one whose processes have places on the hosts."""
     hosts = _known_hosts(spread, engine)
+    wish = wish_of(file, given, spread.cores, hosts, resources.free_bytes())
     least = {"global_cfg.group_num": hosts, "actor_cfg.num": 1, "buffer_cfg.cores": None}
-    needed = n_ranks(load(file, [*given, *as_overrides(least)]))
+    needed = n_ranks(load(file, [*as_overrides(least), *given]))
     if spread.places is not None and needed > spread.places:
         raise _too_few_places(spread.places, needed)
-    refuse_without_gpu(config)
+    refuse_early(config, lambda work: _refuse_impossible(work, wish))
     terminal.say("note", "measuring this job to plan it, for some 10 to 20 s")
     say = terminal.StatusLine(quiet, only_live=True)
     try:
         profile = probe(config, spread.cores, say)
     finally:
         say.over()
-    wish = Wish(spread.cores, hosts, memory_bytes=resources.free_bytes())
     plan = make(config, profile, wish).plan
     while spread.places is not None:
         needed = n_ranks(load(file, [*given, *as_overrides(plan.overrides)]))
@@ -158,6 +182,13 @@ def _made_now(
             raise _too_few_places(spread.places, needed) from None
     terminal.say("plan", roles_in(plan.split))
     return plan
+
+
+def _refuse_impossible(work: Work, wish: Wish) -> None:
+    try:
+        solver.refuse_impossible(work, wish, KEYS)
+    except TianJiError as error:
+        raise TianJiError(f"--plan auto: {error}") from None
 
 
 def _too_few_places(places: int, needed: int) -> TianJiError:

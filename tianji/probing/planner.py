@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +11,17 @@ from tianji import resources
 from tianji.config import Config, load
 from tianji.config.keywords import as_overrides
 from tianji.errors import TianJiError
-from tianji.planning.digest import digest_of
+from tianji.planning.digest import digest_of, told_apart
 from tianji.planning.model import predict
 from tianji.planning.planfile import Plan
 from tianji.planning.profile import Profile, Work
-from tianji.planning.solver import Choice, Wish, solve
+from tianji.planning.solver import Choice, Wish, possible, ranked
 from tianji.planning.split import Split
 from tianji.probing.crew import Say
 from tianji.probing.probe import MOST_SECONDS, probe
+from tianji.probing.variants import work_of
 from tianji.roster import Kind, role_name, roles_of
+from tianji.trial import try_out
 
 LEAST_UPDATES = 100  # of a group within exp.train_steps: with fewer it has hardly begun to learn
 
@@ -42,20 +44,22 @@ def measure(
     say: Say = lambda _: None,
     seconds: float = MOST_SECONDS,
     profile: Profile | None = None,
+    refuse: Callable[[Work], None] = lambda _: None,
 ) -> tuple[Config, Profile]:
     """What `file` describes, and what it costs; `settings` are keys that go into the plan.
 
-    With a `profile` nothing is measured, and it must be of the same configuration.
+    With a `profile` nothing is measured, and it must be of the same configuration. `refuse` raises
+    where the costs would be of no use.
     """
     config = load(file, [*overrides, *as_overrides(settings or {}, "plan")])
     if profile is None:
-        refuse_without_gpu(config)
+        refuse_early(config, refuse)
         return config, probe(config, cores, say, seconds)
     if profile.work.digest != digest_of(config):
         raise TianJiError(
-            f"--profile: these costs are of another configuration ({profile.work.name}, or other "
-            "values of its keys, as --batch-scale and --gpu set them): leave --profile out, and "
-            f"{config.name} is measured"
+            "--profile: these costs are of another configuration "
+            f"({told_apart(profile.work, config)}; --batch-scale and --gpu set keys, too): leave "
+            f"--profile out, and {config.name} is measured"
         )
     return config, profile
 
@@ -68,10 +72,11 @@ def make(
     Groups share `exp.train_steps`, and each learns from what its own actors made: the fastest split
     would be one that learns nothing if there were too many of them.
     """
-    most, note = max(wish.hosts, most_groups(config, profile.work)), None
-    choices = solve(profile, wish if wish.groups else replace(wish, most_groups=most))
-    may_bind = wish.groups is None and most < wish.cores * wish.hosts
-    if may_bind and solve(profile, wish)[0].split.groups > most:
+    found, note = possible(profile, wish), None
+    most = max(wish.hosts, most_groups(config, profile.work))
+    fewer = found if wish.groups else [choice for choice in found if choice.split.groups <= most]
+    choices = ranked(fewer, profile.work)
+    if len(fewer) < len(found) and ranked(found, profile.work)[0].split.groups > most:
         note = (
             f"no more groups, so that each makes {LEAST_UPDATES} updates of its share of "
             f"exp.train_steps={config.exp.train_steps:,}: raise that, or say --groups N"
@@ -115,7 +120,13 @@ def _configured(config: Config, profile: Profile, wish: Wish) -> Choice | None:
     return Choice(split, predict(profile, split))
 
 
-def refuse_without_gpu(config: Config) -> None:
+def refuse_early(config: Config, refuse: Callable[[Work], None]) -> None:
+    """Raises for what no measurement can mend; the probe takes a moment that is better saved."""
+    _refuse_without_gpu(config)
+    refuse(work_of(try_out(config)))
+
+
+def _refuse_without_gpu(config: Config) -> None:
     """Raises where the learner could not be measured; the probe would find out much later."""
     if config.parallel.learner_cfg.device == "cuda" and resources.gpu_of("cuda") is None:
         raise TianJiError(

@@ -8,7 +8,7 @@ from tianji.channels import n_bytes_of
 from tianji.config import Config
 from tianji.errors import TianJiError
 from tianji.job import Job, prepare
-from tianji.planning.digest import digest_of
+from tianji.planning.digest import digest_of, keys_of
 from tianji.planning.profile import Work
 from tianji.probing.scaling import scaled
 from tianji.rollouts import Rollouts
@@ -103,4 +103,5 @@ def work_of(job: Job) -> Work:
         fusion_interval=learner.send_root_interval,
         store_bytes=n_bytes_of(job)["store"] // job.config.n_groups,
         slackless=job.in_turns,
+        keys=keys_of(job.config),
     )

@@ -192,36 +192,6 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
     )
 
 
-def refuse_impossible(layout: Layout, work: Work) -> None:
-    """Raises for what a run would refuse, too."""
-    refuse_unequal(layout, work, layout.actors)
-    of_group = layout.learners + layout.buffer_alone + layout.actors
-    if layout.hosts > layout.groups * of_group:
-        raise TianJiError(
-            f"--hosts {layout.hosts}: there are only {layout.groups * of_group:,} processes "
-            f"({count_of(layout.groups, 'group')} of {of_group:,}): name fewer hosts, or more "
-            "groups or actors"
-        )
-    if max(layout.hosts, layout.groups) % min(layout.hosts, layout.groups):
-        raise TianJiError(
-            f"--hosts {layout.hosts}: hosts and {count_of(layout.groups, 'group')} cannot be "
-            "shared out equally, and only those that are alike are simulated: name a number of "
-            "hosts that divides that of the groups, or a multiple of it"
-        )
-
-
-def refuse_unequal(layout: Layout, work: Work, actors: int | None = None) -> None:
-    """Raises where learners cannot have equal parts of a batch; None: actors that suit them."""
-    batch, unit = work.batch, "samples"
-    if work.on_policy:
-        batch, unit = work.rollouts or actors or layout.learners, "rollouts (one of each actor)"
-    if batch % layout.learners:
-        raise TianJiError(
-            f"--learners {layout.learners}: a batch of {batch:,} {unit} cannot be shared by so "
-            "many in equal parts: name another number"
-        )
-
-
 def share_beside(profile: Profile, layout: Layout, busy: float) -> float:
     """The share of their measured costs that learner and buffer have beside actors so `busy`."""
     actors, cores = layout.actors - _remote(layout, profile.work), profile.machine.cores

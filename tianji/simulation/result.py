@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,8 @@ class Simulated:
     reducer: float  # share of its time that it is busy
     seconds: float  # simulated, of one group
     n_events: int
+    offered: int | None = field(default=None, compare=False)
+    """Cores that the layout was to make most of; None: it was named."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; what has no end is null."""

@@ -35,7 +35,8 @@ def sweep(
     actors and hosts are found, and learner cores unless they are given.
     """
     find = Finder(profile, layout, learner_cores)
-    return [simulate(profile, find.layout(n, host_cores), spread=spread) for n in cores]
+    results = [simulate(profile, find.layout(n, host_cores), spread=spread) for n in cores]
+    return [replace(result, offered=n) for n, result in zip(cores, results, strict=True)]
 
 
 class Finder:

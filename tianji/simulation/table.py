@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from tianji.columns import fitted, wrapped
+from tianji.planning.solver import NOISE
 from tianji.simulation.result import Simulated
 from tianji.simulation.schedule import Schedule
 from tianji.simulation.simulate import REDUCED_BYTES_PER_SECOND
@@ -77,6 +78,7 @@ def _notes(rows: Sequence[Simulated]) -> list[str]:
         f"learners (with cores of each{alone}) and actors: of one group; envs: of one actor; "
         "A: actors, L: learner; link: to the learner's host, of its time"
     ]
+    notes += _idle_cores(rows)
     if not math.isinf(first.knee):
         notes.append(
             f"knee of equation 1: N_A* = (T_sp + T_sd) / T_rv = {first.knee:,.1f} actors, "
@@ -94,6 +96,18 @@ def _notes(rows: Sequence[Simulated]) -> list[str]:
         )
     notes.append(f"simulated: {sum(row.n_events for row in rows):,} events")
     return notes
+
+
+def _idle_cores(rows: Sequence[Simulated]) -> list[str]:
+    """Why rows have fewer cores than were asked for."""
+    fewer = [row for row in rows if row.offered is not None and row.cores < row.offered]
+    if not fewer:
+        return []
+    words = ", ".join(f"{row.cores:,} of {row.offered:,}" for row in fewer)
+    return [
+        f"cores used: {words}; groups are alike, and cores that are too few for one more, or would "
+        f"make less than {100 * NOISE:g} % more, stay idle"
+    ]
 
 
 def _waits(row: Simulated) -> str:

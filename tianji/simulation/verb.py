@@ -12,10 +12,16 @@ from pathlib import Path
 from tianji import terminal, wholefile
 from tianji.columns import wrapped
 from tianji.errors import TianJiError
-from tianji.planning.profile import Profile
+from tianji.planning.profile import Profile, Work
 from tianji.simulation import diagram, picture
 from tianji.simulation.bounds import expected_rate
-from tianji.simulation.layout import Layout, costs_of, refuse_impossible, refuse_unequal
+from tianji.simulation.layout import Layout, costs_of
+from tianji.simulation.possible import (
+    refuse_impossible_layout,
+    refuse_unequal,
+    refuse_uneven_hosts,
+    refuse_unshared,
+)
 from tianji.simulation.result import Simulated
 from tianji.simulation.schedule import Schedule
 from tianji.simulation.simulate import simulate
@@ -99,6 +105,7 @@ def _is_given(options: argparse.Namespace, name: str) -> bool:
 
 def run(profile: Profile, options: argparse.Namespace) -> int:
     """Prints the tables, draws the diagram and writes the files that were asked for."""
+    refuse_impossible(profile.work, options)  # the costs may have come from a file
     layout = _layout(profile, options)
     results = _simulated(profile, layout, options)
     width = terminal.width()
@@ -120,6 +127,18 @@ def run(profile: Profile, options: argparse.Namespace) -> int:
     return 0
 
 
+def refuse_impossible(work: Work, options: argparse.Namespace) -> None:
+    """Raises for layouts that no run of a job could have; costs make no difference to that."""
+    layout = _named(work, options)
+    for actors in _actors(options):
+        refuse_impossible_layout(dataclasses.replace(layout, actors=actors), work)
+    if not _actors(options):
+        refuse_unequal(layout, work)
+        refuse_uneven_hosts(layout)
+        if _sweeps(options) or (work.alternates and layout.envs is None):
+            refuse_unshared(layout, work)
+
+
 def _simulated(profile: Profile, layout: Layout, options: argparse.Namespace) -> list[Simulated]:
     """The layouts that the options name, otherwise the fastest ones on more and more cores."""
     spread = options.spread or 0.0
@@ -130,9 +149,8 @@ def _simulated(profile: Profile, layout: Layout, options: argparse.Namespace) ->
             named = [one.actors]
         layouts = [dataclasses.replace(layout, actors=n) for n in named]
         for each in layouts:
-            refuse_impossible(each, profile.work)
+            refuse_impossible_layout(each, profile.work)
         return [simulate(profile, each, spread=spread) for each in layouts]
-    refuse_unequal(layout, profile.work)
     cores, host_cores = options.cores_list or CORES, options.host_cores or HOST_CORES
     return sweep(profile, layout, cores, host_cores, options.learner_cores, spread)
 
@@ -148,18 +166,22 @@ def _layout(profile: Profile, options: argparse.Namespace) -> Layout:
     if speed is None and (_sweeps(options) or (options.hosts or 1) > 1):
         speed = ASSUMED_GBIT * GBIT
         print(f"links of {ASSUMED_GBIT:g} Gbit/s are assumed: say it with --link-gbit")
-    layout = Layout(
-        learners=profile.work.learners if options.learners is None else options.learners,
+    layout = dataclasses.replace(_named(profile.work, options), link_bytes_per_second=speed)
+    cores = options.learner_cores or _learner_cores(
+        profile, dataclasses.replace(layout, groups=1, hosts=1)
+    )
+    return dataclasses.replace(layout, learner_cores=cores)
+
+
+def _named(work: Work, options: argparse.Namespace) -> Layout:
+    """What the options say of a layout, with nothing that only costs can tell."""
+    return Layout(
+        groups=1 if options.groups is None else options.groups,
+        learners=work.learners if options.learners is None else options.learners,
         envs=options.envs,
-        link_bytes_per_second=speed,
+        hosts=1 if options.hosts is None else options.hosts,
         buffer_alone=options.buffer_alone,
         gpu=options.gpu,
-    )
-    return dataclasses.replace(
-        layout,
-        groups=1 if options.groups is None else options.groups,
-        hosts=1 if options.hosts is None else options.hosts,
-        learner_cores=options.learner_cores or _learner_cores(profile, layout),
     )
 
 

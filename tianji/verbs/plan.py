@@ -16,7 +16,7 @@ from tianji.wording import count_of
 
 if TYPE_CHECKING:
     from tianji.planning.planfile import Plan
-    from tianji.planning.profile import Profile
+    from tianji.planning.profile import Profile, Work
     from tianji.planning.solver import Wish
 
 HOSTFILE = "hosts.txt"  # in the command that trains on several machines
@@ -111,6 +111,7 @@ def run(options: argparse.Namespace) -> int:
             say=say,
             seconds=options.seconds,
             profile=profile,
+            refuse=lambda work: _refuse_impossible(work, wish, options),
         )
     finally:
         say.over()
@@ -136,6 +137,17 @@ def _print(text: str, first: str = "") -> None:
     """A paragraph, and the blank line after it."""
     lines = wrapped(text, terminal.width(), len(first) or 2, first)
     print("\n".join(lines), end="\n\n")
+
+
+def _refuse_impossible(work: Work, wish: Wish, options: argparse.Namespace) -> None:
+    """Raises for what need not be measured, since nothing could be made of it."""
+    from tianji.planning import solver
+    from tianji.simulation import verb
+
+    if options.simulate:
+        verb.refuse_impossible(work, options)
+    if not options.simulate or options.out is not None:  # where a plan is made
+        solver.refuse_impossible(work, wish)
 
 
 def _refuse_idle_rule(options: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,7 +55,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Trains; returns the run's exit status."""
     import tianji
-    from tianji import mpirun, starting
+    from tianji import mpirun, starting, terminal
     from tianji.config import load
     from tianji.config.keywords import SHORT, as_overrides
     from tianji.errors import TianJiError
@@ -69,37 +70,52 @@ def run(options: argparse.Namespace) -> int:
     named = {name: value for name in SHORT if (value := vars(options)[name]) is not None}
     overrides = [*options.overrides, *as_overrides(named)]
     starts_ranks = options.engine == "mpi" and mpirun.inside() is None
+    advice = None
     if options.plan is not None and (options.dry_run or starts_ranks):
-        overrides += _planned(options, overrides)
+        keys, advice = _planned(options, overrides)
+        overrides += keys
     if starts_ranks:
         with _plan_for_ranks(options):
-            return start_ranks(load(options.config, overrides), options)
-    if options.dry_run:
-        print(starting.placement(load(options.config, overrides), options.engine))
-        return 0
-    report = tianji.train(
-        options.config,
-        *options.overrides,
-        engine=options.engine,
-        run_dir=options.run_dir,
-        quiet=options.quiet,
-        dashboard=options.dashboard,
-        started_at=process_started_at(),
-        plan=options.plan,
-        **named,
-    )
-    return finish(report)
+            status = start_ranks(load(options.config, overrides), options)
+    elif options.dry_run:
+        print(starting.placement(load(options.config, overrides), options.engine), flush=True)
+        status = 0
+    else:
+        report = tianji.train(
+            options.config,
+            *options.overrides,
+            engine=options.engine,
+            run_dir=options.run_dir,
+            quiet=options.quiet,
+            dashboard=options.dashboard,
+            started_at=process_started_at(),
+            plan=options.plan,
+            **named,
+        )
+        return finish(report)
+    if advice is not None:
+        terminal.say("note", advice)
+    return status
 
 
-def _planned(options: argparse.Namespace, overrides: list[str]) -> list[str]:
-    """The keys that the plan sets; a plan that was made now takes the place of the word."""
+def _planned(options: argparse.Namespace, overrides: list[str]) -> tuple[list[str], str | None]:
+    """The keys that the plan sets, and how to keep one that was made for nothing but a look.
+
+    A plan that was made now takes the place of the word.
+    """
     from tianji.config.keywords import as_overrides
-    from tianji.probing import following
+    from tianji.probing import following, wishes
 
-    where = options.run_dir, options.engine, options.hostfile
+    where, advice = (options.run_dir, options.engine, options.hostfile), None
+    is_new = following.is_made_now(options.plan, options.run_dir)
     plan = following.for_run(options.plan, options.config, overrides, *where, quiet=options.quiet)
     options.plan = plan if options.plan == following.AUTO else options.plan
-    return as_overrides(plan.overrides)
+    if is_new and options.dry_run:
+        words = ["tianji", "plan", options.config]
+        words += wishes.as_options(options.config, options.overrides)
+        words += ["--hosts", str(plan.split.hosts)] if plan.split.hosts > 1 else []
+        advice = f"a dry run keeps no plan: to have one for --plan FILE, {shlex.join(words)}"
+    return as_overrides(plan.overrides), advice
 
 
 @contextmanager

@@ -1,0 +1,86 @@
+"""What the options of a run fix of the plan that is made for it.
+
+`--plan auto` decides what is left open. A key that the run was told, as `actor_cfg.num=2`, stays as
+it is; what no plan could have is refused before anything is measured.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tianji.config import Config, load
+from tianji.config.keywords import as_overrides
+from tianji.errors import TianJiError
+from tianji.planning.solver import OPTIONS, Wish
+
+WISHED = {
+    "groups": "global_cfg.group_num",
+    "actors": "actor_cfg.num",
+    "envs": "actor_cfg.envs",
+    "learner_cores": "learner_cfg.cores",
+}
+ACTOR_CORES, BUFFER_CORES = "actor_cfg.cores", "buffer_cfg.cores"
+DECIDED = (*WISHED.values(), ACTOR_CORES, BUFFER_CORES)  # that every plan sets
+
+KEYS = {
+    **{name: f"{key}={{}}" for name, key in WISHED.items()},
+    "buffer_alone": f"{BUFFER_CORES}=1",
+    "hosts": "hosts",
+    "cores": "cores",
+}
+"""How `--set` says what a wish fixes, as `solver.OPTIONS` has it for `tianji plan`."""
+
+
+def wish_of(
+    file: str | Path, given: list[str], cores: int, hosts: int, memory_bytes: int | None
+) -> Wish:
+    """What a plan for this machine is free to decide beside the overrides that are `given`."""
+    fixed = _fixed(file, given)
+    _refuse_other_cores(fixed, cores)
+    return Wish(
+        cores,
+        hosts,
+        memory_bytes=memory_bytes,
+        buffer_alone=fixed[BUFFER_CORES] == 1 if BUFFER_CORES in fixed else None,
+        **{name: fixed.get(key) for name, key in WISHED.items()},
+    )
+
+
+def as_options(file: str | Path, given: list[str]) -> list[str]:
+    """The same overrides for `tianji plan`, which has options for what a plan is not to decide."""
+    fixed = _fixed(file, given)
+    words = [part for word in given for part in ("--set", word)]  # they may change the job, too
+    for name, key in WISHED.items():
+        if key in fixed:
+            words += OPTIONS[name].format(fixed[key]).split()
+    return words
+
+
+def _fixed(file: str | Path, given: list[str]) -> dict[str, Any]:
+    """The keys that the overrides set: those whose value does not depend on what came before."""
+    one, two = (
+        _decided(load(file, [*as_overrides(dict.fromkeys(DECIDED, n)), *given])) for n in (1, 2)
+    )
+    return {key: value for key, value in one.items() if value == two[key]}
+
+
+def _decided(config: Config) -> dict[str, Any]:
+    sections = config.to_json()["parallel"]
+    return {key: sections[key.split(".")[0]][key.split(".")[1]] for key in DECIDED}
+
+
+def _refuse_other_cores(fixed: dict[str, Any], cores: int) -> None:
+    """Raises for numbers of cores that no plan has; only a single core is nobody's own."""
+    for key, whose, is_had in (
+        (ACTOR_CORES, "each actor one core", lambda n: n == 1),
+        (BUFFER_CORES, "the buffer one core or none of its own (None)", lambda n: n in (None, 1)),
+        (WISHED["learner_cores"], "each learner cores of its own", lambda n: n is not None),
+    ):
+        if key not in fixed or (fixed[key] is None and cores == 1):
+            continue
+        if not is_had(fixed[key]):
+            raise TianJiError(
+                f"--plan auto with {key}={fixed[key]}: a plan gives {whose}: leave {key} out, or "
+                "--plan"
+            )

@@ -1,0 +1,83 @@
+"""Layouts that no run could have, whatever its roles cost."""
+
+from __future__ import annotations
+
+from tianji.errors import TianJiError
+from tianji.planning.profile import Work
+from tianji.simulation.layout import Layout
+from tianji.wording import count_of
+
+MOST_NAMED = 8  # numbers in a message
+
+
+def refuse_impossible_layout(layout: Layout, work: Work) -> None:
+    """Raises for what a run would refuse, too."""
+    refuse_unequal(layout, work, layout.actors)
+    of_group = layout.learners + layout.buffer_alone + layout.actors
+    if layout.hosts > layout.groups * of_group:
+        raise TianJiError(
+            f"--hosts {layout.hosts}: there are only {layout.groups * of_group:,} processes "
+            f"({count_of(layout.groups, 'group')} of {of_group:,}): name fewer hosts, or more "
+            "groups or actors"
+        )
+    refuse_uneven_hosts(layout)
+
+
+def refuse_uneven_hosts(layout: Layout) -> None:
+    """Raises where hosts would differ in the number of their groups, or groups in that of hosts."""
+    if max(layout.hosts, layout.groups) % min(layout.hosts, layout.groups):
+        raise TianJiError(
+            f"--hosts {layout.hosts}: hosts and {count_of(layout.groups, 'group')} cannot be "
+            "shared out equally, and only those that are alike are simulated: name a number of "
+            "hosts that divides that of the groups, or a multiple of it"
+        )
+
+
+def refuse_unequal(layout: Layout, work: Work, actors: int | None = None) -> None:
+    """Raises where learners cannot have equal parts of a batch; None: actors that suit them."""
+    batch, unit = work.batch, "samples"
+    if work.on_policy:
+        batch, unit = work.rollouts or actors or layout.learners, "rollouts (one of each actor)"
+    if batch % layout.learners:
+        raise TianJiError(
+            f"--learners {layout.learners}: a batch of {batch:,} {unit} cannot be shared by so "
+            "many in equal parts: name another number"
+        )
+
+
+def refuse_unshared(layout: Layout, work: Work) -> None:
+    """Raises where no actors that share the environments of a group suit its learners.
+
+    A batch of rollouts has one of each actor, unless their number was given, and learners have
+    equal parts of it.
+    """
+    if not work.on_policy or work.rollouts is not None:
+        return
+    counts = [n for n in range(1, work.envs + 1) if work.envs % n == 0]
+    if layout.envs is not None:
+        counts = [n for n in counts if n * layout.envs == work.envs]
+    if any(n % layout.learners == 0 for n in counts):
+        return
+    envs = count_of(work.envs, "environment")
+    if not counts:
+        raise TianJiError(
+            f"--envs {layout.envs}: the actors of a group share {envs}, and cannot have so many "
+            f"each: name a number that {work.envs:,} can be divided by"
+        )
+    known = [n for n in range(1, max(counts) + 1) if any(count % n == 0 for count in counts)]
+    near = [max(n for n in known if n < layout.learners)]
+    near += [n for n in known if n > layout.learners][:1]
+    of_each = "" if layout.envs is None else f", {layout.envs} each"
+    raise TianJiError(
+        f"--learners {layout.learners}: a batch has one rollout of each actor, and learners have "
+        f"equal parts of it; but the actors of a group share {envs}{of_each}, and there can be "
+        f"{_or(counts)} of them, none a multiple of {layout.learners}: name {_or(near)} learners"
+    )
+
+
+def _or(numbers: list[int]) -> str:
+    """As in `1, 2 or 4`; of many only the first and the last ones."""
+    words = [f"{n:,}" for n in numbers]
+    if len(words) > MOST_NAMED:
+        words = [*words[: MOST_NAMED - 2], "...", words[-1]]
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
