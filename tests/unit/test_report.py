@@ -283,7 +283,7 @@ def test_a_file_with_anything_in_it_never_breaks_the_report(tmp_path, name, cont
 def test_a_folder_that_does_not_exist_is_named_with_the_runs_beside_it(tmp_path):
     make(tmp_path / "runs" / "a", 1)
     (tmp_path / "runs" / "empty").mkdir()
-    with pytest.raises(TianJiError, match=r"nope does not exist: name one or more of .*runs/a$"):
+    with pytest.raises(TianJiError, match=r"nope does not exist: name one of .*runs/a$"):
         report.build([tmp_path / "runs" / "nope"])
     with pytest.raises(TianJiError, match=r"runs is not the folder of a run: .*runs/a$"):
         report.build([tmp_path / "runs"])
