@@ -11,9 +11,9 @@ import math
 from statistics import NormalDist
 
 from tianji.planning.costs import (
-    actor_cost,
+    actor_cost_at,
     contended_share,
-    learner_cost,
+    learner_cost_at,
     settled_share,
     shared_update_seconds,
 )
@@ -25,8 +25,8 @@ EQUAL = 0.10  # two rates that differ by less than this share count as equal
 
 def predict(profile: Profile, split: Split) -> Prediction:
     """What `split` would do on the machine of `profile`, if it has as many cores."""
-    work, actor = profile.work, actor_cost(profile, split.envs)
-    learner = learner_cost(profile, split.learner_cores, split.batch)
+    work, actor = profile.work, actor_cost_at(profile, split.envs)
+    learner = learner_cost_at(profile, split.learner_cores, split.batch)
     units = work.steps * split.envs  # of one trajectory
     making = work.steps * actor.step_seconds + actor.send_seconds  # T_sp + T_sd
     could_produce = _acting(profile, split, split.actors * units / making)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from tianji.balance import depth_for
 from tianji.errors import TianJiError
 from tianji.planning.costs import (
-    actor_cost,
+    actor_cost_at,
     contended_share,
-    learner_cost,
+    learner_cost_at,
     shared_update_seconds,
 )
 from tianji.planning.profile import Profile, Work
@@ -134,7 +134,7 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
             "--gpu: the profile was measured without a GPU: make one where there is one"
         )
     envs = envs_of(profile, layout)
-    actor = actor_cost(profile, envs)
+    actor = actor_cost_at(profile, envs)
     units = work.steps * envs
     batch, pool = work.batch, work.pool
     if work.on_policy or work.alternates:  # whole trajectories, as many batches as ever in the pool
@@ -161,7 +161,7 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
         update_seconds=shared_update_seconds(
             profile, cores, batch, layout.learners, layout.groups_per_host
         ),
-        draw_seconds=learner_cost(profile, cores, batch).draw_seconds,  # of all parts
+        draw_seconds=learner_cost_at(profile, cores, batch).draw_seconds,  # of all parts
         ratio=work.ratio,
         send_interval=work.send_interval,
         is_alone=layout.buffer_alone,
@@ -212,7 +212,7 @@ def share_beside(profile: Profile, layout: Layout, busy: float) -> float:
     """The share of their measured costs that learner and buffer have beside actors so `busy`."""
     actors = layout.actors - _remote(layout, profile.work)
     here = layout.groups_per_host * (layout.learning_cores + actors * busy)
-    learner = learner_cost(profile, layout.learner_cores, profile.work.batch)
+    learner = learner_cost_at(profile, layout.learner_cores, profile.work.batch)
     return contended_share(profile, learner, here - layout.learner_cores)
 
 
