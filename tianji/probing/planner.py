@@ -21,7 +21,7 @@ from tianji.probing.crew import Say
 from tianji.probing.probe import MOST_SECONDS, probe
 from tianji.roster import Kind, role_name, roles_of
 
-LEAST_UPDATES = 100  # of a group within exp.train_steps: with fewer it has hardly begun to learn
+GROUP_UPDATES = 100  # of a group within exp.train_steps: with fewer it has hardly begun to learn
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def make(
     may_bind = wish.groups is None and most < wish.cores * wish.hosts
     if may_bind and solve(profile, wish)[0].split.groups > most:
         note = (
-            f"no more groups, so that each makes {LEAST_UPDATES} updates of its share of "
+            f"no more groups, so that each makes {GROUP_UPDATES} updates of its share of "
             f"exp.train_steps={config.exp.train_steps:,}: raise that, or say --groups N"
         )
     own = {key: value for key, value in (settings or {}).items() if key != "actor_cfg.envs"}
@@ -82,9 +82,9 @@ def make(
 
 
 def most_groups(config: Config, work: Work) -> int:
-    """Groups that each have enough samples for `LEAST_UPDATES`."""
+    """Groups that each have enough samples for `GROUP_UPDATES`."""
     updates = config.exp.train_steps * work.ratio / work.batch
-    return max(1, int(updates / LEAST_UPDATES))
+    return max(1, int(updates / GROUP_UPDATES))
 
 
 def _configured(config: Config, profile: Profile, wish: Wish) -> Choice | None:
