@@ -31,10 +31,10 @@ from options import OUT, Options, at_least, count
 
 from tianji.channel import ChannelSpec
 from tianji.exchange import Exchange, exchange_schema
+from tianji.transmission.loops import until
 from tianji.transports.shm import ShmTransport
 
 SIZES = (4 << 10, 32 << 10, 128 << 10, 512 << 10, 2 << 20, 8 << 20)  # bytes
-NAP_SECONDS = 0.02  # longest sleep of a process that was not woken, as in a training run
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}  # of the processes
 SECONDS = 0.5  # that one measurement may take, roughly
 Floats = npt.NDArray[np.float32]
@@ -80,13 +80,7 @@ def ours(brief: dict[str, Any], rank: int, size: int, n: int) -> list[float]:
 
     exchange.begin(update())
     while exchange.scalars is None:
-        if exchange.step():
-            continue
-        transport.arm()
-        if exchange.step():
-            transport.disarm()
-            continue
-        transport.wait(NAP_SECONDS)
+        until(transport, exchange.step)
     assert exchange.scalars["mean"] == (brief["n"] - 1) / 2
     return times
 

@@ -18,6 +18,7 @@ from tables import warning
 from trainings import FAILURES, Row
 
 SIMULATED, REAL = "simulated", "real"
+PACED, UNPACED = "paced", "unpaced"  # actors wait for their learner, or run ahead of it
 
 
 def parser(name: str, description: str | None, seconds: float) -> Options:

@@ -76,14 +76,16 @@ class _Drawing:
             found += self._bars(i, series, colour) if panel.is_bars else self._line(series, colour)
         for x, word in panel.marks:
             place = self._between(x)
-            found.append(_line(place, TOP, place, HEIGHT - BOTTOM, INK, ' stroke-dasharray="2 3"'))
+            found.append(
+                svg.line(place, TOP, place, HEIGHT - BOTTOM, INK, ' stroke-dasharray="2 3"')
+            )
             found.append(svg.text(place + 4, TOP + 12, word, size=11))
         return found + self._legend()
 
     def _axes(self) -> list[str]:
         found = []
         for value in _round_numbers(self._top):
-            found.append(_line(LEFT, self._up(value), WIDTH - RIGHT, self._up(value), PALE))
+            found.append(svg.line(LEFT, self._up(value), WIDTH - RIGHT, self._up(value), PALE))
             found.append(svg.text(LEFT - 8, self._up(value) + 4, f"{value:,g}", anchor="end"))
         for i, x in enumerate(self._xs):
             label = x if isinstance(x, str) else f"{x:g}"
@@ -131,7 +133,7 @@ class _Drawing:
         high = min(y.high, self._top)
         if y.low == high:
             return []
-        return [_line(round(x, 1), self._up(y.low), round(x, 1), self._up(high), colour)]
+        return [svg.line(round(x, 1), self._up(y.low), round(x, 1), self._up(high), colour)]
 
     def _legend(self) -> list[str]:
         found, x, y = [], LEFT, 42
@@ -141,7 +143,7 @@ class _Drawing:
                 x, y = LEFT, y + 17
             colour = COLOURS[i % len(COLOURS)]
             dashes = ' stroke-dasharray="6 4"' if series.is_dashed else ""
-            found.append(_line(x, y, x + 18, y, colour, f' stroke-width="3"{dashes}'))
+            found.append(svg.line(x, y, x + 18, y, colour, f' stroke-width="3"{dashes}'))
             found.append(svg.text(x + 24, y + 4, series.name, size=11))
             x += wide
         return found
@@ -166,7 +168,3 @@ def _round_numbers(top: float) -> list[float]:
     """Five or so, from zero."""
     step = svg.round_step(top / 5)
     return [i * step for i in range(math.floor(top / step) + 1)]
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, colour: str, more: str = "") -> str:
-    return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}"{more}/>'

@@ -21,10 +21,9 @@ from tianji.replay import Replay
 from tianji.roles import Buffer
 from tianji.schema import Field, Schema
 from tianji.store import trajectory_schema
+from tianji.transmission.loops import until
 from tianji.transports.local import LocalTransport
 from tianji.transports.shm import ShmTransport
-
-NAP_SECONDS = 0.02  # as the engine's
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ def run_ours(costs: Costs, slack: int, seed: int, seconds: float) -> Log:
             return stop.is_set() or outbox.slot() is not None
 
         while not stop.is_set():
-            _until(free, transport)
+            until(transport, free)
             if (slot := outbox.slot()) is None:
                 return
             work(length(), log.acted)
@@ -162,22 +161,12 @@ def run_ours(costs: Costs, slack: int, seed: int, seconds: float) -> Log:
             return moved or stop.is_set()
 
         while not stop.is_set():
-            _until(turn, transport)
+            until(transport, turn)
 
     threads = [threading.Thread(target=act, args=(i,)) for i in range(costs.n_actors)]
     _run([*threads, threading.Thread(target=learn)], seconds, stop.set)
     shared.close()
     return log
-
-
-def _until(done: Callable[[], bool], transport: ShmTransport) -> None:
-    """As the engine waits: looks, raises its flag, looks once more, sleeps until a bell rings."""
-    while not done():
-        transport.arm()
-        if done():
-            transport.disarm()
-            return
-        transport.wait(NAP_SECONDS)
 
 
 def _run(threads: list[threading.Thread], seconds: float, stop: Callable[[], None]) -> None:

@@ -19,22 +19,32 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from experiment import REAL, SIMULATED, Trial, conduct, fits, kind_of, machine, parser
+from experiment import (
+    PACED,
+    REAL,
+    SIMULATED,
+    UNPACED,
+    Trial,
+    conduct,
+    fits,
+    kind_of,
+    machine,
+    parser,
+)
 from figures import Panel, Series
 from measures import Knee, knee, slope
 from options import count, some_of
+from splits import ENVS, STEP_SECONDS
 from tables import cells, markdown, spread, values, where
 from trainings import JOBS, Row, train
 
 from tianji.equivalence.measures import distance
 from tianji.probing.scaling import RULES
 
-STEP_SECONDS, ENVS = 0.01, 16  # simulated: 1,600 steps per second and actor
 SAMPLE_SECONDS = 1 / 6_400  # simulated: of one learner core
 BATCH = {REAL: 64, SIMULATED: 256}  # with one learner core; few updates need little of a real one
 POOL = 65_536  # samples, with one learner core
 LR = 5e-4
-PACED, UNPACED = "paced", "unpaced"
 RATES = ("production", "receiving", "consumption")
 COLUMNS = (
     "kind", "part", "way", "groups", "actors", "learner_cores", "batch", "lr", "seed",

@@ -25,7 +25,7 @@ from options import BENCH, Options, number_from
 from trainings import summary_of
 
 from tianji.config import load
-from tianji.planning.costs import actor_cost, learner_cost
+from tianji.planning.costs import actor_cost_at, learner_cost_at
 from tianji.planning.profile import Profile
 from tianji.probing.probe import probe
 from tianji.simulation.layout import Layout
@@ -95,9 +95,9 @@ def as_in(summary: dict[str, Any], profile: Profile) -> Profile:
     for name, role in summary["roles"].items():
         kind = name.partition("-")[0]
         busy[kind] = busy.get(kind, 0.0) + seconds * role["busy"]
-    actor, work = actor_cost(profile, 1), profile.work
+    actor, work = actor_cost_at(profile, 1), profile.work
     updates, batch = summary["updates"], round(summary["consumed"] / summary["updates"])
-    learner = learner_cost(profile, 1, batch)
+    learner = learner_cost_at(profile, 1, batch)
     trajectories = summary["received"] / work.steps
     probed = trajectories * actor.receive_seconds + updates * learner.draw_seconds
     slower = busy["buffer"] / probed

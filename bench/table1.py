@@ -26,7 +26,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from experiment import Trial, conduct, fits, kind_of, machine, parser
+from experiment import PACED, UNPACED, Trial, conduct, fits, kind_of, machine, parser
 from figures import Panel, Series
 from measures import Spread, shown
 from options import count
@@ -35,7 +35,6 @@ from tables import cells, markdown, spread, values, where
 from trainings import JOBS, Row, train
 
 ACTORS = (2, 4, 8, 16, 24)
-PACED, UNPACED = "paced", "unpaced"
 LAG = 32  # updates that a sample may wait, unpaced
 SLACK_ROLLOUTS = 2_048  # that actors may be ahead, unpaced: more than wait there at any time
 BATCH_SAMPLES = 2_048

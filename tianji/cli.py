@@ -40,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         status = stop.code
     mpirun.leave_status(status)
+    _flush()
     if mpirun.inside() is not None:
         mpirun.vanish(status)
     return status
@@ -59,9 +60,22 @@ def _lead(given: list[str]) -> int:
         return USER_MISTAKE
     except Interrupted as stop:
         return stop.exit_status
-    except BrokenPipeError:  # whoever read our output has gone; the run itself is on disk
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # for the interpreter's last flush
+    except BrokenPipeError:  # whoever read our output has gone; what was made is on disk
+        _speak_to_nobody()
         return 0
+
+
+def _flush() -> None:
+    """Sends off what was printed; that nobody reads it any more is no failure."""
+    try:
+        print(end="", flush=True)
+    except BrokenPipeError:
+        _speak_to_nobody()
+
+
+def _speak_to_nobody() -> None:
+    """Lets the interpreter's last flush succeed."""
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
 
 
 def _company(given: list[str]) -> AbstractContextManager[None]:

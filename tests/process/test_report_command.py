@@ -42,7 +42,7 @@ def test_a_run_that_does_not_exist_is_the_users_mistake(tmp_path):
     make(tmp_path / "runs" / "a", 2)
     done = report(tmp_path, "runs/b")
     assert done.returncode == 2
-    assert done.stderr == "tianji: runs/b does not exist: name one or more of runs/a\n"
+    assert done.stderr == "tianji: runs/b does not exist: name one of runs/a\n"
 
 
 def test_a_run_is_followed_from_its_start_to_its_end(tmp_path):

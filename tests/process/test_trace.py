@@ -230,7 +230,10 @@ def test_a_run_without_a_trace_is_told_how_to_record_one(tmp_path):
 @pytest.mark.parametrize(
     "words, told",
     [
-        (("nowhere",), "nowhere is not the folder of a run: it has no config.json"),
+        (
+            ("nowhere",),
+            "nowhere does not exist: name the folder of a run, as in runs/cartpole_ppo-...",
+        ),
         (("nowhere", "--seconds", "0"), "--seconds: want more than 0, got 0"),
     ],
 )

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from profiles import profile
 
-from tianji.planning.costs import actor_cost, shared_update_seconds
+from tianji.planning.costs import actor_cost_at, shared_update_seconds
 from tianji.planning.model import predict
 from tianji.planning.profile import ActorCost
 from tianji.planning.split import Bound, Split
@@ -71,7 +71,7 @@ def test_asynchronous_training_is_as_fast_in_both(
         hosts=min(groups, hosts),
     )  # fmt: skip
     assume(said.imbalance > AWAY)
-    making = 16 * actor_cost(job, envs).step_seconds
+    making = 16 * actor_cost_at(job, envs).step_seconds
     if said.bound is Bound.SAMPLE:  # what comes while the learner is busy has to find room
         assume(shared_update_seconds(job, 1, job.work.batch, learners) + draw < making)
     found = simulate(job, layout)

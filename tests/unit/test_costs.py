@@ -9,9 +9,9 @@ from profiles import graded, profile
 from tianji.errors import TianJiError
 from tianji.planning.costs import (
     Turn,
-    actor_cost,
+    actor_cost_at,
     contended_share,
-    learner_cost,
+    learner_cost_at,
     share_in_turns,
     slowdown,
 )
@@ -30,36 +30,36 @@ def with_learners(*cores):
 
 def test_costs_between_two_measured_ones_are_on_their_line():
     job = with_actors(1, 4, 16)
-    assert actor_cost(job, 4) == job.actors[1]
-    assert actor_cost(job, 10).step_seconds == pytest.approx(11e-3)
-    assert actor_cost(job, 10).act_seconds == pytest.approx(1e-3)
-    assert actor_cost(job, 32).receive_seconds == pytest.approx(32e-5)
+    assert actor_cost_at(job, 4) == job.actors[1]
+    assert actor_cost_at(job, 10).step_seconds == pytest.approx(11e-3)
+    assert actor_cost_at(job, 10).act_seconds == pytest.approx(1e-3)
+    assert actor_cost_at(job, 32).receive_seconds == pytest.approx(32e-5)
 
 
 def test_a_cost_that_was_measured_once_is_in_proportion():
-    assert actor_cost(with_actors(1), 8).step_seconds == pytest.approx(16e-3)
-    assert actor_cost(with_actors(8), 4).step_seconds == pytest.approx(4.5e-3)
-    assert learner_cost(with_learners(1), 1, 256).update_seconds == pytest.approx(16e-3)
+    assert actor_cost_at(with_actors(1), 8).step_seconds == pytest.approx(16e-3)
+    assert actor_cost_at(with_actors(8), 4).step_seconds == pytest.approx(4.5e-3)
+    assert learner_cost_at(with_learners(1), 1, 256).update_seconds == pytest.approx(16e-3)
 
 
 def test_costs_between_those_measured_lie_on_a_line():
-    assert actor_cost(graded(), 2).step_seconds == pytest.approx(0.001 * 1.5)
-    assert actor_cost(graded(), 8).step_seconds == pytest.approx(0.001 * 3)
-    assert learner_cost(graded(), 3, 100).update_seconds == pytest.approx(0.008)  # as with two
+    assert actor_cost_at(graded(), 2).step_seconds == pytest.approx(0.001 * 1.5)
+    assert actor_cost_at(graded(), 8).step_seconds == pytest.approx(0.001 * 3)
+    assert learner_cost_at(graded(), 3, 100).update_seconds == pytest.approx(0.008)  # as with two
 
 
 def test_a_falling_line_never_ends_below_what_was_measured():
     job = dataclasses.replace(
         profile(), actors=(ActorCost(1, 2e-3, 0, 0, 1, 1), ActorCost(2, 1e-3, 0, 0, 1, 1))
     )
-    assert actor_cost(job, 50).step_seconds == 1e-3
+    assert actor_cost_at(job, 50).step_seconds == 1e-3
 
 
 def test_cores_that_were_not_measured_bring_nothing():
     job = with_learners(1, 2, 4)
-    assert learner_cost(job, 3, 128).update_seconds == 4e-3
-    assert learner_cost(job, 64, 128).update_seconds == 2e-3
-    assert learner_cost(with_learners(2, 4), 1, 128).update_seconds == pytest.approx(8e-3)
+    assert learner_cost_at(job, 3, 128).update_seconds == 4e-3
+    assert learner_cost_at(job, 64, 128).update_seconds == 2e-3
+    assert learner_cost_at(with_learners(2, 4), 1, 128).update_seconds == pytest.approx(8e-3)
 
 
 def test_a_learner_costs_what_was_measured_beside_busy_cores_and_less_beside_idle_ones():
@@ -73,9 +73,9 @@ def test_a_learner_costs_what_was_measured_beside_busy_cores_and_less_beside_idl
 def test_busy_neighbours_cost_every_number_of_learner_cores_something_else():
     one, two = (LearnerCost(n, 128, 1e-3, 0.0, 1, contention=n) for n in (1, 2))
     job = dataclasses.replace(profile(), learners=(one, two))
-    assert contended_share(4, learner_cost(job, 1, 128), 0) == 1.0
-    assert contended_share(4, learner_cost(job, 2, 128), 0) == 0.5
-    nearest = learner_cost(job, 3, 256)  # of those that were measured
+    assert contended_share(4, learner_cost_at(job, 1, 128), 0) == 1.0
+    assert contended_share(4, learner_cost_at(job, 2, 128), 0) == 0.5
+    nearest = learner_cost_at(job, 3, 256)  # of those that were measured
     assert contended_share(4, nearest, 0) == 0.5
 
 
@@ -89,9 +89,9 @@ def test_a_group_that_takes_turns_is_slower_the_more_there_are():
 def test_a_profile_without_costs_is_refused():
     empty = dataclasses.replace(profile(), actors=(), learners=())
     with pytest.raises(TianJiError, match="no actor"):
-        actor_cost(empty, 1)
+        actor_cost_at(empty, 1)
     with pytest.raises(TianJiError, match="no learner"):
-        learner_cost(empty, 1, 128)
+        learner_cost_at(empty, 1, 128)
 
 
 @pytest.mark.parametrize(

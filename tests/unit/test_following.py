@@ -191,7 +191,7 @@ def test_groups_that_are_too_many_on_several_hosts_are_as_many_on_each(dqn, tmp_
     config = load(dqn, [])
     job = dataclasses.replace(JOB, work=dataclasses.replace(JOB.work, digest=digest_of(config)))
     planfile.write(planner.make(config, job, Wish(4, 2, groups=4)).plan, tmp_path / "plan.json")
-    per_group = planner.LEAST_UPDATES * JOB.work.batch / JOB.work.ratio
+    per_group = planner.GROUP_UPDATES * JOB.work.batch / JOB.work.ratio
     for enough in (1, 3):
         steps = f"exp.train_steps={round(enough * per_group)}"
         follow(tmp_path / "plan.json", dqn, steps, engine="mpi", hostfile=tmp_path / "hosts")

@@ -43,7 +43,7 @@ def test_groups_share_the_steps_of_a_run_so_there_are_not_more_than_can_learn_fr
     costs = dataclasses.replace(slow, machine=dataclasses.replace(slow.machine, cores=16))
     per_update = costs.work.batch / costs.work.ratio
     long, short = (
-        load(dqn, [f"exp.train_steps={round(n * planner.LEAST_UPDATES * per_update)}"])
+        load(dqn, [f"exp.train_steps={round(n * planner.GROUP_UPDATES * per_update)}"])
         for n in (1_000, 2)
     )
     free = planner.make(long, costs, Wish(16))

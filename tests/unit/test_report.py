@@ -283,7 +283,7 @@ def test_a_file_with_anything_in_it_never_breaks_the_report(tmp_path, name, cont
 def test_a_folder_that_does_not_exist_is_named_with_the_runs_beside_it(tmp_path):
     make(tmp_path / "runs" / "a", 1)
     (tmp_path / "runs" / "empty").mkdir()
-    with pytest.raises(TianJiError, match=r"nope does not exist: name one or more of .*runs/a$"):
+    with pytest.raises(TianJiError, match=r"nope does not exist: name one of .*runs/a$"):
         report.build([tmp_path / "runs" / "nope"])
     with pytest.raises(TianJiError, match=r"runs is not the folder of a run: .*runs/a$"):
         report.build([tmp_path / "runs"])
@@ -353,6 +353,24 @@ def test_the_text_has_a_line_for_each_run_and_configuration(tmp_path):
         ["s2", "2", "solved"],
     ]
     assert "toy_dqn" in said and "ValueError: no" in said
+
+
+def test_the_terminal_gets_no_line_that_is_wider_than_itself(tmp_path):
+    long = "a_rather_long_name_of_a_configuration"
+    folders = [
+        make(tmp_path / f"{long}-{i}", 5, seed=i, about=config(long, seed=i, lr=0.1 * i))
+        for i in range(2)
+    ]
+    said = {"status": "failed", "error": "ValueError: " + "so it went " * 20}
+    folders.append(make(tmp_path / "bad", 5, **said))
+    data = gather(folders)
+    lines = describe(data, 80).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert re.search(rf"^{long}-1 +1 +solved +5\.0 s +[\d.]+$", "\n".join(lines), re.M)
+    assert any(line.startswith("left out: ") and "staleness" in line for line in lines)
+    in_a_file = describe(data).splitlines()
+    assert any(line.endswith("staleness") for line in in_a_file)
+    assert not any(line.startswith("left out: ") for line in in_a_file)
 
 
 HOSTILE = "</script><img src=x onerror=alert(1)><!-- \u2028 &amp; '\""

@@ -29,3 +29,9 @@ def test_a_pipe_has_as_many_columns_as_one_likes_unless_it_is_said(monkeypatch):
     assert terminal.columns(123) == 123
     monkeypatch.setenv("COLUMNS", "81")
     assert terminal.columns(123) == 81
+
+
+def test_a_line_has_what_else_it_is_given():
+    line = xml.fromstring(svg.line(1, 2.5, 3, 4, "#000000", ' stroke-width="3"'))
+    there = dict(x1="1", y1="2.5", x2="3", y2="4", stroke="#000000") | {"stroke-width": "3"}
+    assert line.attrib == there

@@ -1,13 +1,16 @@
 """Recordings are read as they were written, also where some of it is lost."""
 
+import json
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 from recordings import folder_of_a_run, heading, record
 
 from tianji.errors import TianJiError
 from tianji.tracing import FOLDER
-from tianji.tracing.reading import join_idling, read, read_file
-from tianji.tracing.rows import DTYPE, ROW, Doing, Wait, What
+from tianji.tracing.reading import RECORD, join_idling, read, read_file
+from tianji.tracing.rows import DTYPE, ROW, Doing, Wait, What, heading_from
 
 
 @pytest.fixture
@@ -100,8 +103,66 @@ def test_a_folder_without_a_trace_says_how_to_record_one(run):
 
 
 def test_what_is_no_run_is_refused(tmp_path):
-    with pytest.raises(TianJiError, match="is not the folder of a run"):
+    with pytest.raises(TianJiError, match=r"nowhere does not exist: name the folder of a run"):
         read(tmp_path / "nowhere")
+    with pytest.raises(TianJiError, match=r"is not the folder of a run: name the folder"):
+        read(tmp_path)
+
+
+def test_a_folder_that_does_not_exist_is_told_which_ones_do(tmp_path):
+    (tmp_path / "a").mkdir()
+    there = folder_of_a_run(tmp_path / "a")
+    with pytest.raises(TianJiError, match=f"nowhere does not exist: name one of {there}$"):
+        read(tmp_path / "nowhere")
+
+
+def test_a_run_whose_configuration_is_damaged_still_has_its_trace(run):
+    record(run, heading(), (0, Doing.UPDATE, 1.0, 2.0))
+    (run / "config.json").write_text("{")
+    assert read(run).engine == "unknown"
+
+
+CUT_OFF = "it is cut off: it has {}, and a whole one has {} before its first row"
+
+
+@pytest.mark.parametrize(
+    "keep, found",
+    [
+        (0, CUT_OFF.format("0 bytes", "24 bytes or more")),
+        (10, CUT_OFF.format("10 bytes", "24 bytes or more")),
+        (100, CUT_OFF.format("100 bytes", "4,096 bytes")),  # within the heading's text
+        (4_000, CUT_OFF.format("4,000 bytes", "4,096 bytes")),  # the heading is whole
+    ],
+)
+def test_a_file_without_a_row_says_how_much_there_is_of_it(run, keep, found):
+    path = record(run, heading(), (0, Doing.UPDATE, 1.0, 2.0))
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(TianJiError) as raised:
+        read(run)
+    assert str(raised.value) == (
+        f"{run / FOLDER} holds nothing to draw ({path} is left out: {found}): {RECORD}"
+    )
+
+
+DAMAGED = [b"[]", b"{", b'{"roles": 3}', b'{"roles": ["a"]}', b'{"roles": ["a"], "more": 1}']
+DAMAGED += [
+    json.dumps(asdict(heading()) | {key: value}).encode()
+    for key, value in [("capacity", 0), ("capacity", "many"), ("home", 7), ("offset", None)]
+]
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_a_damaged_heading_is_told_in_our_words(text):
+    with pytest.raises(ValueError, match=r"^its heading is damaged: nobody can say whose rows"):
+        heading_from(text)
+
+
+def test_a_file_that_may_not_be_read_is_named_once(run):
+    (run / FOLDER).mkdir()
+    path = run / FOLDER / "actor-0.0.trace"
+    path.mkdir()  # nobody may read that as a file, not even root
+    with pytest.raises(TianJiError, match=rf"\({path} is left out: Is a directory\): record one"):
+        read(run)
 
 
 def test_a_role_without_a_row_in_the_window_has_none():

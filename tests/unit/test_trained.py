@@ -96,7 +96,7 @@ def refusal(path, which="final"):
 def test_what_is_not_there_is_named(run, tmp_path):
     assert "does not exist" in refusal(tmp_path / "nowhere")
     assert "is not the folder of a run" in refusal(tmp_path / "run" / "logs")
-    assert f"name one or more of {run}" in refusal(tmp_path)
+    assert f"name one of {run}" in refusal(tmp_path)
     assert f"name the run, {run}" in refusal(run / "checkpoints")
 
 

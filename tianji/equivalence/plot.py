@@ -18,7 +18,7 @@ LEFT, RIGHT, TOP, BOTTOM = 62, 14, 34, 46
 POINTS = 60  # of a curve
 DRAWS = 200  # for a band: it is looked at, not judged by
 BARS = 24
-SERIAL, DISTRIBUTED = "#7a7a7a", "#0b6e99"
+SERIAL, DISTRIBUTED, TARGET = "#7a7a7a", "#0b6e99", "#c8553d"
 
 
 @dataclass
@@ -72,11 +72,9 @@ def _curves(settings: Settings, pairs: list[Pair]) -> Panel:
             _line(panel.path(x, middle[there]), colour),
         ]
     if settings.target is not None and settings.target <= panel.y_top:
-        y = panel.y(settings.target)
-        panel.shapes.append(
-            f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" '
-            'stroke="#c8553d" stroke-dasharray="4 3"/>'
-        )
+        y = round(panel.y(settings.target), 1)
+        dashes = ' stroke-dasharray="4 3"'
+        panel.shapes.append(svg.line(LEFT, y, WIDTH - RIGHT, y, TARGET, dashes))
     return panel
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tianji.errors import TianJiError
 from tianji.planning.profile import ActorCost, LearnerCost, Profile
 
-ROUNDS = 12  # of halving: to a share of 0.0002
+HALVINGS = 12  # of a range: to a share of 0.0002
 EXCHANGE_SECONDS = 15e-6  # of learners that share a batch: a message of no size (docs/groups.md)
 EXCHANGE_BYTES_PER_SECOND = 7e9  # and of a large one
 
@@ -25,7 +25,7 @@ class Turn:
     cores: int
 
 
-def actor_cost(profile: Profile, envs: int) -> ActorCost:
+def actor_cost_at(profile: Profile, envs: int) -> ActorCost:
     """The cost of an actor with so many environments, on the line through the two nearest."""
     if not profile.actors:
         raise TianJiError("the profile has no actor: measure it again")
@@ -48,7 +48,7 @@ def actor_cost(profile: Profile, envs: int) -> ActorCost:
     )
 
 
-def learner_cost(profile: Profile, cores: int, batch: int) -> LearnerCost:
+def learner_cost_at(profile: Profile, cores: int, batch: int) -> LearnerCost:
     """The cost of a learner; more cores than were measured bring nothing that was not measured."""
     if not profile.learners:
         raise TianJiError("the profile has no learner: measure it again")
@@ -81,7 +81,7 @@ def shared_update_seconds(
     After its part each sends the others its gradient, once: PPO's minibatches are not counted. A
     host has one GPU, and its learners slow each other down, be they of one group or several.
     """
-    part = learner_cost(profile, cores, math.ceil(batch / learners))
+    part = learner_cost_at(profile, cores, math.ceil(batch / learners))
     exchanging = (learners - 1) * message_seconds(profile.work.weights_bytes)
     on_gpu = 1 if profile.machine.gpu is None else groups_per_host * learners
     return part.update_seconds * slowdown(part, on_gpu) + exchanging
@@ -140,7 +140,7 @@ def settled_share(found: Callable[[float], float]) -> float:
     low, high = 0.0, 1.0
     if found(high) >= high:
         return high
-    for _ in range(ROUNDS):
+    for _ in range(HALVINGS):
         busy = (low + high) / 2
         low, high = (busy, high) if found(busy) > busy else (low, busy)
     return (low + high) / 2

@@ -12,9 +12,9 @@ from statistics import NormalDist
 
 from tianji.planning.costs import (
     Turn,
-    actor_cost,
+    actor_cost_at,
     contended_share,
-    learner_cost,
+    learner_cost_at,
     settled_share,
     share_in_turns,
     shared_update_seconds,
@@ -27,8 +27,8 @@ EQUAL = 0.10  # two rates that differ by less than this share count as equal
 
 def predict(profile: Profile, split: Split) -> Prediction:
     """What `split` would do on the machine of `profile`, if it has as many cores."""
-    work, actor = profile.work, actor_cost(profile, split.envs)
-    learner = learner_cost(profile, split.learner_cores, split.batch)
+    work, actor = profile.work, actor_cost_at(profile, split.envs)
+    learner = learner_cost_at(profile, split.learner_cores, split.batch)
     units = work.steps * split.envs  # of one trajectory
     making = work.steps * actor.step_seconds + actor.send_seconds  # T_sp + T_sd
     could_produce = _acting(profile, split, split.actors * units / making)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tianji.columns import fitted, labelled
-from tianji.planning.costs import actor_cost
+from tianji.planning.costs import actor_cost_at
 from tianji.planning.model import EQUAL
 from tianji.planning.profile import Profile
 from tianji.planning.solver import Choice
 from tianji.planning.split import Bound, Prediction, Split
 from tianji.wording import count_of, duration
 
-WIDTH = 12  # of the words at the beginning of a line
+LABEL_WIDTH = 12  # of the words at the beginning of a line
 HEAD = (
     *("", "split", "groups", "learner cores", "actors", "envs", "steps/s", "samples/s"),
     *("could make", "could take", "limit"),
@@ -25,7 +25,7 @@ def describe(
 ) -> str:
     """The chosen split, what is expected of it, and the next-best ones with what limits each."""
     lines = [
-        *(labelled(name, words, width, WIDTH) for name, words in _about(profile, choices)),
+        *(labelled(name, words, width, LABEL_WIDTH) for name, words in _about(profile, choices)),
         "",
         *_rows(choices, configured, width),
     ]
@@ -57,7 +57,7 @@ def _about(profile: Profile, choices: list[Choice]) -> Iterable[tuple[str, str]]
     stale = "none: acting and learning take turns" if work.alternates else _updates(found)
     yield "staleness", stale
     yield "memory", f"{found.memory_bytes / 2**20:,.0f} MiB"
-    cost = actor_cost(profile, split.envs)
+    cost = actor_cost_at(profile, split.envs)
     seconds = (work.steps * cost.step_seconds, cost.send_seconds, cost.receive_seconds)
     making, sending, receiving = map(duration, seconds)
     yield (

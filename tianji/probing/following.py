@@ -19,7 +19,7 @@ from tianji.planning.profile import Work
 from tianji.planning.solver import Wish
 from tianji.planning.table import roles_in
 from tianji.probing.machine import this_machine
-from tianji.probing.planner import LEAST_UPDATES, make, most_groups, refuse_early
+from tianji.probing.planner import GROUP_UPDATES, make, most_groups, refuse_early
 from tianji.probing.probe import probe
 from tianji.probing.wishes import KEYS, wish_of
 from tianji.wording import count_of
@@ -88,7 +88,7 @@ def _about_groups(plan: Plan, config: Config, source: str) -> list[str]:
     if groups <= enough:
         return []
     return [
-        f"{source} has {groups} groups, of which each makes fewer than {LEAST_UPDATES} updates of "
+        f"{source} has {groups} groups, of which each makes fewer than {GROUP_UPDATES} updates of "
         f"its share of exp.train_steps={config.exp.train_steps:,}: raise that, or make a plan with "
         f"--groups {enough}"
     ]

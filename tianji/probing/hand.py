@@ -19,7 +19,7 @@ from tianji.resources import Share, available_cores
 
 Answer = dict[str, Any]
 
-MOST_SECONDS = 60.0  # of silence
+SILENT_SECONDS = 60.0  # after which a role is given up
 
 
 class OutOfMemory(TianJiError):
@@ -92,9 +92,9 @@ class Hand:
 
     def _hear(self) -> Answer:
         assert self._process.stdout is not None
-        if not select.select([self._process.stdout], [], [], MOST_SECONDS)[0]:
+        if not select.select([self._process.stdout], [], [], SILENT_SECONDS)[0]:
             raise TianJiError(
-                f"plan: the {self.kind} that is measured said nothing for {MOST_SECONDS:.0f} s: "
+                f"plan: the {self.kind} that is measured said nothing for {SILENT_SECONDS:.0f} s: "
                 "does an environment of it hang? `tianji train` with --engine local shows where"
             )
         line = self._process.stdout.readline()

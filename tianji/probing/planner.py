@@ -23,7 +23,7 @@ from tianji.probing.variants import work_of
 from tianji.roster import Kind, role_name, roles_of
 from tianji.trial import try_out
 
-LEAST_UPDATES = 100  # of a group within exp.train_steps: with fewer it has hardly begun to learn
+GROUP_UPDATES = 100  # of a group within exp.train_steps: with fewer it has hardly begun to learn
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def make(
     choices = ranked(fewer, profile.work)
     if len(fewer) < len(found) and ranked(found, profile.work)[0].split.groups > most:
         note = (
-            f"no more groups, so that each makes {LEAST_UPDATES} updates of its share of "
+            f"no more groups, so that each makes {GROUP_UPDATES} updates of its share of "
             f"exp.train_steps={config.exp.train_steps:,}: raise that, or say --groups N"
         )
     own = {key: value for key, value in (settings or {}).items() if key != "actor_cfg.envs"}
@@ -87,9 +87,9 @@ def make(
 
 
 def most_groups(config: Config, work: Work) -> int:
-    """Groups that each have enough samples for `LEAST_UPDATES`."""
+    """Groups that each have enough samples for `GROUP_UPDATES`."""
     updates = config.exp.train_steps * work.ratio / work.batch
-    return max(1, int(updates / LEAST_UPDATES))
+    return max(1, int(updates / GROUP_UPDATES))
 
 
 def _configured(config: Config, profile: Profile, wish: Wish) -> Choice | None:

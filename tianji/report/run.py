@@ -73,7 +73,7 @@ def refuse_other(folder: Path) -> None:
     newest = sorted(nearby, key=lambda path: path.stat().st_mtime)[-NEARBY:]
     more = f" and {len(nearby) - NEARBY} more" if len(nearby) > NEARBY else ""
     names = ", ".join(str(path) for path in reversed(newest))
-    raise TianJiError(f"{folder} {found}: name one or more of {names}{more}")
+    raise TianJiError(f"{folder} {found}: name one of {names}{more}")
 
 
 class RunReader:

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from tianji.columns import aligned
+from tianji.columns import fitted, wrapped
 from tianji.report.files import Object
 
 LONGEST_LABEL = 40  # characters of a run's or a configuration's name
 HEAD = ("run", "seed", "status", "final time", "mean return", "steps", "consumed/s", "staleness")
+LEAST = ("staleness", "consumed/s", "steps", "seed")  # left out first where there is no room
 GROUP_HEAD = ("configuration", "runs", "final time", "IQM of the return", "95 % interval")
+GROUP_LEAST = ("runs", "95 % interval")
 
 
-def describe(data: Object) -> str:
+def describe(data: Object, width: int | None = None) -> str:
     """A line for every run, and for several one for every configuration as well."""
-    lines = aligned([HEAD, *map(_run, data["runs"])])
+    lines = fitted([HEAD, *map(_run, data["runs"])], width, least=LEAST)
     if len(data["runs"]) > 1:
-        lines += ["", *aligned([GROUP_HEAD, *map(_group, data["groups"])])]
-    for run in data["runs"]:
-        notes = list(run["notices"])
-        if run["error"]:
-            notes.append(run["error"].strip().splitlines()[-1])
-        lines += [f"{_cut(run['name'])}: {_plain(note)}" for note in notes]
+        groups = [GROUP_HEAD, *map(_group, data["groups"])]
+        lines += ["", *fitted(groups, width, least=GROUP_LEAST)]
+    notes = [f"{_cut(run['name'])}: {_plain(note)}" for run in data["runs"] for note in _notes(run)]
+    if notes:
+        lines += ["", *(line for note in notes for line in wrapped(note, width, indent=2))]
     return "\n".join(lines)
+
+
+def _notes(run: Object) -> list[str]:
+    error = [run["error"].strip().splitlines()[-1]] if run["error"] else []
+    return [*run["notices"], *error]
 
 
 def _run(run: Object) -> tuple[str, ...]:

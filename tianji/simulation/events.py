@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from heapq import heappop, heappush
 
-Work = Generator[float | None, None, None]
+Routine = Generator[float | None, None, None]
 """Yields the seconds of a piece of work, or None to sleep until it is woken."""
 
 
@@ -57,9 +57,9 @@ class Level:
 class Process:
     """Runs one piece of work after the other on a core of its own; `idle` is its time asleep."""
 
-    def __init__(self, agenda: Agenda, work: Work) -> None:
+    def __init__(self, agenda: Agenda, routine: Routine) -> None:
         self._agenda = agenda
-        self._work = work
+        self._routine = routine
         self._asleep = False
         self._rung = False  # while it was awake: it looks once more before it sleeps
         self.idle = Level(agenda)
@@ -75,7 +75,7 @@ class Process:
             self._rung = True
 
     def _go_on(self, _: int) -> None:
-        while (seconds := next(self._work)) is None:
+        while (seconds := next(self._routine)) is None:
             if not self._rung:
                 self._asleep = True
                 self.idle.add(1)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from tianji.balance import Balance
-from tianji.simulation.events import Agenda, Level, Process, Work
+from tianji.simulation.events import Agenda, Level, Process, Routine
 from tianji.simulation.layout import Costs
 from tianji.simulation.links import Downlink, Uplink
 from tianji.simulation.pool import Pool
@@ -237,7 +237,7 @@ class Group:
 
     # ----------------------------------------------------------------------------------- processes
 
-    def _turns(self, row: str, *roles: Callable[[], Iterator[float]]) -> Work:
+    def _turns(self, row: str, *roles: Callable[[], Iterator[float]]) -> Routine:
         """A process: the roles in it have their turns, and it sleeps when none has moved."""
         while True:
             moved = False
@@ -253,7 +253,7 @@ class Group:
         if self.costs.is_alone:
             process.wake()
 
-    def _asleep(self, row: str) -> Work:
+    def _asleep(self, row: str) -> Routine:
         full = row == "B" and not self._may_receive()
         why = Doing.ROOM if full else Doing.TRAJECTORIES
         self._slept[row] = (why, self.agenda.now)

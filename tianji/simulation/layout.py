@@ -9,9 +9,9 @@ from tianji.balance import depth_for
 from tianji.errors import TianJiError
 from tianji.planning.costs import (
     Turn,
-    actor_cost,
+    actor_cost_at,
     contended_share,
-    learner_cost,
+    learner_cost_at,
     share_in_turns,
     shared_update_seconds,
 )
@@ -148,7 +148,7 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
             "--gpu: the profile was measured without a GPU: make one where there is one"
         )
     envs = envs_of(profile, layout)
-    actor = actor_cost(profile, envs)
+    actor = actor_cost_at(profile, envs)
     units = work.steps * envs
     batch, pool = work.batch, work.pool
     if work.on_policy or work.alternates:  # whole trajectories, as many batches as ever in the pool
@@ -175,7 +175,7 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
         update_seconds=shared_update_seconds(
             profile, cores, batch, layout.learners, layout.groups_per_host
         ),
-        draw_seconds=learner_cost(profile, cores, batch).draw_seconds,  # of all parts
+        draw_seconds=learner_cost_at(profile, cores, batch).draw_seconds,  # of all parts
         ratio=work.ratio,
         send_interval=work.send_interval,
         is_alone=layout.buffer_alone,
@@ -195,7 +195,7 @@ def costs_of(profile: Profile, layout: Layout) -> Costs:
 def share_beside(profile: Profile, layout: Layout, busy: float) -> float:
     """The share of their measured costs that learner and buffer have beside actors so `busy`."""
     actors, cores = layout.actors - _remote(layout, profile.work), profile.machine.cores
-    learner = learner_cost(profile, layout.learner_cores, profile.work.batch)
+    learner = learner_cost_at(profile, layout.learner_cores, profile.work.batch)
     if profile.work.alternates:
         measured = costs_of(profile, layout)
         learning = Turn(measured.learning_seconds, layout.learning_cores)

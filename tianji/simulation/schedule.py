@@ -68,7 +68,7 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Job:
+class Case:
     """What all styles have in common."""
 
     costs: Costs
@@ -89,8 +89,8 @@ class Job:
 class InStep:
     """Actors and a learner that wait for each other, on rows of a schedule."""
 
-    def __init__(self, job: Job, schedule: Schedule, actors: list[str], learner: str) -> None:
-        self.job = job
+    def __init__(self, case: Case, schedule: Schedule, actors: list[str], learner: str) -> None:
+        self.case = case
         self.schedule = schedule
         self.line = schedule.timeline
         self.actors = actors
@@ -101,9 +101,9 @@ class InStep:
 
     def roll_out(self) -> list[float]:
         """Everybody acts and sends; when each was ready."""
-        costs, ready = self.job.costs, []
+        costs, ready = self.case.costs, []
         for row in self.actors:
-            acted = self.now + self.job.spread.of(costs.rollout_seconds)
+            acted = self.now + self.case.spread.of(costs.rollout_seconds)
             self.line.add_rollout(row, self.now, acted, costs.steps)
             ready.append(acted + costs.send_seconds)
             self.line.add(row, Doing.SEND, acted, ready[-1])
@@ -119,20 +119,20 @@ class InStep:
 
     def stored(self, at: float) -> float:
         """One trajectory is in the store."""
-        end = at + self.job.costs.receive_seconds
+        end = at + self.case.costs.receive_seconds
         self.line.add(self.learner, Doing.RECEIVE, at, end)
-        self.schedule.made.append((end, self.job.costs.units))
+        self.schedule.made.append((end, self.case.costs.units))
         return end
 
     def update(self, at: float) -> float:
         """The learner makes the updates that are owed by now."""
-        costs = self.job.costs
+        costs = self.case.costs
         self._owed += costs.ratio * len(self.actors) * costs.units / costs.batch
         while self._owed >= 1.0:
             self._owed -= 1.0
             drawn = at + costs.draw_seconds
             self.line.add(self.learner, Doing.RECEIVE, at, drawn)
-            at = drawn + self.job.spread.of(costs.update_seconds)
+            at = drawn + self.case.spread.of(costs.update_seconds)
             self.line.add(self.learner, Doing.UPDATE, drawn, at)
             self.schedule.learned.append((at, costs.batch))
         return at

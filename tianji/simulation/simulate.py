@@ -20,8 +20,8 @@ from tianji.simulation.result import Idle, Simulated, staleness_of
 from tianji.wording import count_of
 
 PER_ACTOR = 12  # trajectories of each actor that are simulated, a third of which is not counted
-LEAST_TRAJECTORIES = 400
-LEAST_UPDATES = 60
+SIMULATED_TRAJECTORIES = 400  # at least, of all of them
+SIMULATED_UPDATES = 60  # at least
 MOST_EVENTS = 600_000
 ROUNDS = 3  # until the learner's speed and the actors' waits agree
 SETTLED = 0.005  # of the learner's costs: a change that does not matter
@@ -115,19 +115,19 @@ def _settled(
 def _run(group: Group) -> tuple[_Reading, _Reading]:
     """Simulates until enough has happened; the readings are taken at the end of updates."""
     costs, agenda = group.costs, group.agenda
-    n_units = max(PER_ACTOR * costs.actors, LEAST_TRAJECTORIES) * costs.units
+    n_units = max(PER_ACTOR * costs.actors, SIMULATED_TRAJECTORIES) * costs.units
     first: _Reading | None = None
     version = group.version
     while agenda.n_events < MOST_EVENTS and agenda.step():
         if group.version == version:
             continue
         version = group.version
-        if first is None and 3 * group.received >= n_units and 3 * version >= LEAST_UPDATES:
+        if first is None and 3 * group.received >= n_units and 3 * version >= SIMULATED_UPDATES:
             first = _read(group)
-        if group.received >= n_units and version >= LEAST_UPDATES:
+        if group.received >= n_units and version >= SIMULATED_UPDATES:
             break
     last = _read(group)
-    if first is None or last.updates - first.updates < LEAST_UPDATES // 4:
+    if first is None or last.updates - first.updates < SIMULATED_UPDATES // 4:
         raise TianJiError(
             f"{count_of(costs.actors, 'actor')} with {count_of(costs.units, 'unit')} at once, and "
             f"an update takes {costs.batch:,}: in {MOST_EVENTS:,} events there were "

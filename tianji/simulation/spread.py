@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-LEAST = 0.05  # of a cost that a random spread leaves
+LEAST_SHARE = 0.05  # of a cost that a random spread leaves
 
 
 @dataclass(frozen=True)
@@ -20,4 +20,4 @@ class Spread:
         """A cost as it is this time."""
         if not self.share:
             return seconds
-        return seconds * max(LEAST, 1.0 + self.share * float(self.random.standard_normal()))
+        return seconds * max(LEAST_SHARE, 1.0 + self.share * float(self.random.standard_normal()))

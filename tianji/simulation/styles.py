@@ -20,11 +20,11 @@ import heapq
 import numpy as np
 
 from tianji.errors import TianJiError
-from tianji.planning.costs import actor_cost, message_seconds
+from tianji.planning.costs import actor_cost_at, message_seconds
 from tianji.planning.profile import Profile
 from tianji.simulation.group import Group
 from tianji.simulation.layout import Costs, Layout, costs_of, envs_of
-from tianji.simulation.schedule import CYCLES, InStep, Job, Schedule
+from tianji.simulation.schedule import CYCLES, Case, InStep, Schedule
 from tianji.simulation.spread import Spread
 from tianji.simulation.timeline import FINEST, Doing
 
@@ -49,22 +49,22 @@ def schedules(
     for style in styles:
         if style not in makers:
             raise TianJiError(f"--styles {style}: want some of {','.join(STYLES)}")
-    return [makers[style](_job(profile, layout, seed, spread)) for style in styles]
+    return [makers[style](_case(profile, layout, seed, spread)) for style in styles]
 
 
-def _job(profile: Profile, layout: Layout, seed: int, spread: float) -> Job:
+def _case(profile: Profile, layout: Layout, seed: int, spread: float) -> Case:
     one = dataclasses.replace(layout, groups=1, hosts=1)
     costs = dataclasses.replace(costs_of(profile, one), alternates=False)
     envs = envs_of(profile, one)
 
     def infer(n_envs: int) -> float:
-        cost = actor_cost(profile, n_envs)
+        cost = actor_cost_at(profile, n_envs)
         return INFER_SHARE * cost.step_seconds if cost.act_seconds is None else cost.act_seconds
 
     step = costs.rollout_seconds / costs.steps
     acting = costs.rollout_seconds + costs.send_seconds + costs.actors * costs.receive_seconds
     learning = _owed(costs) * (costs.draw_seconds + costs.update_seconds)
-    return Job(
+    return Case(
         costs=costs,
         learner_cores=layout.learners * layout.learner_cores,
         infer=infer(envs),
@@ -83,33 +83,33 @@ def _owed(costs: Costs) -> float:
 # ----------------------------------------------------------------------------------- styles in step
 
 
-def _gorila(job: Job) -> Schedule:
-    return _in_turns(job, "Gorila")
+def _gorila(case: Case) -> Schedule:
+    return _in_turns(case, "Gorila")
 
 
-def _ours_in_turns(job: Job) -> Schedule:
+def _ours_in_turns(case: Case) -> Schedule:
     """Synchronous training is that schedule by its nature, whoever does it."""
-    return _in_turns(job, "ours")
+    return _in_turns(case, "ours")
 
 
-def _in_turns(job: Job, style: str) -> Schedule:
-    n = job.costs.actors
-    schedule = job.schedule(style)
-    group = InStep(job, schedule, [f"A{i}" for i in range(n)], "L")
-    while group.now < job.horizon:
+def _in_turns(case: Case, style: str) -> Schedule:
+    n = case.costs.actors
+    schedule = case.schedule(style)
+    group = InStep(case, schedule, [f"A{i}" for i in range(n)], "L")
+    while group.now < case.horizon:
         ready = group.roll_out()
         group.wait(ready, group.update(group.receive(ready)))
     return group.finished()
 
 
-def _seed(job: Job) -> Schedule:
+def _seed(case: Case) -> Schedule:
     """Observations and actions cross to the learner and back, a message of `T_sd` each."""
-    n, costs = job.costs.actors, job.costs
-    schedule = job.schedule("SEED")
-    group = InStep(job, schedule, [f"A{i}" for i in range(n)], "L")
+    n, costs = case.costs.actors, case.costs
+    schedule = case.schedule("SEED")
+    group = InStep(case, schedule, [f"A{i}" for i in range(n)], "L")
     blocks = min(costs.steps, FINEST)
     each = costs.steps / blocks  # steps that one block stands for
-    while group.now < job.horizon:
+    while group.now < case.horizon:
         at = group.now
         for row in group.actors:
             group.line.begin(row, at)
@@ -125,15 +125,15 @@ def _seed(job: Job) -> Schedule:
 
 def _seed_step(group: InStep, at: float, times: float) -> float:
     """The learner infers for all; then all simulate; it waits for the slowest."""
-    job, line = group.job, group.line
-    inferred = at + times * job.infer_all(len(group.actors))
+    case, line = group.case, group.line
+    inferred = at + times * case.infer_all(len(group.actors))
     line.add(group.learner, Doing.INFER, at, inferred)
-    hop = times * job.costs.send_seconds
+    hop = times * case.costs.send_seconds
     line.add(group.learner, Doing.SEND, inferred, inferred + hop)
     came = inferred + hop
     ready = []
     for row in group.actors:
-        simulated = came + times * job.spread.of(job.simulate)
+        simulated = came + times * case.spread.of(case.simulate)
         line.add(row, Doing.ACTION, at, came)
         line.add(row, Doing.SIMULATE, came, simulated)
         line.add(row, Doing.SEND, simulated, simulated + hop)
@@ -145,18 +145,18 @@ def _seed_step(group: InStep, at: float, times: float) -> float:
     return end
 
 
-def _a3c(job: Job) -> Schedule:
+def _a3c(case: Case) -> Schedule:
     """Each worker pushes what it learned to parameters that one of them at a time may change.
 
     A worker's learner is as large as that of the others, so there are as many as the cores allow.
     """
-    n = max(1, (job.costs.actors + job.learner_cores) // (1 + job.learner_cores))
-    schedule = job.schedule("A3C")
-    workers = [InStep(job, schedule, [f"W{i}A"], f"W{i}L") for i in range(n)]
-    pushing = message_seconds(job.costs.weights_bytes)
+    n = max(1, (case.costs.actors + case.learner_cores) // (1 + case.learner_cores))
+    schedule = case.schedule("A3C")
+    workers = [InStep(case, schedule, [f"W{i}A"], f"W{i}L") for i in range(n)]
+    pushing = message_seconds(case.costs.weights_bytes)
     turns = [(0.0, i) for i in range(n)]
     free_at = 0.0
-    while turns[0][0] < job.horizon:
+    while turns[0][0] < case.horizon:
         _, i = heapq.heappop(turns)
         worker = workers[i]
         ready = worker.roll_out()
@@ -173,33 +173,33 @@ def _a3c(job: Job) -> Schedule:
 # ------------------------------------------------------------------------------- styles out of step
 
 
-def _apex(job: Job) -> Schedule:
+def _apex(case: Case) -> Schedule:
     """The buffer has a core of its own; the share of its priorities is `PRIORITY_SHARE`.
 
     Training that learns from each sample once draws without priorities, as IMPALA does.
     """
-    costs = dataclasses.replace(job.costs, actors=max(1, job.costs.actors - 1), is_alone=True)
+    costs = dataclasses.replace(case.costs, actors=max(1, case.costs.actors - 1), is_alone=True)
     if not costs.takes_once:
         each = PRIORITY_SHARE * costs.draw_seconds
         costs = dataclasses.replace(
             costs, priority_seconds=each, insert_seconds=each * costs.units / costs.batch
         )
-    return _asynchronous(job, "ApeX", costs)
+    return _asynchronous(case, "ApeX", costs)
 
 
-def _ours(job: Job) -> Schedule:
-    costs = job.costs
+def _ours(case: Case) -> Schedule:
+    costs = case.costs
     if costs.is_alone:
         costs = dataclasses.replace(costs, actors=max(1, costs.actors - 1))
-    return _asynchronous(job, "ours", costs)
+    return _asynchronous(case, "ours", costs)
 
 
-def _asynchronous(job: Job, style: str, costs: Costs) -> Schedule:
-    schedule = job.schedule(style)
-    seed = int(job.spread.random.integers(2**31))
-    group = Group(costs, seed, job.spread.share, schedule.timeline)
+def _asynchronous(case: Case, style: str, costs: Costs) -> Schedule:
+    schedule = case.schedule(style)
+    seed = int(case.spread.random.integers(2**31))
+    group = Group(costs, seed, case.spread.share, schedule.timeline)
     produced = consumed = 0
-    while group.agenda.now < job.horizon and group.agenda.step():
+    while group.agenda.now < case.horizon and group.agenda.step():
         now = group.agenda.now
         if group.received > produced:
             schedule.made.append((now, group.received - produced))

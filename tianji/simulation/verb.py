@@ -107,23 +107,22 @@ def run(profile: Profile, options: argparse.Namespace) -> int:
     """Prints the tables, draws the diagram and writes the files that were asked for."""
     refuse_impossible(profile.work, options)  # the costs may have come from a file
     layout = _layout(profile, options)
-    results = _simulated(profile, layout, options)
+    results, drawn = _simulated(profile, layout, options), _styles(profile, layout, options)
+    written = _write_files(options, results, drawn)  # first: who reads what we print may go away
     width = terminal.width()
+    if _link_is_assumed(profile, options):
+        print(f"links of {ASSUMED_GBIT:g} Gbit/s are assumed: say it with --link-gbit")
     title = f"{profile.work.name}, simulated from costs measured on {profile.machine.cpu}"
     print("\n".join(wrapped(title, width, indent=2)))
     print()
     print(table(results, width))
-    drawn = _styles(profile, layout, options)
     if drawn:
         print()
         print(diagram.text(drawn, _columns()))
         print()
         print(styles_table(drawn, width))
-    if options.figure is not None:
-        _write(options.figure, picture.draw(drawn), "--figure")
-    if options.simulated is not None:
-        plain = [result.to_json() for result in results]
-        _write(options.simulated, json.dumps(plain, indent=1) + "\n", "--simulated")
+    for path in written:
+        print(path)
     return 0
 
 
@@ -163,9 +162,8 @@ def _sweeps(options: argparse.Namespace) -> bool:
 def _layout(profile: Profile, options: argparse.Namespace) -> Layout:
     link = options.link_gbit
     speed = link * GBIT if link is not None else profile.link_bytes_per_second
-    if speed is None and (_sweeps(options) or (options.hosts or 1) > 1):
+    if _link_is_assumed(profile, options):
         speed = ASSUMED_GBIT * GBIT
-        print(f"links of {ASSUMED_GBIT:g} Gbit/s are assumed: say it with --link-gbit")
     layout = dataclasses.replace(_named(profile.work, options), link_bytes_per_second=speed)
     cores = options.learner_cores or _learner_cores(
         profile, dataclasses.replace(layout, groups=1, hosts=1)
@@ -183,6 +181,12 @@ def _named(work: Work, options: argparse.Namespace) -> Layout:
         buffer_alone=options.buffer_alone,
         gpu=options.gpu,
     )
+
+
+def _link_is_assumed(profile: Profile, options: argparse.Namespace) -> bool:
+    """Whether a link is needed of which nobody has said how fast it is."""
+    known = options.link_gbit is not None or profile.link_bytes_per_second is not None
+    return not known and (_sweeps(options) or (options.hosts or 1) > 1)
 
 
 def _learner_cores(profile: Profile, layout: Layout) -> int:
@@ -214,10 +218,21 @@ def _actors(options: argparse.Namespace) -> list[int]:
     return [] if options.actors is None else [options.actors]
 
 
-def _write(path: Path, text: str, option: str) -> None:
-    with wholefile.explained(f"name another file with {option}"):
-        wholefile.write(path, text)
-    print(path)
+def _write_files(
+    options: argparse.Namespace, results: list[Simulated], drawn: list[Schedule]
+) -> list[Path]:
+    """Those that were asked for; returns where they lie."""
+    texts: dict[str, str] = {}
+    if options.figure is not None:
+        texts["--figure"] = picture.draw(drawn)
+    if options.simulated is not None:
+        plain = [result.to_json() for result in results]
+        texts["--simulated"] = json.dumps(plain, indent=1) + "\n"
+    paths: list[Path] = [getattr(options, option[2:]) for option in texts]
+    for path, (option, text) in zip(paths, texts.items(), strict=True):
+        with wholefile.explained(f"name another file with {option}"):
+            wholefile.write(path, text)
+    return paths
 
 
 def _is_simulated(path: Path) -> bool:

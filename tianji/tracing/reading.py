@@ -11,8 +11,10 @@ import numpy.typing as npt
 
 from tianji.errors import TianJiError
 from tianji.folder import read_json
+from tianji.report.run import refuse_other
 from tianji.tracing import ENDING, FOLDER
 from tianji.tracing.rows import DTYPE, MAGIC, PREFIX, Doing, Heading, Wait, What, heading_from
+from tianji.wording import count_of
 
 Rows = npt.NDArray[Any]  # of DTYPE
 TOUCHING_SECONDS = 0.03  # a role that was idle is asked again sooner than that
@@ -60,9 +62,7 @@ class Trace:
 
 def read(run: Path, seconds: float | None = None) -> Trace:
     """The recordings of a run, or the last `seconds` of them; also while it still trains."""
-    about = read_json(run / "config.json")
-    if not about:
-        raise TianJiError(f"{run} is not the folder of a run: it has no config.json")
+    refuse_other(run)
     paths = sorted((run / FOLDER).glob(f"*{ENDING}"))
     if not paths:
         raise TianJiError(f"{run} has no trace: {RECORD}")
@@ -72,18 +72,20 @@ def read(run: Path, seconds: float | None = None) -> Trace:
         try:
             recordings.append(read_file(path))
         except (OSError, ValueError) as error:
-            notes.append(f"{path} is left out: {error}")
+            why = error.strerror if isinstance(error, OSError) else error
+            notes.append(f"{path} is left out: {why}")
             continue
         notes += [f"{path}: {note}"] if (note := recordings[-1].note) else []
     if not any(recording.rows.size for recording in recordings):
         why = f" ({'; '.join(notes)})" if notes else ""
-        raise TianJiError(f"{run / FOLDER} holds nothing to draw{why}: wait a moment, or {RECORD}")
+        later = "wait a moment, or " if recordings else ""  # a run that has just begun
+        raise TianJiError(f"{run / FOLDER} holds nothing to draw{why}: {later}{RECORD}")
     began, ended = _window(recordings, notes, seconds)
     roles = [role for each in recordings for role in _roles(each, began)]
     notes += [f"{role.name} did nothing within this time" for role in roles if not role.rows.size]
     homes = {each.heading.home: each.heading for each in recordings}
     recorded_at = min(heading.recorded_at for heading in homes.values())
-    engine = str(about.get("engine", ""))
+    engine = str(read_json(run / "config.json").get("engine", "unknown"))
     return Trace(run, engine, homes, roles, began, ended, recorded_at, tuple(notes))
 
 
@@ -125,11 +127,13 @@ def read_file(path: Path) -> Recording:
         data = file.read()
         file.seek(0)
         later = file.read(PREFIX.size)  # rows may have been overwritten while we read
-    if len(data) < PREFIX.size:
-        raise ValueError("it is cut off before its first row")
-    magic, written, first, n_text = PREFIX.unpack_from(data)
-    if magic != MAGIC:
+    if not data.startswith(MAGIC[: len(data)]):
         raise ValueError("it is no recording, or of another version of tianji")
+    if len(data) < PREFIX.size:
+        raise ValueError(f"{_cut_off(data)} {PREFIX.size} bytes or more before its first row")
+    _, written, first, n_text = PREFIX.unpack_from(data)
+    if len(data) < first:
+        raise ValueError(f"{_cut_off(data)} {first:,} bytes before its first row")
     heading = heading_from(data[PREFIX.size : PREFIX.size + n_text])
     newest = max(int(PREFIX.unpack(later)[1]), written)
     numbers = np.arange(max(0, newest - heading.capacity + 1), written)
@@ -144,6 +148,10 @@ def read_file(path: Path) -> Recording:
     rows = rows[np.argsort(rows["began"], kind="stable")]
     is_full = newest >= heading.capacity and rows.size > 0
     return Recording(heading, rows, float(rows["began"][0]) if is_full else -np.inf, note)
+
+
+def _cut_off(data: bytes) -> str:
+    return f"it is cut off: it has {count_of(len(data), 'byte')}, and a whole one has"
 
 
 def _is_sound(rows: Rows, n_roles: int) -> npt.NDArray[np.bool_]:

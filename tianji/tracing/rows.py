@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 import json
 import struct
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -105,8 +106,21 @@ class Heading:
 
 def heading_from(text: bytes) -> Heading:
     """The inverse of `Heading.to_bytes`; ValueError where it is not one."""
-    try:
+    with suppress(ValueError, TypeError, KeyError, RecursionError):
         about = json.loads(text)
-        return Heading(**about | {"roles": tuple(about["roles"])})
-    except (TypeError, KeyError) as error:
-        raise ValueError(str(error)) from error
+        heading = Heading(**about | {"roles": tuple(about["roles"])})
+        if _is_whole(heading):
+            return heading
+    raise ValueError("its heading is damaged: nobody can say whose rows these are")
+
+
+def _is_whole(heading: Heading) -> bool:
+    """Whether everything is of its kind; JSON may say anything."""
+    texts = (heading.home, heading.host, heading.recorded_at, *heading.roles)
+    sizes = (heading.pid, heading.capacity)
+    numbers = (heading.seconds, heading.offset)
+    return (
+        all(isinstance(text, str) for text in texts)
+        and all(isinstance(size, int) and size > 0 for size in sizes)
+        and all(isinstance(number, int | float) for number in numbers)
+    )

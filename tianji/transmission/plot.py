@@ -158,10 +158,10 @@ def _drawn(panel: Panel) -> list[str]:
     up = kind([y for _, y in points], HEIGHT - BOTTOM, TOP)
     lines = [svg.text(LEFT, 24, panel.title, size=14, weight="bold")]
     for value in up.marks():
-        lines.append(_line(LEFT, up(value), WIDTH - RIGHT, up(value), PALE))
+        lines.append(svg.line(LEFT, up(value), WIDTH - RIGHT, up(value), PALE))
         lines.append(svg.text(LEFT - 8, up(value) + 4, f"{value:,g}", anchor="end"))
     for value in _marks([x for x, _ in points], panel.is_bytes):
-        lines.append(_line(across(value), TOP, across(value), HEIGHT - BOTTOM, PALE))
+        lines.append(svg.line(across(value), TOP, across(value), HEIGHT - BOTTOM, PALE))
         label = _bytes(value) if panel.is_bytes else f"{value:g}"
         lines.append(svg.text(across(value), HEIGHT - BOTTOM + 18, label, anchor="middle"))
     middle = (LEFT + WIDTH - RIGHT) / 2
@@ -206,11 +206,7 @@ def _legend(series: Series, y: float) -> list[str]:
     x = WIDTH - RIGHT + 14
     dashes = ' stroke-dasharray="5 3"' if series.colour == INK else ""
     if series.is_line:
-        mark = _line(x, y, x + 18, y, series.colour, more=f' stroke-width="1.5"{dashes}')
+        mark = svg.line(x, y, x + 18, y, series.colour, more=f' stroke-width="1.5"{dashes}')
     else:
         mark = _point(x + 9, y, series)
     return [mark, svg.text(x + 24, y + 4, series.name, size=11)]
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, colour: str, more: str = "") -> str:
-    return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}"{more}/>'

@@ -40,9 +40,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints tables and writes files after every part; the exit status is 0 whatever was found.
+    """Writes files and prints tables after every part; the exit status is 0 whatever was found.
 
-    What has been measured is printed and written also where the rest is not to be: after Ctrl-C,
+    What has been measured is written and printed also where the rest is not to be: after Ctrl-C,
     and after a transport that has failed.
     """
     from tianji.signals import Signals
@@ -65,12 +65,15 @@ def run(options: argparse.Namespace) -> int:
                     measured.measure(part, progress)
                 finally:
                     progress.clear()
-                    _say(of_part(part.name, measured.rows, width))
-                    written = files.write(folder, plan, measured)
+                    try:  # first: who reads what we print may go away
+                        written = files.write(folder, plan, measured)
+                    finally:
+                        _say(of_part(part.name, measured.rows, width))
         finally:
+            written = written or files.write(folder, plan, measured)
             _say(conclusion(measured.rows, measured.skipped))
             _say_what_is_wrong(measured.foreign_load, progress.n_over, progress.n_steps)
-            print(*(written or files.write(folder, plan, measured)), sep="\n", flush=True)
+            print(*written, sep="\n", flush=True)
     return 0
 
 

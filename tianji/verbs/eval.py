@@ -108,8 +108,8 @@ def _print(text: str, results: list[Score], options: argparse.Namespace) -> None
 
     if options.json:
         text = "\n".join(json.dumps(result.row) for result in results)
-    print(text)
-    for result in results:
+    for result in results:  # first: who reads what we print may go away
         if note := scores.append(result):
             print(f"note: {note}", file=sys.stderr)
             break  # the same holds for the others
+    print(text)

@@ -20,11 +20,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Writes the page; prints what it comes to, and where it lies."""
+    from tianji import terminal
     from tianji.report.page import gather, save
     from tianji.report.table import describe
 
     data = gather(options.runs)
     path = save(data, options.out)
-    print(describe(data))
+    print(describe(data, terminal.width()))
     print(path)
     return 0

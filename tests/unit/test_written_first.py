@@ -1,0 +1,67 @@
+"""Results are on disk before they are printed: whoever reads standard output may go away."""
+
+import io
+import json
+import sys
+
+import pytest
+from profiles import profile
+
+from tianji import scores
+from tianji.cli import parser
+from tianji.simulation import verb
+from tianji.transmission import parts, table
+from tianji.transmission.parts import Measured
+from tianji.transmission.steps import Part
+from tianji.verbs import bench
+from tianji.verbs import eval as eval_verb
+
+
+class Gone(io.StringIO):
+    """A standard output that nobody reads any more."""
+
+    def write(self, text):
+        raise BrokenPipeError
+
+
+@pytest.fixture
+def nobody(monkeypatch):
+    """Nobody reads what is printed from now on."""
+    return lambda: monkeypatch.setattr(sys, "stdout", Gone())
+
+
+def parsed(*words):
+    given = list(map(str, words))
+    return parser(given).parse_args(given)
+
+
+def test_the_files_of_a_simulation(tmp_path, nobody):
+    figure, simulated = tmp_path / "x.svg", tmp_path / "x.json"
+    words = ("--simulate", "--cores-list", "16", "--figure", figure, "--simulated", simulated)
+    options = parsed("plan", "my_job.py", *words)
+    nobody()
+    with pytest.raises(BrokenPipeError):
+        verb.run(profile(), options)
+    assert "</svg>" in figure.read_text()
+    assert len(json.loads(simulated.read_text())) == 1
+
+
+def test_what_games_came_to(monkeypatch, nobody):
+    added = []
+    monkeypatch.setattr(scores, "append", added.append)
+    options = parsed("eval", "run")
+    nobody()
+    with pytest.raises(BrokenPipeError):
+        eval_verb._print("so good", ["a score"], options)
+    assert added == ["a score"]
+
+
+def test_what_a_benchmark_has_measured(tmp_path, monkeypatch, nobody):
+    nothing_to_do = [Part("a", [])], Measured([], {"mpi": "not here"})
+    monkeypatch.setattr(parts, "prepare", lambda plan: nothing_to_do)
+    monkeypatch.setattr(table, "of_part", lambda *_: ["a table"])
+    options = parsed("bench", "transmission", "--out", tmp_path / "out")
+    nobody()
+    with pytest.raises(BrokenPipeError):
+        bench.run(options)
+    assert json.loads((tmp_path / "out" / "transmission.json").read_text())
