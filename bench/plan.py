@@ -37,6 +37,7 @@ from tianji.planning.split import Split
 from tianji.probing import planner
 from tianji.probing.probe import probe
 from tianji.resources import usable_here
+from tianji.trial import try_out
 
 COLUMNS = (
     "split", "planned", "heat", "seed", "predicted", "production", "consumption", "error",
@@ -206,7 +207,8 @@ def main() -> int:
     given = options.parse_args()
     try:
         config = load(given.config, [*given.overrides, *ENDLESS])  # as all of them are trained
-        profile = probe(config, given.cores)
+        job = try_out(config)
+        profile = probe(job, given.cores)
         wish = Wish(given.cores, groups=given.groups)
         planned = planner.make(config, profile, wish).plan.split
     except TianJiError as problem:
@@ -218,7 +220,7 @@ def main() -> int:
         splits = raced(sheet, race, most) if given.heats else chosen(race, most)
         for i, seed in enumerate(seeds_of(given)):
             if i:
-                race.profile = probe(config, given.cores)
+                race.profile = probe(job, given.cores)
             for split in splits:
                 about = race.about(split) | {"seed": seed, "foreign_load": busy_share(0.2)}
                 attempt(sheet, about, race.train, split, seed)

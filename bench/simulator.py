@@ -31,6 +31,7 @@ from tianji.probing.probe import probe
 from tianji.simulation.layout import Layout
 from tianji.simulation.result import Simulated
 from tianji.simulation.simulate import simulate
+from tianji.trial import try_out
 
 MOST_ERROR = 0.15
 
@@ -63,7 +64,7 @@ CASES = (
 def profile_of(config: str, actors: int) -> Profile:
     """What `tianji plan` measures of a job; one with environments of one step per sleep only."""
     said = load(str(BENCH / config), [f"actor_cfg.num={actors}"])
-    return probe(said, len(os.sched_getaffinity(0)))
+    return probe(try_out(said), len(os.sched_getaffinity(0)))
 
 
 def profile_for(case: Case) -> Profile:

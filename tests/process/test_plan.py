@@ -150,7 +150,7 @@ def test_on_one_core_roles_are_measured_one_after_the_other(tasks, monkeypatch):
         "together",
         lambda hands, *more: at_once.append(len(hands)) or together(hands, *more),
     )
-    probe(load(tasks / "walk_dqn.py", []), 1, seconds=60.0)
+    probe(try_out(load(tasks / "walk_dqn.py", [])), 1, seconds=60.0)
     assert set(at_once) == {1}
 
 
@@ -198,7 +198,7 @@ def test_learners_are_measured_together_where_they_share_a_gpu(tasks, monkeypatc
     monkeypatch.setattr(module, "ON_GPU", (2, 4))
     monkeypatch.setattr(module, "MOST_AGAIN", 0)
     for name in ("walk_dqn.py", "walk_ppo.py"):
-        profile = probe(load(tasks / name, []), 2, seconds=60.0)
+        profile = probe(try_out(load(tasks / name, [])), 2, seconds=60.0)
         assert [n for n, _ in profile.learners[0].on_gpu] == [2]  # as many as there are cores
         assert {cost.cores for cost in profile.learners} == {1}
         assert profile.learners[0].on_gpu[0][1] >= 1.0
@@ -207,7 +207,7 @@ def test_learners_are_measured_together_where_they_share_a_gpu(tasks, monkeypatc
 def test_the_whole_probe_measures_every_choice(tasks, monkeypatch):
     monkeypatch.setattr("tianji.probing.timetable.LONGEST_SECONDS", 0.05)
     config = load(tasks / "walk_dqn.py", ["learner_cfg.device='auto'"])
-    profile = probe(config, 2, seconds=60.0)
+    profile = probe(try_out(config), 2, seconds=60.0)
     assert profile.machine.gpu == resources.gpu_of("cuda")  # what `auto` found, not the word
     batch = profile.work.batch
     assert [(cost.cores, cost.batch) for cost in profile.learners] == [(1, batch), (1, 4 * batch)]

@@ -36,10 +36,10 @@ def probed(monkeypatch):
     """This machine offers four cores, and a probe takes no time; returns the cores it was given."""
     cores = []
 
-    def probe(config, n_cores, *_):
+    def probe(job, n_cores, *_):
         cores.append(n_cores)
         return dataclasses.replace(
-            JOB, work=dataclasses.replace(JOB.work, digest=digest_of(config))
+            JOB, work=dataclasses.replace(JOB.work, digest=digest_of(job.config))
         )
 
     monkeypatch.setattr(following, "probe", probe)
@@ -99,8 +99,8 @@ def test_too_few_places_for_the_smallest_plan_are_told_as_such_after_measuring(
     """Each of these actors has a third of a batch: no other number of them makes a whole one."""
     thirds = profile(on_policy=True, envs=24, rollouts=1, batch=16 * 8, pool=16 * 8)
 
-    def probe(config, *_):
-        own = dataclasses.replace(thirds.work, digest=digest_of(config))
+    def probe(job, *_):
+        own = dataclasses.replace(thirds.work, digest=digest_of(job.config))
         return dataclasses.replace(thirds, work=own)
 
     monkeypatch.setattr(following, "probe", probe)
@@ -130,10 +130,10 @@ def costs_of(file):
 
 
 def test_a_terminal_shows_what_is_measured_unless_it_is_to_be_quiet(dqn, monkeypatch):
-    def probe(config, cores, say):
+    def probe(job, cores, say):
         say("a learner with 1 core")
         return dataclasses.replace(
-            JOB, work=dataclasses.replace(JOB.work, digest=digest_of(config))
+            JOB, work=dataclasses.replace(JOB.work, digest=digest_of(job.config))
         )
 
     monkeypatch.setattr(following, "probe", probe)

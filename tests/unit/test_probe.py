@@ -9,6 +9,7 @@ from tianji.config import load
 from tianji.probing import crew, sharing
 from tianji.probing import probe as probing
 from tianji.probing.hand import OutOfMemory
+from tianji.trial import try_out
 
 
 class Hand(contextlib.AbstractContextManager):
@@ -92,7 +93,7 @@ def measured(root, monkeypatch):
         monkeypatch.setattr(probing.resources, "available_cores", lambda: tuple(range(cores)))
         monkeypatch.setattr("tianji.probing.machine.gpu_of", lambda device: gpu)
         config = load(root / "tests" / "tasks" / name, [])
-        return probing.probe(config, cores, seconds=seconds), stages
+        return probing.probe(try_out(config), cores, seconds=seconds), stages
 
     return measure
 

@@ -9,11 +9,14 @@ from profiles import profile
 
 from tianji import scores
 from tianji.cli import parser
+from tianji.config import load
+from tianji.planning import planfile
+from tianji.probing import planner
 from tianji.simulation import verb
 from tianji.transmission import parts, table
 from tianji.transmission.parts import Measured
 from tianji.transmission.steps import Part
-from tianji.verbs import bench
+from tianji.verbs import bench, plan
 from tianji.verbs import eval as eval_verb
 
 
@@ -65,3 +68,18 @@ def test_what_a_benchmark_has_measured(tmp_path, monkeypatch, nobody):
     with pytest.raises(BrokenPipeError):
         bench.run(options)
     assert json.loads((tmp_path / "out" / "transmission.json").read_text())
+
+
+@pytest.mark.parametrize("more", [(), ("--simulate", "--cores-list", "16")])
+def test_a_plan(root, tmp_path, monkeypatch, nobody, more):
+    costs, out = profile(), tmp_path / "x.json"
+    file = root / "configs" / "cartpole_dqn.py"
+    config = load(file, [])
+    monkeypatch.setattr(planner, "measure", lambda *_, **more: (config, costs))
+    options = parsed(
+        "plan", root / "configs" / "cartpole_dqn.py", "--cores", 4, "--out", out, *more
+    )
+    nobody()
+    with pytest.raises(BrokenPipeError):
+        plan.run(options)
+    assert planfile.read(out).profile == costs

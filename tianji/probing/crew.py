@@ -19,7 +19,6 @@ from tianji.probing.answers import Acted, learner_cost
 from tianji.probing.hand import Answer, Hand, OutOfMemory, Task, together
 from tianji.probing.timetable import Timetable
 from tianji.probing.variants import env_choices, variant
-from tianji.trial import try_out
 from tianji.wording import count_of
 
 MOST_LEARNER_CORES = 8  # beyond them even larger networks gain little
@@ -46,34 +45,33 @@ class Crew:
 
     def __init__(
         self,
-        config: Config,
+        job: Job,
         cores: tuple[int, ...],
         has_gpu: bool,
         ends: float,
         say: Say,
         stack: ExitStack,
     ) -> None:
-        """The children load while the job is tried out; `ends` is the last of a probe's time."""
-        device = config.parallel.learner_cfg.device
+        """`ends` is the moment of `time.monotonic` by which all should be measured."""
+        device = job.config.parallel.learner_cfg.device
 
         def hands(kind: str, threads: Iterable[int]) -> list[Hand]:
             return [stack.enter_context(Hand(kind, n, device)) for n in threads]
 
-        learners = hands("learner", _powers_of_two(1 if has_gpu else len(cores)))
-        self.job = job = try_out(config)
         in_turns = takes_turns(job)
         most = len(cores) if in_turns else max(1, len(cores) - 1)
         pairs = 1 if has_gpu else min(len(cores) // 2, MOST_LEARNERS)
         self.on_gpu = [n for n in ON_GPU if has_gpu and n <= len(cores)]  # at the same time
-        self.actors = hands("actor", [1] * most)
+        self.learners = hands("learner", _powers_of_two(1 if has_gpu else most))
         others = hands("learner", [1] * (max([1, pairs, *self.on_gpu]) - 1))
-        self.learners = [hand for hand in learners if hand.threads <= most]  # 1, 2, 4... threads
+        self.actors = hands("actor", [1] * most)
         self.single = [self.learners[0], *others]  # with one thread each
+        self.job = job
         self._n_beside = max(1, pairs)  # learners that learn while actors act
         self.cores = cores  # who is named first sits on the first of them
         self.choices = env_choices(job, len(cores))
         self._say = say
-        for hand in (*learners, *self.actors, *others):
+        for hand in (*self.learners, *self.actors, *others):
             hand.await_loaded()
         n_more = 2 if in_turns else len(self.learners)  # a look and a crowd, or learners alone
         n_later = 1 + len(self.on_gpu)  # larger batches, and learners that share a GPU

@@ -19,7 +19,7 @@ from tianji.planning.profile import Work
 from tianji.planning.solver import Wish
 from tianji.planning.table import roles_in
 from tianji.probing.machine import this_machine
-from tianji.probing.planner import GROUP_UPDATES, make, most_groups, refuse_early
+from tianji.probing.planner import GROUP_UPDATES, make, most_groups, tried
 from tianji.probing.probe import probe
 from tianji.probing.wishes import KEYS, wish_of
 from tianji.wording import count_of
@@ -163,11 +163,11 @@ def _made_now(
     needed = n_ranks(load(file, [*as_overrides(least), *given]))
     if spread.places is not None and needed > spread.places:
         raise _too_few_places(spread.places, needed)
-    refuse_early(config, lambda work: _refuse_impossible(work, wish))
+    job = tried(config, lambda work: _refuse_impossible(work, wish))
     terminal.say("note", "measuring this job to plan it, for some 10 to 20 s")
     say = terminal.StatusLine(quiet, only_live=True)
     try:
-        profile = probe(config, spread.cores, say)
+        profile = probe(job, spread.cores, say)
     finally:
         say.over()
     plan = make(config, profile, wish).plan

@@ -11,6 +11,7 @@ from tianji import resources
 from tianji.config import Config, load
 from tianji.config.keywords import as_overrides
 from tianji.errors import TianJiError
+from tianji.job import Job
 from tianji.planning.digest import digest_of, told_apart
 from tianji.planning.model import predict
 from tianji.planning.planfile import Plan
@@ -53,8 +54,7 @@ def measure(
     """
     config = load(file, [*overrides, *as_overrides(settings or {}, "plan")])
     if profile is None:
-        refuse_early(config, refuse)
-        return config, probe(config, cores, say, seconds)
+        return config, probe(tried(config, refuse), cores, say, seconds)
     if profile.work.digest != digest_of(config):
         raise TianJiError(
             "--profile: these costs are of another configuration "
@@ -120,10 +120,12 @@ def _configured(config: Config, profile: Profile, wish: Wish) -> Choice | None:
     return Choice(split, predict(profile, split))
 
 
-def refuse_early(config: Config, refuse: Callable[[Work], None]) -> None:
-    """Raises for what no measurement can mend; the probe takes a moment that is better saved."""
+def tried(config: Config, refuse: Callable[[Work], None]) -> Job:
+    """The job that is to be measured; raises for what no measurement can mend."""
     _refuse_without_gpu(config)
-    refuse(work_of(try_out(config)))
+    job = try_out(config)
+    refuse(work_of(job))
+    return job
 
 
 def _refuse_without_gpu(config: Config) -> None:

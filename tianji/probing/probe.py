@@ -13,7 +13,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from tianji import resources
-from tianji.config import Config
+from tianji.job import Job
 from tianji.planning.profile import Machine, Profile
 from tianji.probing import at_once, in_turns, sharing
 from tianji.probing.answers import length_of, unevenness
@@ -25,13 +25,13 @@ MOST_SECONDS = 20.0  # of a whole probe, unless it is given another limit
 
 
 def probe(
-    config: Config, n_cores: int, say: Say = lambda _: None, seconds: float = MOST_SECONDS
+    job: Job, n_cores: int, say: Say = lambda _: None, seconds: float = MOST_SECONDS
 ) -> Profile:
-    """The profile of a job; at most `n_cores` of this machine's cores are used for `seconds`."""
+    """What a job costs; at most `n_cores` of this machine's cores are used for `seconds`."""
     ends, cores = time.monotonic() + seconds, resources.available_cores()[:n_cores]
-    machine = this_machine(len(cores), config.parallel.learner_cfg.device)
+    machine = this_machine(len(cores), job.config.parallel.learner_cfg.device)
     with ExitStack() as stack:
-        return _profile(Crew(config, cores, machine.gpu is not None, ends, say, stack), machine)
+        return _profile(Crew(job, cores, machine.gpu is not None, ends, say, stack), machine)
 
 
 def _profile(crew: Crew, machine: Machine) -> Profile:

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tianji import terminal, wholefile
@@ -103,13 +103,15 @@ def _is_given(options: argparse.Namespace, name: str) -> bool:
     return getattr(options, name[2:].replace("-", "_")) not in (None, False)
 
 
-def run(profile: Profile, options: argparse.Namespace) -> int:
-    """Prints the tables, draws the diagram and writes the files that were asked for."""
+def run(profile: Profile, options: argparse.Namespace, above: Sequence[str] = ()) -> int:
+    """Writes the files that were asked for; prints the tables, below paragraphs about the costs."""
     refuse_impossible(profile.work, options)  # the costs may have come from a file
     layout = _layout(profile, options)
     results, drawn = _simulated(profile, layout, options), _styles(profile, layout, options)
     written = _write_files(options, results, drawn)  # first: who reads what we print may go away
     width = terminal.width()
+    for paragraph in above:
+        print("\n".join(wrapped(paragraph, width, indent=2)), end="\n\n")
     if _link_is_assumed(profile, options):
         print(f"links of {ASSUMED_GBIT:g} Gbit/s are assumed: say it with --link-gbit")
     title = f"{profile.work.name}, simulated from costs measured on {profile.machine.cpu}"

@@ -118,17 +118,17 @@ def run(options: argparse.Namespace) -> int:
     measured = f"measured in {time.monotonic() - began:.0f} s" if profile is None else "as measured"
     where = f"{count_of(found.machine.cores, 'core')} ({found.machine.cpu})"
     if options.simulate:
-        _print(f"{config.name}, {measured} on {where}")
+        said = [f"{config.name}, {measured} on {where}"]
         if options.out is not None:
             planfile.write(planner.make(planned_for, found, wish, settings).plan, out)
-            _print(f"{out}: the costs, and a plan for this machine that leaves all open")
-        return verb.run(found, options)
+            said.append(f"{out}: the costs, and a plan for this machine that leaves all open")
+        return verb.run(found, options, said)
     planned = planner.make(planned_for, found, wish, settings)
+    planfile.write(planned.plan, out)  # first: who reads what is printed may go away
     _print(f"{config.name} for {_words_of(wish)}, {measured} on {where}")
     print(table.describe(found, planned.choices, planned.configured, width), end="\n\n")
     if planned.note is not None:
         _print(planned.note, "note: ")
-    planfile.write(planned.plan, out)
     print(_what_next(options, planned.plan, out, width))
     return 0
 
