@@ -3,10 +3,11 @@
 The job is measured and planned as `tianji plan` does it, for endless training. Then each split
 trains for some seconds, and its rates, without start and warm-up, stand beside what was predicted
 for it. Before every further round the job is measured again, because the speed of a shared machine
-drifts; medians are compared. Asked: the planned split lies within the range of the fastest one, and
-predictions within 10 %. With --most only so many splits are run, evenly spread from the fastest to
-the slowest by prediction; the planned one is always among them. With --heats every shape is run
-once first, and the fastest go into the rounds, the very fastest with every number of environments.
+drifts, and a run's error is that of its own round's prediction; medians count. Asked: the planned
+split lies within the range of the fastest one, and predictions within 10 %. With --most only so
+many splits are run, evenly spread from the fastest to the slowest by prediction; the planned one is
+always among them. With --heats every shape is run once first, and the fastest go into the rounds,
+the very fastest with every number of environments.
 """
 
 from __future__ import annotations
@@ -158,14 +159,16 @@ def finals(rows: list[Row]) -> str:
         mine = where(rows, split=name)
         mark = "planned" if mine[0]["planned"] else ""
         columns = {"predicted": 0, "production": 0, "consumption": 0}
-        lines.append([name, mark, *cells(mine, columns), f"{error_of(mine):+.1%}"])
+        lines.append([name, mark, *cells(mine, columns), _signed(spread(mine, "error"))])
     header = ["split", "", "predicted steps/s", "measured steps/s", "samples/s", "error"]
     return f"every split, {machine(REAL)}\n\n{markdown(header, lines)}\n\n{verdict(rows, names)}"
 
 
-def error_of(rows: list[Row]) -> float:
-    """How far the median prediction is from the median measurement."""
-    return spread(rows, "predicted").middle / spread(rows, "production").middle - 1
+def _signed(error: Spread) -> str:
+    """The median of what single runs were off by, and its range: as in `+2 % (-4 to +9)`."""
+    if error.low == error.high:
+        return f"{error.middle:+.1%}"
+    return f"{error.middle:+.1%} ({100 * error.low:+.1f} to {100 * error.high:+.1f})"
 
 
 def verdict(rows: list[Row], names: list[str]) -> str:
@@ -176,11 +179,12 @@ def verdict(rows: list[Row], names: list[str]) -> str:
         return "the planned split was not measured"
     ours, theirs = spread(planned, "production"), spread(best, "production")
     within = "within" if ours.middle >= theirs.low else "below"
-    close = sum(abs(error_of(where(rows, split=name))) <= ERROR for name in names)
+    errors = {name: spread(where(rows, split=name), "error").middle for name in names}
+    close = sum(abs(error) <= ERROR for error in errors.values())
     return (
         f"The planned split makes {ours.middle / theirs.middle:.0%} of the fastest one's median, "
-        f"{within} its range. Its prediction is off by {error_of(planned):+.1%}; {close} of "
-        f"{len(names)} predictions are within {ERROR:.0%}."
+        f"{within} its range. Its prediction is off by {_signed(spread(planned, 'error'))}; "
+        f"{close} of {len(names)} predictions are within {ERROR:.0%}."
     )
 
 
