@@ -29,6 +29,7 @@ from trainings import ENDLESS, Row, busy_share, summary_of
 
 from tianji.config import load
 from tianji.errors import TianJiError
+from tianji.job import Job
 from tianji.planning import planfile
 from tianji.planning.model import predict
 from tianji.planning.planfile import Plan
@@ -124,6 +125,15 @@ class Race:
             "consumption": found["measured"]["consumption_per_second"],
             "error": found["error"]["production_per_second"],
         }
+
+
+def measured(job: Job, n_cores: int) -> Profile | None:
+    """What the job costs by now; None, and a line, where that cannot be measured any more."""
+    try:
+        return probe(job, n_cores)
+    except TianJiError as problem:
+        print(f"  the costs of the round before count: {problem}", flush=True)
+        return None
 
 
 def table(rows: list[Row]) -> str:
@@ -224,7 +234,7 @@ def main() -> int:
         splits = raced(sheet, race, most) if given.heats else chosen(race, most)
         for i, seed in enumerate(seeds_of(given)):
             if i:
-                race.profile = probe(job, given.cores)
+                race.profile = measured(job, given.cores) or race.profile
             for split in splits:
                 about = race.about(split) | {"seed": seed, "foreign_load": busy_share(0.2)}
                 attempt(sheet, about, race.train, split, seed)

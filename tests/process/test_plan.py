@@ -165,12 +165,12 @@ def test_nobody_is_measured_before_everybody_is_warm(tasks, probe_of):
     went = []
 
     def go():
-        time.sleep(0.3)
+        time.sleep(1.0)
         went.append(time.perf_counter())
 
     found = probe_of(load(tasks / "walk_dqn.py", [])).run(0.1, go)
     assert len(went) == 1 and time.perf_counter() - went[0] >= 0.1
-    assert 0.1 <= found.seconds < 0.3
+    assert 0.1 <= found.seconds < 1.0
 
 
 def test_every_rollout_of_actors_with_pauses_is_timed(tasks):
@@ -181,12 +181,11 @@ def test_every_rollout_of_actors_with_pauses_is_timed(tasks):
 
 
 def test_pauses_of_the_others_are_not_counted(tasks):
-    """A window of 0.1 s that was slept through nearly all the time has little of it left."""
+    """What lasts a second with its pauses takes less than that."""
     config = load(tasks / "walk_ppo.py", [])
     for probe_of in (LearnerProbe, ActorProbe):
-        awake = probe_of(config, pause=0.0).run(0.1)
-        slept = probe_of(config, pause=0.05).run(0.1)
-        assert awake.seconds >= 0.1 > 0.6 * 0.1 > slept.seconds
+        assert probe_of(config, pause=0.0).run(0.1).seconds >= 0.1
+        assert probe_of(config, pause=0.6).run(1.0).seconds < 0.8
 
 
 def test_learners_are_measured_together_where_they_share_a_gpu(tasks, monkeypatch):

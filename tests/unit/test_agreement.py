@@ -109,7 +109,8 @@ def test_synchronous_training_is_as_fast_in_both(actors):
     receive=small,
     update=seconds,
     draw=small,
-    load=small,
+    load=st.floats(0.0, 1e-2),
+    send=st.floats(0.0, 1e-2),
     contention=st.floats(1.0, 3.0),
     groups=st.sampled_from([1, 3]),
 )

@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 
 from tianji.config import load
-from tianji.probing import crew, sharing
+from tianji.probing import crew, in_turns, learners, timetable
 from tianji.probing import probe as probing
 from tianji.probing.hand import OutOfMemory
 from tianji.trial import try_out
@@ -22,6 +22,9 @@ class Hand(contextlib.AbstractContextManager):
     def await_loaded(self):
         self.is_loaded = True
 
+    def kill(self):
+        """There is nobody."""
+
     def __exit__(self, *_):
         return None
 
@@ -31,7 +34,8 @@ def measured(root, monkeypatch):
     """Probes a job whose learners take so long; returns profile and stages.
 
     No more than `most` learners fit at once, and no configuration called `full`; roles on
-    `slow_core` take three times as long; `seats` gets who sat where.
+    `slow_core` take three times as long; `seats` gets who sat where, `pauses` how long
+    each of them slept.
     """
 
     def measure(
@@ -42,6 +46,7 @@ def measured(root, monkeypatch):
         seconds=600.0,
         slow_core=None,
         seats=None,
+        pauses=None,
         full=None,
         most=99,
     ):
@@ -56,6 +61,8 @@ def measured(root, monkeypatch):
             stages.append([(task.hand.kind, task.hand.threads, len(task.cores)) for task in tasks])
             if seats is not None:
                 seats.append([(task.hand.kind, tuple(task.cores)) for task in tasks])
+            if pauses is not None:
+                pauses.extend(task.pause for task in tasks)
             in_use = sum(len(task.cores) for task in tasks)
             sharing = n_learners if gpu else 1
 
@@ -85,7 +92,7 @@ def measured(root, monkeypatch):
             updating = 100 * update_seconds(threads) * times
             return {
                 "seconds": updating, "updates": 100, "n_received": 100, "updating": updating,
-                "adding": 0.0, "drawing": 0.0, "memory_bytes": 1,
+                "adding": 0.0, "drawing": 0.1 * updating, "memory_bytes": 1,
             }  # fmt: skip
 
         monkeypatch.setattr(crew, "Hand", Hand)
@@ -181,12 +188,12 @@ def test_fewer_learners_that_fit_on_a_gpu_are_measured(measured):
 
 
 def test_larger_batches_that_do_not_fit_are_left_out(measured, monkeypatch):
-    usual = sharing.enlarged
+    usual = learners.enlarged
 
     def enlarged(job, factor):
         return dataclasses.replace(usual(job, factor), name="too large")
 
-    monkeypatch.setattr(sharing, "enlarged", enlarged)
+    monkeypatch.setattr(learners, "enlarged", enlarged)
     found, _ = measured("walk_dqn.py", lambda threads: 0.01, full="too large")
     assert len(found.learners) == 1
 
@@ -196,6 +203,7 @@ def test_a_learner_is_measured_with_larger_batches_too(measured):
         found, _ = measured(name, lambda threads: 0.01)
         usual, larger = found.learners
         assert larger.batch == 4 * usual.batch and larger.contention == usual.contention
+        assert larger.draw_seconds == pytest.approx(usual.draw_seconds)  # beside busy cores, too
 
 
 def test_actors_that_take_turns_sleep_while_the_learner_learns(measured):
@@ -236,3 +244,22 @@ def test_what_other_groups_cost_is_known_where_roles_take_turns(measured):
     found, _ = measured("walk_ppo.py", lambda threads: 0.01 / threads)
     assert [cost.contention for cost in found.learners] == pytest.approx([2.0] * 5)
     assert found.learners[0].update_seconds == pytest.approx(0.02)
+
+
+def test_a_learner_does_not_sleep_for_longer_than_makes_a_difference(measured):
+    """Rollouts of minutes would be waited for three times in every stage."""
+    pauses = []
+    measured("walk_ppo.py", lambda threads: 20.0, pauses=pauses)
+    assert 0 < max(pauses) <= in_turns.LONGEST_PAUSE
+
+
+def test_pauses_are_in_the_time_that_a_stage_takes(monkeypatch):
+    monkeypatch.setattr(timetable.time, "monotonic", lambda: 0.0)
+    table = timetable.Timetable(20.0, n_stages=8, n_later=2)
+    assert not table.is_late()
+    table.expect(update_seconds=1.0, pause=1.0)
+    assert not table.is_late()
+    table.expect(update_seconds=1.0, pause=4.0)  # three times, and two more stages at the end
+    assert table.is_late()
+    table.spend_all()
+    assert not table.is_late() and table.is_late(times=2)

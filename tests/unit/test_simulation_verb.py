@@ -217,7 +217,6 @@ def test_learners_that_suit_no_actors_are_refused_with_those_that_do(words, said
         ["--styles", "all"],
         ["--figure", "f.svg"],
         ["--simulated", "s.json"],
-        ["--buffer-alone"],
     ],
 )
 def test_options_of_simulate_are_refused_without_it(words):
@@ -259,7 +258,7 @@ def test_a_layout_that_does_not_fit_here_is_simulated(costs, capsys, tmp_path, m
 def test_a_plan_is_written_beside_a_simulation_where_it_was_asked_for(costs, capsys, tmp_path):
     out = tmp_path / "own.json"
     assert simulated(costs, "--actors", "12", "--out", out) == 0
-    assert f"{out}: the costs, and a plan for this machine" in capsys.readouterr().out
+    assert f"{out}: the costs, and a plan for 2 cores" in capsys.readouterr().out
     written = planfile.read(out)
     assert written.profile == planfile.read(costs).profile
     assert written.split.cores(JOB.work) <= 2

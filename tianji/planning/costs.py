@@ -113,7 +113,7 @@ def contended_share(cores: int, learner: LearnerCost, busy_cores: float) -> floa
     """The share of its cost that a learner has beside so many busy cores of its host's.
 
     Costs are those beside cores that are all busy: where actors wait, it is faster than that.
-    Threads that wait for each other suffer most, so it is another one for every number of cores.
+    Threads that wait for each other suffer most, so it may differ with the number of cores.
     """
     load = min(1.0, busy_cores / max(1, cores - learner.cores))
     return (1.0 + load * (learner.contention - 1.0)) / learner.contention

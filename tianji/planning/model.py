@@ -31,8 +31,13 @@ def predict(profile: Profile, split: Split) -> Prediction:
     learner = learner_cost_at(profile, split.learner_cores, split.batch)
     units = work.steps * split.envs  # of one trajectory
     making = work.steps * actor.step_seconds + actor.send_seconds  # T_sp + T_sd
-    could_produce = _acting(profile, split, split.actors * units / making)
 
+    def acting(share: float) -> float:
+        """Steps per second of actors whose T_sp is a share of the measured one."""
+        seconds = share * work.steps * actor.step_seconds + actor.send_seconds
+        return _acting(profile, split, split.actors * units / seconds)
+
+    could_produce = acting(1.0)
     measured, cores = _taking(profile, split, actor, learner), profile.machine.cores
 
     def beside(busy: float) -> Taking:
@@ -41,10 +46,9 @@ def predict(profile: Profile, split: Split) -> Prediction:
         return measured.times(contended_share(cores, learner, here - split.learner_cores))
 
     if work.alternates:
-        learning = Turn(measured.whole, split.learning_cores)
-        acting = Turn(1.0 / could_produce, split.actors)
-        share = share_in_turns(cores, learner, split.groups_per_host - 1, learning, acting)
-        taking, could_produce = measured.times(share), could_produce / share
+        turns = Turn(measured.whole, split.learning_cores), Turn(1 / could_produce, split.actors)
+        share = share_in_turns(cores, learner, split.groups_per_host - 1, *turns)
+        taking, could_produce = measured.times(share), acting(share)
     else:
         taking = beside(settled_share(lambda busy: 1.0 / (beside(busy).whole * could_produce)))
     could_take = 1.0 / taking.whole
@@ -55,15 +59,15 @@ def predict(profile: Profile, split: Split) -> Prediction:
         could_take,
         uneven * could_take,
     )
-    turns = work.alternates or work.slackless or split.one_core
-    if turns:
+    in_turns = work.alternates or work.slackless or split.one_core
+    if in_turns:
         production = 1.0 / (1.0 / could_produce + taking.whole)
     return Prediction(
         production=split.groups * production,
         consumption=split.groups * production * work.ratio,
         could_produce=split.groups * could_produce,
         could_take=split.groups * could_take,
-        bound=Bound.TURNS if turns else _bound(could_produce, could_take, taking.bound),
+        bound=Bound.TURNS if in_turns else _bound(could_produce, could_take, taking.bound),
         staleness=_staleness(profile, split, could_produce < could_take),
         freshness=min(1.0, split.batch / split.pool),
         memory_bytes=_memory(profile, split, actor, learner),

@@ -58,8 +58,9 @@ def _about(profile: Profile, choices: list[Choice]) -> Iterable[tuple[str, str]]
     yield "staleness", stale
     yield "memory", f"{found.memory_bytes / 2**20:,.0f} MiB"
     cost = actor_cost_at(profile, split.envs)
-    seconds = (work.steps * cost.step_seconds, cost.send_seconds, cost.receive_seconds)
-    making, sending, receiving = map(duration, seconds)
+    making, sending, receiving = map(
+        duration, (_making(profile, choices[0]), cost.send_seconds, cost.receive_seconds)
+    )
     yield (
         "equation 1",
         f"T_sp {making}, T_sd {sending}, T_rv {receiving} per trajectory: beyond "
@@ -79,6 +80,16 @@ def _about(profile: Profile, choices: list[Choice]) -> Iterable[tuple[str, str]]
             "from its own samples, so a result takes more steps than with one: where that matters, "
             "compare with --groups 1",
         )
+
+
+def _making(profile: Profile, choice: Choice) -> float:
+    """T_sp as this split has it: where roles take turns it depends on how many groups do."""
+    work, split = profile.work, choice.split
+    cost = actor_cost_at(profile, split.envs)
+    if not work.alternates:
+        return work.steps * cost.step_seconds
+    units = split.groups * split.actors * split.envs * work.steps
+    return units / choice.prediction.could_produce - cost.send_seconds
 
 
 def _by_batch(profile: Profile, split: Split) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from statistics import fmean, harmonic_mean, median
 
@@ -10,19 +11,24 @@ from tianji.planning.profile import ActorCost, LearnerCost
 from tianji.probing.hand import Answer
 
 
-def actor_cost(
-    envs: int, answers: list[Answer], receive_seconds: float, in_turns: bool
-) -> ActorCost:
-    """The mean of several actors that ran at the same time; what adds up are their rates.
+def mean_step(answers: list[Answer]) -> float:
+    """Seconds of a step of actors that ran at the same time; what adds up are their rates."""
+    return float(harmonic_mean([answer["seconds"] / answer["n_steps"] for answer in answers]))
 
-    Where they take turns with a learner, it waits for the slowest of them every time.
-    """
+
+def slowest_step(answers: list[Answer]) -> float:
+    """The same where a learner takes turns with them, and so waits for the slowest every time."""
+    rounds = [max(taken) for taken in zip(*(a["rollouts"] for a in answers), strict=False)]
+    if rounds:
+        return fmean(rounds) / length_of(answers)
+    return float(max(answer["seconds"] / answer["n_steps"] for answer in answers))
+
+
+def actor_cost(
+    envs: int, answers: list[Answer], stepping: float, receive_seconds: float
+) -> ActorCost:
+    """Of several that ran at the same time, and took `stepping` seconds for a step."""
     sending = fmean(a["sending"] / max(1, a["n_sent"]) for a in answers)
-    each = [answer["seconds"] / answer["n_steps"] for answer in answers]
-    stepping = harmonic_mean(each)
-    if in_turns:
-        rounds = [max(taken) for taken in zip(*(a["rollouts"] for a in answers), strict=False)]
-        stepping = fmean(rounds) / length_of(answers) if rounds else max(each)
     step = stepping - sending / length_of(answers)
     return ActorCost(
         envs,
@@ -38,15 +44,15 @@ def actor_cost(
 class Acted:
     """What actors answered in every stage so far, and what they cost by that."""
 
-    def __init__(self, in_turns: bool = False) -> None:
-        self._in_turns = in_turns  # with a learner
+    def __init__(self, stepping: Callable[[list[Answer]], float] = mean_step) -> None:
+        self._stepping = stepping
         self.answers: list[list[Answer]] = []
         self._costs: list[ActorCost] = []
 
     def add(self, envs: int, answers: list[Answer], receive_seconds: float = 0.0) -> None:
         """Takes in one stage; T_rv is the learner's answer."""
         self.answers.append(answers)
-        self._costs.append(actor_cost(envs, answers, receive_seconds, self._in_turns))
+        self._costs.append(actor_cost(envs, answers, self._stepping(answers), receive_seconds))
 
     @property
     def first(self) -> ActorCost:

@@ -48,7 +48,7 @@ class _AtOnce:
         self._acted.add(envs, acted, fmean(map(receiving, learned)))
         costs = [crew.cost(crew.learners[0], answer) for answer in learned]
         self._beside.append(mean_learner(costs))
-        crew.time.updating = self._beside[-1].update_seconds
+        crew.time.expect(self._beside[-1].update_seconds)
         return costs[0]
 
     def _compare(self, busy: LearnerCost) -> LearnerCost | None:

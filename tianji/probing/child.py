@@ -8,6 +8,7 @@ its input.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -18,6 +19,8 @@ from typing import Any
 
 from tianji.engines.roles import preload, use_threads, yield_to_others
 from tianji.signals import ending_with
+
+LACKING = ("out of memory", "allocate memory")  # as CUDA says it, and torch on the CPU
 
 
 def main() -> int:
@@ -34,6 +37,8 @@ def main() -> int:
         task = json.loads(line)
         os.sched_setaffinity(0, task["cores"])
         _measure(kind, task, answers)
+        if kind == "learner":
+            _give_back()
     return 0
 
 
@@ -50,6 +55,15 @@ def _wake(device: str) -> None:
         if (found := device_for(device)) != "cpu":
             some = torch.ones(8, 8, device=found)
             (some @ some).sum().item()
+
+
+def _give_back() -> None:
+    """What the GPU had for this measurement is for those who are measured next."""
+    from tianji.lazy import torch
+
+    if torch.cuda.is_available():
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 def _own_output() -> int:
@@ -79,7 +93,7 @@ def _measure(kind: str, task: dict[str, Any], answers: int) -> None:
     except TianJiError as error:
         _say(answers, {"error": str(error)})
     except (MemoryError, RuntimeError) as error:  # torch's is one of the latter
-        if isinstance(error, RuntimeError) and "out of memory" not in str(error):
+        if isinstance(error, RuntimeError) and not any(word in str(error) for word in LACKING):
             raise
         _say(answers, {"error": str(error) or "out of memory", "memory": True})
 

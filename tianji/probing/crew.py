@@ -18,7 +18,7 @@ from tianji.planning.profile import ActorCost, LearnerCost
 from tianji.probing.answers import Acted, learner_cost
 from tianji.probing.hand import Answer, Hand, OutOfMemory, Task, together
 from tianji.probing.timetable import Timetable
-from tianji.probing.variants import env_choices, variant
+from tianji.probing.variants import env_choices, takes_turns, variant
 from tianji.wording import count_of
 
 MOST_LEARNER_CORES = 8  # beyond them even larger networks gain little
@@ -71,7 +71,10 @@ class Crew:
         self.cores = cores  # who is named first sits on the first of them
         self.choices = env_choices(job, len(cores))
         self._say = say
-        for hand in (*self.learners, *self.actors, *others):
+        everybody = [*self.learners, *others, *self.actors]
+        for hand in everybody:
+            stack.callback(hand.kill)  # all of them, and only then is one waited for
+        for hand in everybody:
             hand.await_loaded()
         n_more = 2 if in_turns else len(self.learners)  # a look and a crowd, or learners alone
         n_later = 1 + len(self.on_gpu)  # larger batches, and learners that share a GPU
@@ -153,11 +156,6 @@ class Crew:
 def gains(more: LearnerCost, fewer: LearnerCost) -> bool:
     """Whether more cores are worth a place in the plan."""
     return more.update_seconds <= (1 - LEAST_GAIN) * fewer.update_seconds
-
-
-def takes_turns(job: Job) -> bool:
-    """Whether actors wait while the learner learns, as in synchronous on-policy training."""
-    return job.sampling.per_version is not None
 
 
 def _seats(

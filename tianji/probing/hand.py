@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -48,12 +49,16 @@ class Hand:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        self._process.kill()
+        self.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 with suppress(BrokenPipeError):  # what it was told last, and did not hear
                     stream.close()
+
+    def kill(self) -> None:
+        """Ends the child, without waiting for that."""
+        self._process.kill()
 
     def await_loaded(self) -> None:
         """Returns when the child has loaded its libraries; before that it disturbs others."""
@@ -108,6 +113,11 @@ class Hand:
 
     def _gone(self) -> TianJiError:
         status = self._process.wait()
+        if status == -signal.SIGKILL:
+            return OutOfMemory(
+                f"plan: the {self.kind} that was measured was killed, as the system does where "
+                "memory runs out: offer fewer --cores, or lower hyp.buffer_size"
+            )
         return TianJiError(
             f"plan: the {self.kind} that was measured ended with status {status}; its last words "
             "are above"

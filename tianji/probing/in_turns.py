@@ -12,9 +12,11 @@ from dataclasses import replace
 from statistics import median
 
 from tianji.planning.profile import ActorCost, LearnerCost
-from tianji.probing.answers import Acted, contention, middle_learner, receiving
+from tianji.probing.answers import Acted, contention, middle_learner, receiving, slowest_step
 from tianji.probing.crew import Crew, Found, gains
 from tianji.probing.hand import Answer
+
+LONGEST_PAUSE = 1.0  # seconds: who has slept for longer is no slower for it
 
 
 def measure(crew: Crew) -> Found:
@@ -28,19 +30,21 @@ class _InTurns:
     def __init__(self, crew: Crew) -> None:
         self._crew = crew
         self._hand = crew.learners[0]
-        self._acted = Acted(in_turns=True)
+        self._acted = Acted(slowest_step)
         self._alone: list[Answer] = []  # of one core
         self._times: list[float] = []  # as long as alone that an update takes beside busy cores
-        self._pause = 0.0  # from one update to the next
+        self._updating = self._pause = 0.0  # seconds that an actor waits, and a learner
 
     def found(self) -> Found:
         """The costs of a group that is beside many others."""
         crew = self._crew
         first, *others = crew.choices
         looked = crew.learning(self._hand)
-        crew.time.updating = crew.cost(self._hand, looked).update_seconds
+        self._updating = crew.cost(self._hand, looked).update_seconds
+        crew.time.expect(self._updating)
         self._act(first)
-        self._pause = crew.job.length * self._acted.first.step_seconds
+        self._pause = min(crew.job.length * self._acted.first.step_seconds, LONGEST_PAUSE)
+        crew.time.expect(self._updating, (crew.job.sampling.per_version or 1) * self._pause)
         self._alone = [looked if crew.time.is_late() else crew.learning(self._hand, self._pause)]
         if not crew.time.is_late():
             self._compare()
@@ -59,9 +63,8 @@ class _InTurns:
         return Found(actors, learners, self._acted, self._pause)
 
     def _act(self, envs: int) -> None:
-        crew = self._crew
-        crew.move_on()
-        self._acted.add(envs, crew.acting(envs, pause=crew.time.updating))
+        self._crew.move_on()
+        self._acted.add(envs, self._crew.acting(envs, min(self._updating, LONGEST_PAUSE)))
 
     def _compare(self) -> None:
         """The learner that was just measured alone, on the same core, while all others are busy."""

@@ -46,7 +46,7 @@ class Acting:
     deciding: float  # seconds of one inference for all its environments
     trajectory_bytes: int
     memory_bytes: int
-    rollouts: list[float]  # seconds of each, where there are pauses between them
+    rollouts: list[float]  # seconds of each that is whole, where there are pauses between them
 
 
 @dataclass(frozen=True)
@@ -107,11 +107,15 @@ class ActorProbe:
         def enough() -> bool:
             return not marks or steps_taken() >= LEAST_STEPS + marks[0][1]
 
-        clock = Clockwork(WARM_SECONDS, seconds, read, enough, go)
+        obs, policy, own = np.array(actor.obs), actor.policy, dict[str, float]()
+
+        def ready() -> None:
+            own["loading"] = _usual(lambda: policy.load(self._weights, FAR_VERSION))
+            own["deciding"] = _usual(lambda: policy.act(obs))
+            go()
+
+        clock = Clockwork(WARM_SECONDS, seconds, read, enough, ready)
         actor.weights = _Weights(self._weights, clock)
-        obs, policy = np.array(actor.obs), actor.policy
-        loading = _usual(lambda: policy.load(self._weights, FAR_VERSION))
-        deciding = _usual(lambda: policy.act(obs))
         _loop([actor], self._ports)
         took, steps, sent, sending = (b - a for a, b in zip(*marks, strict=True))
         return Acting(
@@ -120,13 +124,11 @@ class ActorProbe:
             n_sent=int(sent),
             length=drain.n_steps / drain.n_sent if drain.n_sent else self._job.length,
             sending=sending,
-            loading=loading,
-            deciding=deciding,
+            loading=own["loading"],
+            deciding=own["deciding"],
             trajectory_bytes=self._job.trajectory.n_bytes,
             memory_bytes=own_bytes(),
-            rollouts=drain.rollouts[
-                int(marks[0][2]) + 1 :
-            ],  # the one that began before is not whole
+            rollouts=drain.rollouts[int(marks[0][2]) + 1 :],
         )
 
 

@@ -2,7 +2,8 @@
 
 A role that has the machine to itself is faster than it will be among others. So where actors and
 learners run at the same time they are measured at the same time, on all the cores; where they take
-turns, all actors are measured together and then the learner alone.
+turns, the actors of a group are measured together, then its learner alone, and what others at work
+do to it.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from statistics import fmean
 from tianji import resources
 from tianji.job import Job
 from tianji.planning.profile import Machine, Profile
-from tianji.probing import at_once, in_turns, sharing
+from tianji.probing import at_once, in_turns, learners
 from tianji.probing.answers import length_of, unevenness
-from tianji.probing.crew import Crew, Say, takes_turns
+from tianji.probing.crew import Crew, Say
 from tianji.probing.machine import this_machine
-from tianji.probing.variants import work_of
+from tianji.probing.variants import takes_turns, work_of
 
 MOST_SECONDS = 20.0  # of a whole probe, unless it is given another limit
 
@@ -39,8 +40,8 @@ def _profile(crew: Crew, machine: Machine) -> Profile:
     found = in_turns.measure(crew) if takes_turns(crew.job) else at_once.measure(crew)
     crew.time.spend_all()
     usual, answers = found.learners[0], found.acted.answers
-    learners = [*found.learners, *sharing.with_larger_batches(crew, usual, found.pause)]
-    shared = sharing.on_a_gpu(crew, usual, found.pause)
+    larger = learners.with_larger_batches(crew, usual, found.pause)
+    shared = learners.sharing_a_gpu(crew, usual, found.pause)
     steps = length_of(answers[0])  # with the environments of the configuration
     return Profile(
         machine=machine,
@@ -48,7 +49,7 @@ def _profile(crew: Crew, machine: Machine) -> Profile:
         actors=tuple(sorted(found.actors, key=lambda cost: cost.envs)),
         learners=tuple(
             replace(cost, on_gpu=shared)
-            for cost in sorted(learners, key=lambda cost: (cost.cores, cost.batch))
+            for cost in sorted((*found.learners, *larger), key=lambda c: (c.cores, c.batch))
         ),
         load_seconds=fmean(answer["loading"] for acted in answers for answer in acted),
         unevenness=unevenness(answers),

@@ -38,6 +38,11 @@ def env_choices(job: Job, n_cores: int) -> list[int]:
     return list(dict.fromkeys(choices))
 
 
+def takes_turns(job: Job) -> bool:
+    """Whether actors wait while the learner learns, as in synchronous on-policy training."""
+    return job.sampling.per_version is not None
+
+
 def _is_possible(job: Job, envs: int) -> bool:
     """Whether the configuration allows so many: its store may be too small for them."""
     try:
@@ -94,7 +99,7 @@ def work_of(job: Job) -> Work:
         warmup=sampling.warmup,
         ratio=job.ratio,
         envs=job.task.env.n_envs * job.task.n_actors,
-        alternates=sampling.per_version is not None,
+        alternates=takes_turns(job),
         weights_bytes=job.weights.n_bytes,
         send_interval=learner.send_interval,
         on_policy=on_policy,

@@ -54,7 +54,7 @@ def as_options(file: str | Path, given: list[str]) -> list[str]:
     for name, key in WISHED.items():
         if key in fixed:
             words += OPTIONS[name].format(fixed[key]).split()
-    return words
+    return [*words, *[OPTIONS["buffer_alone"]] * (fixed.get(BUFFER_CORES) == 1)]
 
 
 def _fixed(file: str | Path, given: list[str]) -> dict[str, Any]:
@@ -62,7 +62,16 @@ def _fixed(file: str | Path, given: list[str]) -> dict[str, Any]:
     one, two = (
         _decided(load(file, [*as_overrides(dict.fromkeys(DECIDED, n)), *given])) for n in (1, 2)
     )
-    return {key: value for key, value in one.items() if value == two[key]}
+    return {
+        key: value
+        for key, value in one.items()
+        if value == two[key] and (value is not None or _is_named(key, given))
+    }
+
+
+def _is_named(key: str, given: list[str]) -> bool:
+    """Whether an override sets this key itself, and not only a section that it is in."""
+    return any(key in override.partition("=")[0] for override in given)
 
 
 def _decided(config: Config) -> dict[str, Any]:

@@ -37,7 +37,8 @@ def refuse_unequal(layout: Layout, work: Work, actors: int | None = None) -> Non
     """Raises where learners cannot have equal parts of a batch; None: actors that suit them."""
     batch, unit = work.batch, "samples"
     if work.on_policy:
-        batch, unit = work.rollouts or actors or layout.learners, "rollouts (one of each actor)"
+        batch = work.rollouts or actors or layout.learners
+        unit = "rollouts" if work.rollouts else "rollouts (one of each actor)"
     if batch % layout.learners:
         raise TianJiError(
             f"--learners {layout.learners}: a batch of {batch:,} {unit} cannot be shared by so "

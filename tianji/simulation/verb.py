@@ -60,9 +60,6 @@ def add_arguments(parser: argparse._ActionsContainer, count: Callable[[str], int
         ("--simulated", Path, "FILE", "what was simulated, as JSON"),
     ):
         parser.add_argument(option, type=reads, metavar=metavar, help=purpose)
-    parser.add_argument(
-        "--buffer-alone", action="store_true", help="give the buffer a core of its own"
-    )
 
 
 def check(options: argparse.Namespace) -> None:

@@ -52,6 +52,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="about how long to measure at most (default: 20)",
     )
+    parser.add_argument(
+        "--buffer-alone",
+        action="store_true",
+        help="give the buffer a core of its own (default: if that makes it faster)",
+    )
     parser.add_argument("--gpu", action="store_true", help="measure the learner on the GPU")
     add_overrides(parser, "override a key of the configuration, as in hyp.lr=0.001")
     parser.add_argument(
@@ -121,7 +126,7 @@ def run(options: argparse.Namespace) -> int:
         said = [f"{config.name}, {measured} on {where}"]
         if options.out is not None:
             planfile.write(planner.make(planned_for, found, wish, settings).plan, out)
-            said.append(f"{out}: the costs, and a plan for this machine that leaves all open")
+            said.append(f"{out}: the costs, and a plan for {_words_of(wish)} that leaves all open")
         return verb.run(found, options, said)
     planned = planner.make(planned_for, found, wish, settings)
     planfile.write(planned.plan, out)  # first: who reads what is printed may go away
@@ -232,8 +237,9 @@ def _wish(options: argparse.Namespace) -> Wish:
 
     here = usable_here()
     cores = options.cores or here
+    memory = free_bytes() if cores <= here else None  # of a larger machine nobody knows
     if options.simulate:  # the layout that was named need not fit here
-        return Wish(cores, memory_bytes=None if options.out is None else free_bytes())
+        return Wish(cores, memory_bytes=None if options.out is None else memory)
     return Wish(
         cores,
         options.hosts or 1,
@@ -241,7 +247,8 @@ def _wish(options: argparse.Namespace) -> Wish:
         actors=options.actors,
         envs=options.envs,
         learner_cores=options.learner_cores,
-        memory_bytes=free_bytes() if cores <= here else None,  # of a larger machine nobody knows
+        memory_bytes=memory,
+        buffer_alone=options.buffer_alone or None,
     )
 
 

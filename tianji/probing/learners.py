@@ -1,4 +1,4 @@
-"""What is measured of learners beside the rest: larger batches, and several on one GPU."""
+"""What else is measured of learners: larger batches, and several that share a GPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from tianji.planning.profile import LearnerCost
 from tianji.probing.answers import learner_cost
 from tianji.probing.crew import Crew
 from tianji.probing.hand import OutOfMemory
-from tianji.probing.measure import LEAST_UPDATES
 from tianji.probing.variants import enlarged
 
 LARGER = 4  # times the batch that is measured beside the configured one
@@ -22,19 +21,25 @@ def with_larger_batches(crew: Crew, usual: LearnerCost, pause: float) -> list[Le
     Between both is a line: what an update costs however small its batch, and what a sample.
     """
     config, hand = enlarged(crew.job, LARGER), crew.learners[0]
-    more_seconds = (LARGER - 1) * (1 + LEAST_UPDATES) * crew.time.updating
-    if config is None or crew.time.is_late(needed=more_seconds):
+    if config is None or crew.time.is_late(times=LARGER):
         return []
     try:
         answer = crew.learning(hand, pause, config)
     except OutOfMemory:
         return []
     alone = learner_cost(hand.threads, LARGER * usual.batch, answer)
-    update = max(usual.update_seconds, usual.contention * alone.update_seconds)
-    return [replace(alone, update_seconds=update, contention=usual.contention)]
+    times = usual.contention
+    return [
+        replace(
+            alone,
+            update_seconds=max(usual.update_seconds, times * alone.update_seconds),
+            draw_seconds=times * alone.draw_seconds,
+            contention=times,
+        )
+    ]
 
 
-def on_a_gpu(crew: Crew, usual: LearnerCost, pause: float) -> tuple[tuple[int, float], ...]:
+def sharing_a_gpu(crew: Crew, usual: LearnerCost, pause: float) -> tuple[tuple[int, float], ...]:
     """How much longer an update takes where several learners share the GPU.
 
     A GPU is busy for a part of an update only, and what several of them compute fits in between

@@ -1,19 +1,26 @@
 """A child that measures, seen from the launcher, when something goes wrong."""
 
+import json
+import os
+
 import pytest
 
 from tianji.config import load
 from tianji.errors import TianJiError
+from tianji.probing import child as measuring
 from tianji.probing import hand as module
 from tianji.probing.hand import Hand, OutOfMemory, Task, together
+
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture
 def child(monkeypatch):
     """A hand whose child is another program."""
 
+    popen = module.subprocess.Popen
+
     def start(program):
-        popen = module.subprocess.Popen
         monkeypatch.setattr(
             module.subprocess,
             "Popen",
@@ -65,3 +72,46 @@ def test_hands_can_be_used_again_after_one_of_them_had_no_memory(child, when, ro
         with pytest.raises(OutOfMemory, match="none left"):
             together(tasks, 0.1)
         assert together(tasks, 0.1) == [{"answer": 1}, {"answer": 1}]
+
+
+def test_a_child_that_the_system_killed_lacked_memory(child):
+    """Nobody else kills it, and it has no last words."""
+    hand = child("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    with hand, pytest.raises(OutOfMemory, match=r"killed.* lower hyp\.buffer_size"):
+        hand.await_ready()
+
+
+@pytest.mark.parametrize(
+    ("error", "lacks"),
+    [
+        (RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB"), True),
+        (RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"),
+         True),
+        (MemoryError(), True),
+        (TianJiError("no such environment"), False),
+    ],
+)  # fmt: skip
+def test_a_child_says_what_it_could_not_measure(root, monkeypatch, error, lacks):
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr("tianji.probing.measure.LearnerProbe", fails)
+    config = load(root / "configs" / "cartpole_dqn.py", [])
+    task = {"config": config.to_json(), "cores": [0], "seconds": 0.1, "threads": 1, "pause": 0.0}
+    heard, said = os.pipe()
+    measuring._measure("learner", task, said)
+    os.close(said)
+    with open(heard) as answers:
+        (answer,) = map(json.loads, answers)
+    assert answer["error"] and answer.get("memory", False) is lacks
+
+
+def test_a_child_does_not_hide_other_mistakes(root, monkeypatch):
+    def fails(*_):
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    monkeypatch.setattr("tianji.probing.measure.LearnerProbe", fails)
+    config = load(root / "configs" / "cartpole_dqn.py", [])
+    task = {"config": config.to_json(), "threads": 1, "pause": 0.0, "seconds": 0.1}
+    with pytest.raises(RuntimeError, match="shapes"):
+        measuring._measure("learner", task, -1)
