@@ -118,6 +118,12 @@ def test_roles_are_measured_as_they_train(name, tasks):
     assert learning.updating + learning.adding + learning.drawing <= learning.seconds
 
 
+def test_an_actor_whose_environment_sleeps_needs_its_core_for_a_part_of_the_time(tasks, tmp_path):
+    (tmp_path / "pace").write_text("0.02")
+    config = load(tasks / "drifting_dqn.py", [f"environment.pace={str(tmp_path / 'pace')!r}"])
+    assert ActorProbe(config).run(0.2).computing < 0.5
+
+
 def test_trajectories_that_a_trigger_cuts_short_are_counted_as_they_are(tmp_path, tasks):
     (tmp_path / "hasty.py").write_text(
         "class Hasty:\n"

@@ -85,7 +85,7 @@ def measured(root, monkeypatch):
             return {
                 "seconds": slow, "n_steps": 10_000, "n_sent": 100, "length": 100.0, "sending": 0.0,
                 "loading": 0.0, "deciding": 1e-5, "trajectory_bytes": 1, "memory_bytes": 1,
-                "rollouts": [slow / 100] * 100 if pause else [],
+                "computing": 0.5, "rollouts": [slow / 100] * 100 if pause else [],
             }  # fmt: skip
 
         def learning(threads, times):

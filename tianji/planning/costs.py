@@ -45,6 +45,7 @@ def actor_cost_at(profile: Profile, envs: int) -> ActorCost:
         act_seconds=None
         if a.act_seconds is None or b.act_seconds is None
         else at(a.act_seconds, b.act_seconds),
+        computing=max(a.computing, b.computing),
     )
 
 

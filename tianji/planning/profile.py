@@ -67,6 +67,9 @@ class ActorCost:
     trajectory_bytes: int
     memory_bytes: int  # of the process
     act_seconds: float | None = None  # the inference in `step_seconds`; None: not measured apart
+    computing: float = (
+        1.0  # share of its time that it needs a core; the rest it waits for something
+    )
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ def actor_cost(
         answers[0]["trajectory_bytes"],
         max(answer["memory_bytes"] for answer in answers),
         act_seconds=min(step, fmean(answer["deciding"] for answer in answers)),
+        computing=fmean(answer["computing"] for answer in answers),
     )
 
 
@@ -131,6 +132,7 @@ def middle_actor(costs: list[ActorCost]) -> ActorCost:
         receive_seconds=median(cost.receive_seconds for cost in costs),
         act_seconds=min(step, median(cost.act_seconds or 0.0 for cost in costs)),
         memory_bytes=max(cost.memory_bytes for cost in costs),
+        computing=median(cost.computing for cost in costs),
     )
 
 

@@ -22,6 +22,8 @@ Answer = dict[str, Any]
 
 SILENT_SECONDS = 60.0  # after which a role is given up
 
+MAKE_ROOM = "lower hyp.buffer_size, or offer fewer --cores"
+
 
 class OutOfMemory(TianJiError):
     """What was to be measured does not fit."""
@@ -106,17 +108,19 @@ class Hand:
         if not line:
             raise self._gone()
         answer: Answer = json.loads(line)
-        if "error" in answer:
-            kind = OutOfMemory if answer.get("memory") else TianJiError
-            raise kind(f"plan: the {self.kind} that was measured: {answer['error']}")
-        return answer
+        if "error" not in answer:
+            return answer
+        problem = f"plan: the {self.kind} that was measured: {answer['error']}"
+        if answer.get("memory"):
+            raise OutOfMemory(f"{problem}: {MAKE_ROOM}")
+        raise TianJiError(problem)
 
     def _gone(self) -> TianJiError:
         status = self._process.wait()
         if status == -signal.SIGKILL:
             return OutOfMemory(
                 f"plan: the {self.kind} that was measured was killed, as the system does where "
-                "memory runs out: offer fewer --cores, or lower hyp.buffer_size"
+                "memory runs out: " + MAKE_ROOM
             )
         return TianJiError(
             f"plan: the {self.kind} that was measured ended with status {status}; its last words "

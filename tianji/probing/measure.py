@@ -46,6 +46,7 @@ class Acting:
     deciding: float  # seconds of one inference for all its environments
     trajectory_bytes: int
     memory_bytes: int
+    computing: float  # share of the time in which this process had a core
     rollouts: list[float]  # seconds of each that is whole, where there are pauses between them
 
 
@@ -94,7 +95,7 @@ class ActorProbe:
         actor = self._actor
         drain = cast(Drain, self._ports.outbox(f"trajectories {actor.name}"))
         drain.pause = self._pause
-        marks: list[tuple[float, float, float, float]] = []
+        marks: list[tuple[float, float, float, float, float]] = []
 
         def steps_taken() -> int:
             writing = actor.trajectory.length if actor.trajectory.is_open else 0
@@ -102,7 +103,8 @@ class ActorProbe:
 
         def read() -> None:
             awake = time.perf_counter() - drain.paused
-            marks.append((awake, steps_taken(), drain.n_sent, drain.seconds))
+            done = steps_taken(), drain.n_sent, drain.seconds
+            marks.append((awake, *done, time.process_time()))
 
         def enough() -> bool:
             return not marks or steps_taken() >= LEAST_STEPS + marks[0][1]
@@ -117,7 +119,7 @@ class ActorProbe:
         clock = Clockwork(WARM_SECONDS, seconds, read, enough, ready)
         actor.weights = _Weights(self._weights, clock)
         _loop([actor], self._ports)
-        took, steps, sent, sending = (b - a for a, b in zip(*marks, strict=True))
+        took, steps, sent, sending, computing = (b - a for a, b in zip(*marks, strict=True))
         return Acting(
             seconds=took,
             n_steps=int(steps),
@@ -128,6 +130,7 @@ class ActorProbe:
             deciding=own["deciding"],
             trajectory_bytes=self._job.trajectory.n_bytes,
             memory_bytes=own_bytes(),
+            computing=min(1.0, computing / took),
             rollouts=drain.rollouts[int(marks[0][2]) + 1 :],
         )
 
