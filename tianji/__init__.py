@@ -51,8 +51,10 @@ def train(
     started_at = began if started_at is None else started_at
     chosen, seconds = None, 0.0
     if plan is not None:
+        from tianji import starting
         from tianji.probing import following
 
+        starting.refuse(load_config(config, given), engine)  # before anything is measured
         measures = following.is_made_now(plan, folder)
         chosen = following.for_run(plan, config, given, folder, engine, quiet=quiet)
         seconds = time.monotonic() - began if measures else 0.0

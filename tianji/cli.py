@@ -59,6 +59,8 @@ def _lead(given: list[str]) -> int:
         terminal.say("tianji", str(error))
         return USER_MISTAKE
     except Interrupted as stop:
+        if stop.words is not None:
+            terminal.say("tianji", stop.words)
         return stop.exit_status
     except BrokenPipeError:  # whoever read our output has gone; what was made is on disk
         _speak_to_nobody()

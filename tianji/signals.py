@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
@@ -36,9 +36,11 @@ def ending_with(parent: int, number: int) -> Callable[[], None]:
 class Interrupted(BaseException):
     """A signal asked the run to end; no user's `except Exception` may swallow it."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, words: str | None = None) -> None:
+        """`words` are what a command has to say about it, if it has not been said yet."""
         super().__init__(signal.Signals(number).name)
         self.number = number
+        self.words = words
 
     @property
     def exit_status(self) -> int:
@@ -54,7 +56,8 @@ class Signals:
     raised at once, because trying out a user's environment may take for ever.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, numbers: Sequence[int] = NUMBERS) -> None:
+        self._numbers = numbers
         self.number: int | None = None
         self._noted_at = 0.0
         self.at_once = False
@@ -62,7 +65,7 @@ class Signals:
 
     def __enter__(self) -> Signals:
         if threading.current_thread() is threading.main_thread():  # nobody else gets signals
-            self._before = {number: signal.signal(number, self._note) for number in NUMBERS}
+            self._before = {number: signal.signal(number, self._note) for number in self._numbers}
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -32,9 +32,15 @@ ENGINES = ("process", "local", "mpi")
 
 def check(config: Config, engine: str | None) -> str:
     """The engine that is to train; says, and refuses, what can be before anything is started."""
+    name = refuse(config, engine)
+    _note(notices.apart(config))
+    return name
+
+
+def refuse(config: Config, engine: str | None) -> str:
+    """The same, without a word about what is not refused."""
     name = chosen_engine(config, engine)
     _refuse_missing_trackers(config)
-    _note(notices.apart(config))
     return name
 
 

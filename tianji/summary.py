@@ -22,6 +22,7 @@ from tianji.roster import Kind, kind_of, roles_of
 from tianji.status import Status
 from tianji.times import Times
 from tianji.watch import WINDOW, Progress
+from tianji.wording import count_of
 
 COUNTS_OF_KIND: dict[Kind | None, dict[str, Count]] = {
     Kind.ACTOR: {"produced": Count.PRODUCED, "weights_taken": Count.WEIGHTS_TAKEN},
@@ -264,7 +265,7 @@ def _measured(summary: dict[str, Any]) -> list[Line]:
         lines.append(("evaluation", words))
     if decided := summary.get("rebalancing"):
         last = f"{decided[-1]['unit']} at last: {decided[-1]['after']}"
-        lines.append(("balance", f"{len(decided):,} changes (balance.jsonl), {last}"))
+        lines.append(("balance", f"{count_of(len(decided), 'change')} (balance.jsonl), {last}"))
     if lost := summary.get("lost"):  # a summary of an earlier version has none
         lines.append(("lost", _without(lost)))
     if summary["dropped"]:

@@ -79,7 +79,7 @@ def test_a_larger_batch_keeps_freshness_and_raises_the_learning_rate(planned, tm
     [
         (("--engine", "local"), "has only one"),
         (("--set", "global_cfg.use_comm_parallel=False"), "has only one"),
-        (("--set", "actor_cfg.envs=3"), "other options say otherwise"),
+        (("--set", "actor_cfg.envs=3"), "other options say actor_cfg.envs=3"),
         (("--set", "hyp.batch_size=64"), "hyp.batch_size was 128 and is 64 now"),
     ],
 )

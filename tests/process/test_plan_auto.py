@@ -1,14 +1,21 @@
 """`train --plan auto`, and plans for on-policy batches and GPUs, with probes of a moment."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+from importlib import metadata
 
 import pytest
-from commands import TASKS
+from commands import ROOT, TASKS
 from profiles import profile
 from puppets import MISSING
 
+import tianji
 from tianji import resources
 from tianji.cli import main
+from tianji.errors import TianJiError
 from tianji.planning import planfile
 
 pytestmark = pytest.mark.process
@@ -114,3 +121,62 @@ def test_a_plan_for_the_gpu_has_the_learner_compute_there(tmp_path, monkeypatch)
     out = tmp_path / "gpu.plan.json"
     assert main(["plan", DQN, "--gpu", "--out", str(out), "--quiet"]) == 0
     assert planfile.read(out).overrides["learner_cfg.device"] == "cuda"
+
+
+@pytest.fixture
+def unmeasured(monkeypatch):
+    """Fails where something is measured."""
+
+    def probe(*_):
+        raise AssertionError("measured")
+
+    for module in ("following", "planner"):
+        monkeypatch.setattr(f"tianji.probing.{module}.probe", probe)
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_a_missing_mpi_is_said_before_anything_is_measured(unmeasured, monkeypatch, capfd, more):
+    def version(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    assert main(["train", DQN, "--plan", "auto", "--engine", "mpi", *more]) == 2
+    said = capfd.readouterr().err
+    assert said == (
+        "tianji: engine mpi needs mpi4py, which is not installed: pip install 'tianji[mpi]'\n"
+    )
+
+
+def test_a_program_is_told_what_is_missing_before_anything_is_measured(unmeasured, monkeypatch):
+    with pytest.raises(TianJiError, match="an MPI job is started on the command line"):
+        tianji.train(DQN, plan="auto", engine="mpi")
+
+    def refuse_missing(libraries):
+        raise TianJiError(f"{libraries[0]} is not installed")
+
+    monkeypatch.setattr("tianji.sinks.refuse_missing", refuse_missing)
+    with pytest.raises(TianJiError, match="wandb is not installed"):
+        tianji.train(DQN, plan="auto", track="wandb")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "words",
+    [("train", DQN, "--plan", "auto", "--run-dir", "run"), ("plan", DQN, "--out", "plan.json")],
+)
+def test_who_stops_a_measurement_is_told_that_nothing_was_written(tmp_path, words, number):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tianji.cli", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    first = process.stderr.readline()
+    assert "measuring" in first
+    process.send_signal(number)
+    said = process.communicate(timeout=30)[1]
+    assert process.returncode == 128 + number
+    others = [line for line in said.splitlines() if not line.startswith("measuring: ")]
+    assert others == ["tianji: stopped while measuring: nothing was written"]
+    assert not list(tmp_path.iterdir())

@@ -66,6 +66,20 @@ def test_a_plan_is_made_for_the_cores_of_this_machine(dqn, probed, capsys):
     assert "measuring this job" in said and f"plan: {plan.split.name}: " in said
 
 
+def test_who_is_given_several_groups_is_told_what_they_cost(dqn, tmp_path, capsys):
+    several = follow("auto", dqn, "global_cfg.group_num=2")
+    words = " ".join(capsys.readouterr().err.split())
+    assert several.split.groups == 2
+    assert "2 groups" in words and "so a result takes more steps than with one group" in words
+    assert "compare with --set global_cfg.group_num=1" in words
+    follow("auto", dqn, "global_cfg.group_num=1")
+    assert "more steps" not in capsys.readouterr().err
+    (tmp_path / "hosts").write_text("a slots=9\nb slots=9\n")
+    follow("auto", dqn, engine="mpi", hostfile=tmp_path / "hosts")  # a host has one at least
+    words = " ".join(capsys.readouterr().err.split())
+    assert "more steps" in words and "group_num=1" not in words
+
+
 def test_a_plan_for_a_hostfile_is_for_all_its_machines_and_the_smallest_of_them(
     dqn, probed, tmp_path
 ):
@@ -232,8 +246,28 @@ def test_what_is_no_plan_is_said_with_what_was_meant_or_wanted(
 
 def test_options_that_say_otherwise_than_a_file_are_refused(dqn, tmp_path):
     planfile.write(follow("auto", dqn), tmp_path / "plan.json")
-    with pytest.raises(TianJiError, match=r"plan.json says .* other options say otherwise"):
+    with pytest.raises(
+        TianJiError,
+        match=r"plan.json says actor_cfg.num=\d, and other options say actor_cfg.num=77: leave "
+        "that out, or make a plan with tianji plan CONFIG --actors 77$",
+    ):
         follow(tmp_path / "plan.json", dqn, "actor_cfg.num=77")
+    with pytest.raises(
+        TianJiError,
+        match=r"says learner_cfg.cores=1, actor_cfg.envs=8, and other options say "
+        "learner_cfg.cores=None, actor_cfg.envs=3: leave those out, or make .* CONFIG --envs 3$",
+    ):
+        follow(tmp_path / "plan.json", dqn, "actor_cfg.envs=3", "learner_cfg.cores=None")
+    with pytest.raises(TianJiError, match=r"other options say actor_cfg.cores=2: leave that out$"):
+        follow(tmp_path / "plan.json", dqn, "actor_cfg.cores=2")
+
+
+def test_a_plan_for_one_machine_names_its_cores_where_there_are_fewer(dqn, tmp_path, monkeypatch):
+    planfile.write(follow("auto", dqn), tmp_path / "plan.json")
+    monkeypatch.setattr(resources, "quota", lambda: 3.0)
+    monkeypatch.setattr(following, "_spread", lambda _: following._Spread(4))
+    with pytest.raises(TianJiError, match="for 4 cores and this machine offers 3: train with it"):
+        follow(tmp_path / "plan.json", dqn)
 
 
 @pytest.mark.parametrize(
@@ -293,6 +327,7 @@ def test_a_plan_for_several_hosts_is_no_news_where_they_are(dqn, tmp_path, capsy
     assert json.loads((tmp_path / "plan.json").read_text())["split"]["groups"] >= 2
     follow(tmp_path / "plan.json", dqn, engine="mpi", hostfile=tmp_path / "hosts")
     assert "wants" not in capsys.readouterr().err
-    with pytest.raises(TianJiError, match="for 8 cores and this machine offers 4: train with it"):
+    said = r"for 2 hosts with 4 cores each, and .*: add --engine mpi --hostfile FILE, which names"
+    with pytest.raises(TianJiError, match=said):
         follow(tmp_path / "plan.json", dqn)
     assert not capsys.readouterr().err  # nothing else is said of it

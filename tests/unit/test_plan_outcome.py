@@ -31,10 +31,29 @@ def test_prediction_and_measurement_stand_side_by_side(plan):
     assert errors["production_per_second"] == pytest.approx(0.1, abs=1e-4)
     assert errors["consumption_per_second"] == pytest.approx(0.2, abs=1e-4)
     assert f"predicted {made:,.0f} steps/s made, {learned:,.0f} samples/s" in found.sentence()
-    measured = f"measured {made / 1.1:,.0f} (+10 %) and {learned / 1.2:,.0f} (+20 %)"
+    measured = f"measured {made / 1.1:,.0f} (9 % less) and {learned / 1.2:,.0f} (17 % less)"
     assert found.sentence().endswith(measured)
     again = Comparison.from_json(json.loads(json.dumps(found.to_json())))
     assert again.sentence() == found.sentence()
+
+
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        (0.58, "(42 % less)"),
+        (1.07, "(7 % more)"),
+        (1.009, "(as predicted)"),
+        (0.991, "(as predicted)"),
+        (1.011, "(1 % more)"),
+        (2.5, "(150 % more)"),
+    ],
+)
+def test_a_line_says_how_far_the_measurement_is_from_the_prediction(plan, times, words):
+    made, learned = plan.prediction.production, plan.prediction.consumption
+    said = compare(plan, Pace(times * made, learned)).sentence()
+    assert said.endswith(
+        f"; measured {times * made:,.0f} {words} and {learned:,.0f} (as predicted)"
+    )
 
 
 def test_a_run_that_was_too_short_is_not_compared(plan):
@@ -46,4 +65,6 @@ def test_a_run_that_was_too_short_is_not_compared(plan):
 def test_a_rate_of_zero_has_no_error(plan):
     found = compare(plan, Pace(0.0, 1.0))
     assert found.to_json()["error"]["production_per_second"] is None
-    assert "measured 0 and 1 (+" in found.sentence()
+    assert "measured 0 (100 % less) and 1 (" in found.sentence()
+    none = Comparison("L1A1", Pace(0.0, 1.0), Pace(3.0, 1.0))
+    assert none.sentence().endswith("measured 3 and 1 (as predicted)")

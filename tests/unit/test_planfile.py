@@ -72,6 +72,42 @@ def test_keys_that_were_edited_are_not_silently_left_out(plan, tmp_path):
         planfile.read(tmp_path / "plan.json")
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("predicted.production", "25118", "predicted.production is '25118', want a number"),
+        ("predicted.memory_bytes", None, "predicted.memory_bytes is None, want a whole number"),
+        ("predicted.bound", "bored", "'bored' is not a valid Bound"),
+        ("split.hosts", 1.5, "split.hosts is 1.5, want a whole number"),
+        ("split.batch", True, "split.batch is True, want a whole number"),
+        ("split.one_core", 0, "split.one_core is 0, want true or false"),
+        ("profile.load_seconds", [], r"profile.load_seconds is \[\], want a number"),
+        ("profile.machine.gpu", 3, "profile.machine.gpu is 3, want a text or null"),
+        ("profile.work.keys", "none", "profile.work.keys is 'none', want an object"),
+        ("profile.actors.0.envs", "4", r"profile.actors\[0\].envs is '4', want a whole number"),
+        ("profile.learners.1.on_gpu", [[2, "x"]], r"learners\[1\].on_gpu\[0\]\[1\] is 'x', want"),
+    ],
+)
+def test_a_value_of_another_type_is_damage_wherever_it_stands(plan, path, value, said, tmp_path):
+    """Such a plan was followed once, and the run's summary was lost when it was compared."""
+    plain = plan.to_json()
+    *parents, last = path.split(".")
+    place = plain
+    for name in parents:
+        place = place[int(name) if isinstance(place, list) else name]
+    place[last] = value
+    (tmp_path / "plan.json").write_text(json.dumps(plain))
+    with pytest.raises(TianJiError, match=rf"plan.json: this plan is damaged \(.*{said}"):
+        planfile.read(tmp_path / "plan.json")
+
+
+def test_whole_numbers_are_numbers(plan, tmp_path):
+    plain = plan.to_json()
+    plain["predicted"] |= {"production": 25_118, "knee": float("inf")}
+    (tmp_path / "plan.json").write_text(json.dumps(plain))
+    assert planfile.read(tmp_path / "plan.json").prediction.production == 25_118
+
+
 def test_a_plan_for_another_configuration_is_refused(plan):
     other = load(CONFIGS / "cartpole_ppo.py", [])
     with pytest.raises(TianJiError, match="made for another configuration"):
@@ -125,6 +161,30 @@ def test_cores_that_a_plan_of_a_smaller_machine_leaves_idle_are_counted(plan, co
     [words] = planfile.check(plan, config, larger, "it", hosts=2)
     assert "leaves 62 of" in words
     assert planfile.check(plan, config, larger, "it", hosts=None) == []
+
+
+def test_a_plan_for_a_single_core_is_told_to_be_one_where_there_are_more(plan, config):
+    """Its roles are bound to no core, so that none is idle."""
+    single = dataclasses.replace(MACHINE, cores=1)
+    shared = dataclasses.replace(
+        plan,
+        profile=dataclasses.replace(plan.profile, machine=single),
+        split=split(one_core=True),
+    )
+    assert planfile.check(shared, config, single, "it") == []
+    [words] = planfile.check(shared, config, dataclasses.replace(MACHINE, cores=2), "it")
+    assert words.startswith("it was made for a single core that all roles share, and here they ha")
+    assert "does not hold here" in words and "idle" not in words
+
+
+def test_one_core_is_not_called_cores(plan, config):
+    alternating = dataclasses.replace(plan.profile.work, alternates=True)
+    costs = dataclasses.replace(
+        plan.profile, work=alternating, machine=dataclasses.replace(MACHINE, cores=1)
+    )
+    turns = dataclasses.replace(plan, profile=costs, split=split())
+    [words] = planfile.check(turns, config, dataclasses.replace(MACHINE, cores=2), "it")
+    assert "was made on 1 core and leaves 1 of this machine's 2 cores idle" in words
 
 
 def test_a_plan_that_uses_all_cores_is_no_news_wherever_it_was_measured(plan, config):

@@ -19,6 +19,7 @@ from tianji.rebalance import FILE, Rebalancer
 from tianji.resources import idle_seconds
 from tianji.roster import roles_of
 from tianji.run import Run
+from tianji.summary import describe
 from tianji.transports.local import LocalTransport
 from tianji.watch import Progress
 
@@ -220,7 +221,11 @@ def test_the_summary_repeats_what_was_decided_and_so_does_a_resumed_run(begin, t
     group.told = None
     group.rebalancer._tell = run.rebalanced
     group.run(15)
-    told = run._summary("running", group.progress, 120.0)["rebalancing"]
+    summary = run._summary("running", group.progress, 120.0)
+    told = summary["rebalancing"]
+    assert "balance    1 change (balance.jsonl), actors awake at last: 1" in describe(
+        summary, tmp_path
+    )
     assert [(row["kind"], row["before"], row["after"]) for row in told] == [("pause", 2, 1)]
     assert "tianji: pause 2 -> 1 actors awake: 2 actors could make" in capsys.readouterr().err
     assert run.state(group.progress)["rebalancing"] == told

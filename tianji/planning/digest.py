@@ -62,6 +62,11 @@ def keys_of(config: Config) -> dict[str, Any]:
     return plain
 
 
+def flat(config: Config) -> dict[str, Any]:
+    """Every key of a configuration as `--set` takes it, with its value."""
+    return dict(_flat(config.to_json()))
+
+
 def told_apart(work: Work, config: Config) -> str:
     """What sets the job that was measured apart from a configuration: the keys with other values.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from tianji.planning.planfile import Plan
 
 SETTLING_SECONDS = 1.0  # from the first update until rates are those of a run that goes on
 SHORTEST_SECONDS = 1.0  # that a rate is taken over
+EQUAL_SHARE = 0.01  # of a prediction: what is nearer to it is called the same
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Comparison:
         )
 
     def sentence(self) -> str:
-        """The same in a line; each error stands behind what was measured."""
+        """The same in a line; behind what was measured stands how much more or less that is."""
         predicted, measured = self.predicted, self.measured
         words = (
             f"{self.split}, predicted {predicted.production_per_second:,.0f} steps/s made, "
@@ -85,12 +87,8 @@ class Comparison:
         )
         if measured is None:
             return f"{words}; the run was too short to compare"
-        off = {
-            name: "" if error is None else f" ({100 * error:+.0f} %)"
-            for name, error in self._errors(measured).items()
-        }
-        made = f"{measured.production_per_second:,.0f}{off['production_per_second']}"
-        learned = f"{measured.consumption_per_second:,.0f}{off['consumption_per_second']}"
+        made = _beside(measured.production_per_second, predicted.production_per_second)
+        learned = _beside(measured.consumption_per_second, predicted.consumption_per_second)
         return f"{words}; measured {made} and {learned}"
 
     def _errors(self, measured: Pace) -> dict[str, float | None]:
@@ -99,6 +97,16 @@ class Comparison:
             name: round(predicted[name] / rate - 1.0, 4) if rate else None
             for name, rate in asdict(measured).items()
         }
+
+
+def _beside(measured: float, predicted: float) -> str:
+    """As in `14,456 (42 % less)`: what was measured, seen from what was predicted."""
+    share = measured / predicted - 1.0 if predicted else math.inf
+    if math.isinf(share):
+        return f"{measured:,.0f}"
+    if abs(share) < EQUAL_SHARE:
+        return f"{measured:,.0f} (as predicted)"
+    return f"{measured:,.0f} ({100 * abs(share):.0f} % {'more' if share > 0 else 'less'})"
 
 
 def compare(plan: Plan, measured: Pace | None) -> Comparison:

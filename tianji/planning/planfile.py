@@ -14,6 +14,8 @@ from tianji.errors import TianJiError
 from tianji.planning.digest import digest_of, told_apart
 from tianji.planning.profile import Machine, Profile
 from tianji.planning.split import Bound, Prediction, Split
+from tianji.planning.typed import refuse_other_types
+from tianji.wording import count_of
 
 NAME = "plan.json"  # in a run's folder
 FORMAT = 2  # 1: the digest was of other keys
@@ -122,12 +124,16 @@ def _from_json(plain: dict[str, Any]) -> Plan:
     predicted = dict(plain["predicted"])
     predicted.pop("imbalance")
     predicted["bound"] = Bound(predicted["bound"])
-    return Plan(
+    plan = Plan(
         Profile.from_json(plain["profile"]),
         Split(**plain["split"]),
         Prediction(**predicted),
         dict(plain["settings"]),
     )
+    refuse_other_types(plan.profile, "profile")
+    refuse_other_types(plan.split, "split")
+    refuse_other_types(plan.prediction, "predicted")
+    return plan
 
 
 def check(
@@ -177,10 +183,19 @@ def _about_cores(plan: Plan, machine: Machine, source: str, hosts: int) -> Itera
             "that is right; on so many, roles will wait for each other's cores"
         )
     used = -(-needed // hosts)  # on the host with most groups
-    if made_on < machine.cores and used < machine.cores:
+    if used >= machine.cores:
+        return
+    if plan.split.one_core:  # which are bound to no core
         yield (
-            f"{source} was made on {made_on} cores and leaves {machine.cores - used} of this "
-            f"machine's {machine.cores} cores idle: tianji plan CONFIG plans for all of them"
+            f"{source} was made for a single core that all roles share, and here they have "
+            f"{machine.cores}: what it predicts does not hold here, and tianji plan CONFIG makes a "
+            "plan for this machine"
+        )
+    elif made_on < machine.cores:
+        yield (
+            f"{source} was made on {count_of(made_on, 'core')} and leaves {machine.cores - used} "
+            f"of this machine's {machine.cores} cores idle: tianji plan CONFIG plans for all of "
+            "them"
         )
 
 

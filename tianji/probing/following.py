@@ -5,23 +5,26 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from tianji import hostfile as hostfiles
 from tianji import mpirun, resources, terminal
 from tianji.config import Config, load
 from tianji.config.keywords import as_overrides
-from tianji.config.section import nearest
+from tianji.config.section import nearest, shown
 from tianji.errors import TianJiError
 from tianji.placement import n_ranks
 from tianji.planning import planfile, solver
+from tianji.planning.digest import flat
 from tianji.planning.planfile import Plan
 from tianji.planning.profile import Work
-from tianji.planning.solver import Wish
+from tianji.planning.solver import OPTIONS, Wish
 from tianji.planning.table import roles_in
 from tianji.probing.machine import this_machine
 from tianji.probing.planner import GROUP_UPDATES, make, most_groups, tried
 from tianji.probing.probe import probe
-from tianji.probing.wishes import KEYS, wish_of
+from tianji.probing.stopping import stoppable
+from tianji.probing.wishes import KEYS, WISHED, wish_of
 from tianji.wording import count_of
 
 AUTO = "auto"  # instead of a plan's file: make one
@@ -112,12 +115,21 @@ def lacking(plan: Plan, hosts: int = 1) -> tuple[int, int] | None:
 
 def _refuse_without_cores(plan: Plan, source: str) -> None:
     """Raises where all processes would be on this machine, each on cores that it does not have."""
-    if (found := lacking(plan)) is not None:
+    if (found := lacking(plan)) is None:
+        return
+    hosts = plan.split.hosts
+    if hosts > 1:
+        each = plan.split.cores_per_host(plan.profile.work)
         raise TianJiError(
-            f"{source}: this plan is for {found[0]} cores and this machine offers {found[1]}: "
-            "train with it where there are as many, make a plan for this machine with tianji plan "
-            "CONFIG, or leave --plan out"
+            f"{source}: this plan is for {hosts} hosts with {count_of(each, 'core')} each, and "
+            "without --engine mpi a run has this machine alone: add --engine mpi --hostfile FILE, "
+            "which names them, or make a plan for this machine with tianji plan CONFIG"
         )
+    raise TianJiError(
+        f"{source}: this plan is for {found[0]} cores and this machine offers {found[1]}: "
+        "train with it where there are as many, make a plan for this machine with tianji plan "
+        "CONFIG, or leave --plan out"
+    )
 
 
 def _refuse_one_process(config: Config, engine: str | None) -> None:
@@ -163,11 +175,12 @@ def _made_now(
     needed = n_ranks(load(file, [*as_overrides(least), *given]))
     if spread.places is not None and needed > spread.places:
         raise _too_few_places(spread.places, needed)
-    job = tried(config, lambda work: _refuse_impossible(work, wish))
-    terminal.say("note", "measuring this job to plan it, for some 10 to 20 s")
     say = terminal.StatusLine(quiet, only_live=True)
     try:
-        profile = probe(job, spread.cores, say)
+        with stoppable():
+            job = tried(config, lambda work: _refuse_impossible(work, wish))
+            terminal.say("note", "measuring this job to plan it, for some 10 to 20 s")
+            profile = probe(job, spread.cores, say)
     finally:
         say.over()
     plan = make(config, profile, wish).plan
@@ -180,8 +193,19 @@ def _made_now(
             plan = make(config, profile, wish).plan
         except TianJiError:  # there is no smaller one
             raise _too_few_places(spread.places, needed) from None
-    terminal.say("plan", roles_in(plan.split))
+    terminal.say("plan", roles_in(plan.split) + _caution(plan, hosts))
     return plan
+
+
+def _caution(plan: Plan, hosts: int) -> str:
+    """What several groups cost; each host has one at least."""
+    if plan.split.groups == 1:
+        return ""
+    instead = "" if hosts > 1 else ": where that matters, compare with --set global_cfg.group_num=1"
+    return (
+        ". Each group learns from its own samples, so a result takes more steps than with one group"
+        + instead
+    )
 
 
 def _refuse_impossible(work: Work, wish: Wish) -> None:
@@ -220,12 +244,31 @@ def _following(plan: Plan, source: str, file: str | Path, given: list[str]) -> C
     """The configuration with the keys of the plan; refuses options that say otherwise."""
     own = as_overrides(plan.overrides)
     config = load(file, [*given, *own])
-    if load(file, [*own, *given]) != config:
-        raise TianJiError(
-            f"{source} says {', '.join(own)}, and other options say otherwise: leave those out, or "
-            "make a plan with them fixed (tianji plan --actors, --envs, --groups, --learner-cores)"
-        )
+    otherwise = load(file, [*own, *given])
+    if otherwise != config:
+        raise _contradiction(plan, source, flat(config), flat(otherwise))
     return config
+
+
+def _contradiction(
+    plan: Plan, source: str, planned: dict[str, Any], told: dict[str, Any]
+) -> TianJiError:
+    """Names the keys of a plan that a run was told other values of."""
+    differing = [key for key in {**planned, **told} if planned.get(key) != told.get(key)]
+    keys = [key for key in differing if key in plan.overrides] or differing
+    says, others = (
+        ", ".join(f"{key}={shown(found.get(key))}" for key in keys) for found in (planned, told)
+    )
+    options = [
+        OPTIONS[name].format(told[key])
+        for name, key in WISHED.items()
+        if key in keys and told[key] is not None
+    ]
+    fixed = f", or make a plan with tianji plan CONFIG {' '.join(options)}" if options else ""
+    return TianJiError(
+        f"{source} says {says}, and other options say {others}: leave "
+        f"{'that' if len(keys) == 1 else 'those'} out{fixed}"
+    )
 
 
 def beside(plan: Plan, file: str | Path, given: list[str]) -> list[str]:

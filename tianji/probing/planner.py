@@ -20,6 +20,7 @@ from tianji.planning.solver import Choice, Wish, possible, ranked
 from tianji.planning.split import Split
 from tianji.probing.crew import Say
 from tianji.probing.probe import MOST_SECONDS, probe
+from tianji.probing.stopping import stoppable
 from tianji.probing.variants import work_of
 from tianji.roster import Kind, role_name, roles_of
 from tianji.trial import try_out
@@ -54,7 +55,8 @@ def measure(
     """
     config = load(file, [*overrides, *as_overrides(settings or {}, "plan")])
     if profile is None:
-        return config, probe(tried(config, refuse), cores, say, seconds)
+        with stoppable():
+            return config, probe(tried(config, refuse), cores, say, seconds)
     if profile.work.digest != digest_of(config):
         raise TianJiError(
             "--profile: these costs are of another configuration "

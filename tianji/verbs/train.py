@@ -70,6 +70,8 @@ def run(options: argparse.Namespace) -> int:
     named = {name: value for name in SHORT if (value := vars(options)[name]) is not None}
     overrides = [*options.overrides, *as_overrides(named)]
     starts_ranks = options.engine == "mpi" and mpirun.inside() is None
+    if starts_ranks:
+        mpirun.find()  # where it is missing, that is said before anything is measured
     advice = None
     if options.plan is not None and (options.dry_run or starts_ranks):
         keys, advice = _planned(options, overrides)
