@@ -122,6 +122,11 @@ def _run(given: list[str]) -> int:
     if not given:
         parser().print_help(sys.stderr)
         return USER_MISTAKE
+    if given[0] not in VERBS and not given[0].startswith("-"):
+        from tianji.config.section import nearest
+
+        near = nearest(given[0], VERBS, "There are")
+        parser().error(f"argument VERB: invalid choice: {given[0]!r}. {near}")
     options, unknown = parser(given).parse_known_args(given)
     options.given = given
     if unknown:  # the help of the verb helps, that of `tianji` does not

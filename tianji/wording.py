@@ -18,5 +18,5 @@ def duration(seconds: float) -> str:
 
 
 def unit_of(seconds: float) -> tuple[float, str]:
-    """The largest of which there is at least one, in seconds, and its name."""
-    return next(((size, unit) for size, unit in UNITS if seconds >= size), UNITS[-1])
+    """The largest of which there is at least one in three digits, in seconds, and its name."""
+    return next(((size, unit) for size, unit in UNITS if seconds >= 0.9995 * size), UNITS[-1])

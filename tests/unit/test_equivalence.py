@@ -18,6 +18,7 @@ from tianji.equivalence.measures import Training
 from tianji.equivalence.runs import Estimate
 from tianji.equivalence.settings import Settings, make_folder, settle
 from tianji.errors import TianJiError
+from tianji.verbs import verify
 
 STEPS, TARGET, RATIO = 20_000, 80.0, 4.0
 MARGIN, STEPS_MARGIN = 0.1, 0.25
@@ -321,6 +322,21 @@ def test_the_tables_have_every_number_and_fit_into_80_columns(engine):
         middles = [measures.percentile(rows, share) for rows in (age.serial, age.distributed)]
         assert line.removeprefix(name).split()[:2] == [words.number(each) for each in middles]
     assert f"{age.distance.ks:.3f}" in [w for each in ages for w in each.split()]
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_in_a_terminal_no_line_is_longer_than_it(tmp_path, monkeypatch, capsys, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    pairs, _ = compared(
+        lambda s: learning(seed=s), lambda s: learning(70 + 9 * s, seed=s), 4, ages=(0, 800)
+    )
+    found = verify._show(tmp_path, settings(), pairs)
+    verify._tell("seed 0, serial: 150,000 steps and 2,245 updates in 12.5 s, return 424.0; 3 left")
+    out, err = capsys.readouterr()
+    told = out.replace(str(tmp_path), "")  # names of files are not broken
+    assert max(map(len, [*told.splitlines(), *err.splitlines()])) <= width
+    assert words.sentence(found, settings()) in " ".join(out.split())
+    assert ("left out: updates to" in out) is (width == 60)
 
 
 def test_a_folder_is_gone_on_with_only_by_the_same_runs(tmp_path):

@@ -26,8 +26,8 @@ def test_what_larger_batches_would_bring_is_said_where_it_was_measured():
     costs = dataclasses.replace(COSTS, learners=(first, larger, *COSTS.learners[1:]))
     text = describe(costs, solve(costs, Wish(8, learner_cores=1)), None)
     assert (
-        "while the actors wait one learns from 9,091 samples/s in batches of 100, 20,000 samples/s "
-        "in batches of 400 (--batch-scale 4)"
+        "one learner alone learns from 9,091 samples/s in batches of 100, 20,000 in batches of 400 "
+        "(--batch-scale 4)"
     ) in " ".join(text.split())
 
 
@@ -115,3 +115,32 @@ def test_more_environments_than_the_configuration_has_are_pointed_out():
     assert "compare with --envs" not in describe(
         COSTS, solve(COSTS, Wish(2, actors=1, envs=1)), None
     )
+
+
+def test_cores_that_stay_idle_are_counted():
+    one, all_ = solve(COSTS, Wish(16, groups=1, actors=2, learner_cores=1)), solve(COSTS, Wish(8))
+    used = one[0].split.cores(COSTS.work)
+    (line, *_) = describe(COSTS, one, None, cores=16).splitlines()
+    assert line.endswith(f"environments each; {16 - used} of 16 cores stay idle") and used < 5
+    assert "idle" not in describe(COSTS, one, None)  # nobody said how many there are
+    assert "idle" not in describe(COSTS, all_, None, cores=all_[0].split.cores(COSTS.work))
+    hosts = solve(COSTS, Wish(16, hosts=3, groups=3, actors=2, learner_cores=1))
+    assert f"; {16 - used} of 16 cores of each host stay idle" in describe(
+        COSTS, hosts, None, cores=16
+    )
+
+
+@pytest.mark.parametrize("width", [None, 60])
+def test_a_configuration_that_does_not_fit_is_spoken_of(width):
+    def told(*more):
+        return " ".join(describe(COSTS, CHOICES, *more).split())
+
+    said = "config: the configuration's own split needs more cores than these"
+    assert said in told(None, width) and said not in told(CHOICES[-1], width)
+
+
+def test_the_row_of_the_configuration_says_what_it_shares_with_the_plan():
+    own = CHOICES[-1]
+    text = describe(COSTS, CHOICES, own, changed=["--batch-scale 4", "--gpu"])
+    assert "own split, but with --batch-scale 4 and --gpu as the rows above" in text
+    assert "but with" not in describe(COSTS, CHOICES, own)

@@ -140,6 +140,30 @@ def test_a_rule_for_a_batch_that_stays_as_it_is_is_refused(ending, tmp_path, mon
         plan.run(options_of("--lr-rule", "linear", file=tmp_path / "my job.py"))
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--cores", 1_025), r"--cores 1025: .* 1,024 at most: .*--hosts N; .*--cores-list 1025"),
+        (
+            ("--simulate", "--cores-list", 9_999, "--host-cores", 9_999),
+            "--host-cores 9999: .* 1,024 at most: --cores-list may have any number",
+        ),
+        (("--seconds", 5), "--seconds 5 with --profile .*nothing is measured"),
+    ],
+)
+def test_what_would_have_no_end_or_no_effect_is_refused(ending, tmp_path, monkeypatch, words, said):
+    monkeypatch.setattr(planner, "measure", lambda *_, **__: pytest.fail("it was measured"))
+    ending()
+    older = ("--profile", tmp_path / "my job.plan.json", "--out", tmp_path / "new.json")
+    with pytest.raises(TianJiError, match=said):
+        plan.run(options_of(*older, *words, file=tmp_path / "my job.py"))
+
+
+def test_what_was_changed_of_the_job_is_said_of_the_configurations_row():
+    assert plan._changed(options_of("--batch-scale", 4, "--gpu")) == ["--batch-scale 4", "--gpu"]
+    assert plan._changed(options_of("--batch-scale", 1)) == plan._changed(options_of()) == []
+
+
 def test_in_a_terminal_no_line_is_longer_than_it(ending, tmp_path, monkeypatch, capsys):
     _, made = ending()
     monkeypatch.setenv("COLUMNS", "80")

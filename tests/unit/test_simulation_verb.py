@@ -16,6 +16,7 @@ from tianji.planning.planfile import Plan
 from tianji.planning.profile import LearnerCost
 from tianji.planning.solver import Wish, solve
 from tianji.simulation.layout import Layout
+from tianji.simulation.simulate import simulate
 from tianji.simulation.styles import STYLES
 from tianji.simulation.verb import _learner_cores, check, run
 from tianji.verbs import plan as plan_verb
@@ -169,6 +170,8 @@ def test_words_that_mean_nothing_are_refused_by_the_command_line(words, message,
         (["--cores-list", "16", "--actors", "4"], "--actors with --cores-list"),
         (["--actors", "4", "--actors-list", "1,2"], "--actors with --actors-list"),
         (["--host-cores", "8", "--hosts", "2"], "--host-cores with --hosts"),
+        (["--link-gbit", "1", "--actors", "2"], "--link-gbit 1: all of it is on one host"),
+        (["--link-gbit", "1", "--cores-list", "16,64"], "--link-gbit 1: all of it is on one host"),
         (["--actors", "2", "--learners", "7"], "--learners 7: a batch of 128 samples cannot be sh"),
         (["--learners", "7", "--cores-list", "16"], "--learners 7: a batch of 128 samples cannot"),
         (["--actors", "1", "--groups", "2", "--hosts", "5"], "--hosts 5: there are only 4 proces"),
@@ -186,6 +189,51 @@ def test_learners_share_rollouts_where_a_batch_is_made_of_them(capsys):
     with pytest.raises(TianJiError, match="--learners 2: a batch of 1 rollouts"):
         run(once, said("--learners", 2, "--actors", 1))
     assert run(once, said("--learners", 3, "--actors", 3, "--envs", 8)) == 0
+
+
+def test_actors_that_cannot_share_the_environments_are_refused_as_by_a_plan(capsys):
+    once = profile(batch=2_048, pool=2_048, envs=64, steps=32, on_policy=True, alternates=True)
+    with pytest.raises(TianJiError, match=r"--actors 3: .* share 64 environments.*name 1, 2, 4"):
+        run(once, said("--actors", 3))
+    with pytest.raises(TianJiError, match="--actors 5: "):
+        run(once, said("--actors-list", "4,5"))
+    assert run(once, said("--actors", 4)) == run(once, said("--actors", 3, "--envs", 8)) == 0
+
+
+def test_no_link_is_assumed_where_none_can_be_crossed(capsys):
+    run(JOB, said("--cores-list", "16,64"))
+    assert "links of" not in capsys.readouterr().out
+    run(JOB, said("--cores-list", "16,65"))
+    assert "links of 10 Gbit/s are assumed" in capsys.readouterr().out
+
+
+def test_what_a_plan_asks_and_the_sweep_does_not_is_said(capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    run(JOB, said("--cores-list", "16,256"))
+    assert "a plan has no more than make enough updates each within exp.train_steps" in (
+        capsys.readouterr().out
+    )
+    run(JOB, said("--groups", 3))  # which was named
+    assert "exp.train_steps" not in capsys.readouterr().out
+
+
+def test_what_makes_fusions_rarer_than_configured_is_said(capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    large = profile(update=5e-3, weights_bytes=40_000_000, fusion_interval=10)
+    many = ("--groups", 64, "--actors", 1)
+    run(large, said(*many))
+    out = capsys.readouterr().out
+    assert "fusions/s, as often as configured; the reducer" not in out
+    assert "the reducer is the limit; the reducer 100.0 % busy" in out
+    run(large, said(*many, "--hosts", 64, "--link-gbit", 1))
+    out = capsys.readouterr().out
+    assert "the link to the reducer's host is the limit" in out and "host 100.0 %" in out
+    row = simulate(large, Layout(64, actors=1, hosts=64, link_bytes_per_second=1.25e8))
+    assert f"{row.fusions_wanted / row.fusions:,.3g} times rarer than configured" in out
+    assert row.fusions_wanted == pytest.approx(row.updates / 64 / 10)
+    assert row.fusions == pytest.approx(1.25e8 / (63 * 40_000_000))
+    run(profile(update=5e-3), said(*many))
+    assert "fusions/s, as often as configured; the reducer" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -292,7 +340,9 @@ def test_in_a_terminal_no_line_is_longer_than_it(monkeypatch, capsys):
     assert max(map(len, out.splitlines())) <= 80
     head = next(line for line in out.splitlines() if line.lstrip().startswith("cores"))
     assert head.split()[-1] == "limit" and "consumed/s" in head and "p95" not in head
-    assert "left out: p95, received/s" in out
+    for predicted in ("A idle", "L idle", "staleness"):  # rather than what follows from others
+        assert predicted in head
+    assert "left out: received/s, envs, p95, learners" in out
     monkeypatch.delenv("COLUMNS")
     run(JOB, said("--styles", "all"))
     wide = capsys.readouterr().out

@@ -62,6 +62,15 @@ def test_the_last_seconds_are_cut_out(run):
     assert trace.seconds == 2.5
 
 
+def test_more_seconds_than_were_recorded_are_spoken_of(run):
+    record(run, heading(seconds=3.0), *[(0, Doing.UPDATE, i, i + 1.0) for i in range(1, 11)])
+    trace = read(run, seconds=12.0)
+    assert trace.seconds == 10.0
+    assert trace.notes == ("--seconds 12: only 10 s were recorded: these are shown",)
+    assert (read(run).seconds, read(run).notes) == (3.0, ())  # what the run was to keep
+    assert read(run, seconds=10.0).notes == ()
+
+
 def test_a_file_that_was_cut_off_is_used_as_far_as_it_goes(run):
     path = record(run, heading(), *[(0, Doing.UPDATE, i, i + 0.5) for i in range(1, 11)])
     whole = path.read_bytes()

@@ -58,3 +58,8 @@ def test_in_a_terminal_no_line_of_the_table_is_longer_than_it(run):
     assert max(map(len, text.splitlines())) <= 80
     assert "nothing recorded: bookkeeping" in text
     assert text.split() == describe(read(run)).split()
+
+
+def test_a_long_gap_is_told_in_seconds(run):
+    text = describe(made(run))
+    assert "\n         2 s  1.100 s  actor-0.0    idle I: weights" in text and "e+0" not in text

@@ -11,3 +11,4 @@ def test_one_is_no_plural():
 def test_a_duration_has_the_unit_that_suits_it():
     durations = [duration(s) for s in (2.5, 0.0123, 4e-6, 2e-7)]
     assert durations == ["2.5 s", "12.3 ms", "4 us", "0.2 us"]
+    assert [duration(s) for s in (0.9994, 0.9996, 999.6e-6)] == ["999 ms", "1 s", "1 ms"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tianji import stats
-from tianji.columns import aligned
+from tianji.columns import fitted
 from tianji.equivalence import measures
 from tianji.equivalence.compare import (
     RATIO_TOLERANCE,
@@ -31,11 +31,12 @@ def signed(value: float) -> str:
     return ("+" if value > 0 else "") + number(value)
 
 
-def outcomes(found: Equivalence, settings: Settings) -> str:
+def outcomes(found: Equivalence, settings: Settings, width: int | None = None) -> str:
     """What training came to: a column for each number, which has one unit, and its verdict."""
     head = ("", "serial", settings.engine, "difference", "95 % interval", "margin", "verdict")
     columns = [head, *(_outcome(each) for each in found.comparisons)]
-    return "\n".join(aligned(list(zip(*columns, strict=True))))
+    least = [each.name for each in found.comparisons if not each.decides]
+    return "\n".join(fitted(list(zip(*columns, strict=True)), width, least=least))
 
 
 def _outcome(each: Comparison) -> tuple[str, ...]:
@@ -45,7 +46,9 @@ def _outcome(each: Comparison) -> tuple[str, ...]:
     return (each.name, *numbers, each.verdict)
 
 
-def ages(found: Equivalence, pairs: list[Pair], settings: Settings) -> str:
+def ages(
+    found: Equivalence, pairs: list[Pair], settings: Settings, width: int | None = None
+) -> str:
     """What training learned from."""
     rows = [("", "serial", settings.engine, "KS", "among serial", "Wasserstein")]
     ratios = [[run.ratio for run in arm] for arm in zip(*pairs, strict=True)]
@@ -62,7 +65,7 @@ def ages(found: Equivalence, pairs: list[Pair], settings: Settings) -> str:
             (f"{each.name}, median", *_at(each, 0.5), f"{each.distance.ks:.3f}", among, far)
         )
         rows.append((f"{each.name}, 95 %", *_at(each, 0.95), "", "", ""))
-    return "\n".join(aligned(rows))
+    return "\n".join(fitted(rows, width, least=("among serial", "Wasserstein")))
 
 
 def _at(samples: Samples, share: float) -> tuple[str, str]:

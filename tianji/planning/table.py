@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from tianji.columns import fitted, labelled
+from tianji.columns import fitted, labelled, wrapped
 from tianji.planning.costs import actor_cost_at
 from tianji.planning.model import EQUAL
-from tianji.planning.profile import Profile
+from tianji.planning.profile import Profile, Work
 from tianji.planning.solver import Choice
 from tianji.planning.split import Bound, Prediction, Split
 from tianji.wording import count_of, duration
@@ -21,20 +21,33 @@ LEAST = ("could make", "could take", "samples/s", "groups", "learner cores")  # 
 
 
 def describe(
-    profile: Profile, choices: list[Choice], configured: Choice | None, width: int | None = None
+    profile: Profile,
+    choices: list[Choice],
+    configured: Choice | None,
+    width: int | None = None,
+    cores: int | None = None,
+    changed: Sequence[str] = (),
 ) -> str:
-    """The chosen split, what is expected of it, and the next-best ones with what limits each."""
+    """The chosen split, what is expected of it, and the next-best ones with what limits each.
+
+    `configured` is None where the configuration's own split does not fit. `cores` are those of each
+    host, of which some may stay idle; `changed` are the options that changed the job itself, and
+    the row of the configuration with it.
+    """
+    about = _about(profile, choices, cores)
     lines = [
-        *(labelled(name, words, width, LABEL_WIDTH) for name, words in _about(profile, choices)),
+        *(labelled(name, words, width, LABEL_WIDTH) for name, words in about),
         "",
         *_rows(choices, configured, width),
     ]
+    if note := _about_config(configured, changed):
+        lines += wrapped(note, width, indent=2)
     return "\n".join(lines)
 
 
-def _about(profile: Profile, choices: list[Choice]) -> Iterable[tuple[str, str]]:
+def _about(profile: Profile, choices: list[Choice], cores: int | None) -> Iterable[tuple[str, str]]:
     work, split, found = profile.work, choices[0].split, choices[0].prediction
-    yield "plan", roles_in(split)
+    yield "plan", roles_in(split) + _idle(split, work, cores)
     yield "buffer", "on a core of its own" if split.buffer_alone else "rides with the learner"
     pool = "all of it new" if split.pool == split.batch else f"from a pool of {split.pool:,}"
     yield (
@@ -82,6 +95,30 @@ def _about(profile: Profile, choices: list[Choice]) -> Iterable[tuple[str, str]]
         )
 
 
+def _idle(split: Split, work: Work, cores: int | None) -> str:
+    """As in `; 13 of 16 cores stay idle`; empty if none does, or nobody says how many there are."""
+    used = split.cores_per_host(work)
+    if cores is None or used >= cores:
+        return ""
+    each = " of each host" if split.hosts > 1 else ""
+    return f"; {cores - used:,} of {count_of(cores, 'core')}{each} stay idle"
+
+
+def _about_config(configured: Choice | None, changed: Sequence[str]) -> str:
+    """What its row does not say; empty if that is nothing."""
+    if configured is None:
+        return (
+            "config: the configuration's own split needs more cores than these, so that there is "
+            "no row for it"
+        )
+    if changed:
+        return (
+            f"config: the configuration's own split, but with {' and '.join(changed)} as the rows "
+            "above have it; a plan without says what it makes as it is"
+        )
+    return ""
+
+
 def _making(profile: Profile, choice: Choice) -> float:
     """T_sp as this split has it: where roles take turns it depends on how many groups do."""
     work, split = profile.work, choice.split
@@ -101,8 +138,9 @@ def _by_batch(profile: Profile, split: Split) -> str:
     for cost in known:
         seconds = (cost.update_seconds + cost.draw_seconds) / cost.contention
         larger = f" (--batch-scale {cost.batch // split.batch})" if cost.batch > split.batch else ""
-        rates.append(f"{cost.batch / seconds:,.0f} samples/s in batches of {cost.batch:,}{larger}")
-    return f"while the actors wait one learns from {', '.join(rates)}"
+        unit = "" if rates else " samples/s"
+        rates.append(f"{cost.batch / seconds:,.0f}{unit} in batches of {cost.batch:,}{larger}")
+    return f"one learner alone learns from {', '.join(rates)}"
 
 
 def roles_in(split: Split) -> str:

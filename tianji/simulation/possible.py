@@ -13,6 +13,13 @@ MOST_NAMED = 8  # numbers in a message
 def refuse_impossible_layout(layout: Layout, work: Work) -> None:
     """Raises for what a run would refuse, too."""
     refuse_unequal(layout, work, layout.actors)
+    if work.alternates and layout.envs is None and work.envs % layout.actors:
+        counts = [n for n in range(1, work.envs + 1) if work.envs % n == 0]
+        raise TianJiError(
+            f"--actors {layout.actors}: the actors of a group share "
+            f"{count_of(work.envs, 'environment')}, and so many cannot have equal parts: name "
+            f"{_or(counts)}, or say with --envs how many each has"
+        )
     of_group = layout.learners + layout.buffer_alone + layout.actors
     if layout.hosts > layout.groups * of_group:
         raise TianJiError(

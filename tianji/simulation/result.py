@@ -53,7 +53,9 @@ class Simulated:
     limit: Bound
     warmup_seconds: float
     fusions: float  # per second; 0 with one group
+    fusions_wanted: float  # the same as the configuration asks for it
     reducer: float  # share of its time that it is busy
+    reducer_link: float  # share of its time that the link to its host carries parameters
     seconds: float  # simulated, of one group
     n_events: int
     offered: int | None = field(default=None, compare=False)

@@ -66,7 +66,7 @@ def simulate(profile: Profile, layout: Layout, seed: int = 0, spread: float = 0.
     idle = _idle(before, after, costs.actors)
     link = (after.up - before.up) / seconds
     most = 0.0 if costs.takes_once else costs.pool * costs.ratio / costs.batch
-    fusions, reducer, fusion_link = _fusing(profile, layout, updates)
+    wanted, fusions, reducer, fusion_link = _fusing(profile, layout, updates)
     return Simulated(
         layout=layout,
         cores=layout.groups * layout.group_cores(profile.work),
@@ -83,7 +83,9 @@ def simulate(profile: Profile, layout: Layout, seed: int = 0, spread: float = 0.
         limit=_limit(costs, before, after, link),
         warmup_seconds=_until_first_update(profile, costs),
         fusions=fusions,
+        fusions_wanted=wanted,
         reducer=reducer,
+        reducer_link=fusion_link,
         seconds=group.agenda.now,
         n_events=group.agenda.n_events,
     )
@@ -115,7 +117,7 @@ def _settled(
 def _run(group: Group) -> tuple[_Reading, _Reading]:
     """Simulates until enough has happened; the readings are taken at the end of updates."""
     costs, agenda = group.costs, group.agenda
-    n_units = max(PER_ACTOR * costs.actors, SIMULATED_TRAJECTORIES) * costs.units
+    n_units = _wanted(costs) * costs.units
     first: _Reading | None = None
     version = group.version
     while agenda.n_events < MOST_EVENTS and agenda.step():
@@ -128,13 +130,34 @@ def _run(group: Group) -> tuple[_Reading, _Reading]:
             break
     last = _read(group)
     if first is None or last.updates - first.updates < SIMULATED_UPDATES // 4:
-        raise TianJiError(
-            f"{count_of(costs.actors, 'actor')} with {count_of(costs.units, 'unit')} at once, and "
-            f"an update takes {costs.batch:,}: in {MOST_EVENTS:,} events there were "
-            f"{count_of(last.updates, 'update')}, too few to say anything: fewer actors in each of "
-            "more groups, more environments per actor or a smaller batch can be simulated"
-        )
+        raise TianJiError(_too_little(costs, last, agenda.n_events))
     return first, last
+
+
+def _wanted(costs: Costs) -> int:
+    """Trajectories that are simulated."""
+    return max(PER_ACTOR * costs.actors, SIMULATED_TRAJECTORIES)
+
+
+def _too_little(costs: Costs, last: _Reading, n_events: int) -> str:
+    """What is lacking for a simulation to say anything, and how to have more of it."""
+    came, wanted = last.received // costs.units, _wanted(costs)
+    lacking, instead = (
+        f"only {count_of(last.updates, 'update')}, too few to say anything: {SIMULATED_UPDATES} "
+        f"are wanted, and each takes {costs.batch:,} units",
+        "more environments per actor or a smaller batch",
+    )
+    if last.updates >= SIMULATED_UPDATES and came < wanted:
+        lacking, instead = (
+            f"enough updates, but only {came:,} trajectories, too few to say anything: {wanted:,} "
+            f"are wanted, {PER_ACTOR} of each actor",
+            "fewer actors in each of more groups",
+        )
+    return (
+        f"{count_of(costs.actors, 'actor')} with {count_of(costs.units, 'unit')} at once: in "
+        f"{n_events:,} events, of which {MOST_EVENTS:,} are simulated at most, there were "
+        f"{lacking}: {instead} can be simulated"
+    )
 
 
 def _read(group: Group) -> _Reading:
@@ -200,14 +223,14 @@ def _limit(costs: Costs, before: _Reading, after: _Reading, link: float) -> Boun
     return Bound.SAMPLE if acting > taking else bound
 
 
-def _fusing(profile: Profile, layout: Layout, updates: float) -> tuple[float, float, float]:
-    """Fusions per second, the share that the reducer is busy and that its host's link is."""
+def _fusing(profile: Profile, layout: Layout, updates: float) -> tuple[float, float, float, float]:
+    """Fusions per second as configured, as can be, and how busy reducer and its host's link are."""
     if layout.groups == 1:
-        return 0.0, 0.0, 0.0
+        return 0.0, 0.0, 0.0, 0.0
     wanted, each = updates / profile.work.fusion_interval, profile.work.weights_bytes
     reducing = layout.groups * each / REDUCED_BYTES_PER_SECOND
     speed = layout.link_bytes_per_second or profile.link_bytes_per_second or math.inf
     elsewhere = layout.groups - layout.groups_per_host
     sending = elsewhere * each / speed
     fusions = min([wanted, *(1.0 / s for s in (reducing, sending) if s > 0)])
-    return fusions, fusions * reducing, fusions * sending
+    return wanted, fusions, fusions * reducing, fusions * sending

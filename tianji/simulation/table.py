@@ -15,12 +15,13 @@ from tianji.wording import count_of
 
 HEAD = (
     *("cores", "groups", "learners", "actors", "envs", "hosts", "produced/s", "received/s"),
-    *("consumed/s", "updates/s", "A idle %", "L idle %", "link %", "staleness", "p95", "limit"),
+    *("consumed/s", "updates/s", "A idle", "L idle", "link", "staleness", "p95", "limit"),
 )
-LEAST = (  # the first to go where room is scarce; the last ones say what the layout is
-    *("p95", "received/s", "link %", "updates/s", "A idle %", "hosts", "envs", "L idle %"),
-    *("staleness", "learners"),
+LEAST = (  # the first to go where room is scarce; the last ones are what was predicted
+    *("received/s", "envs", "p95", "learners", "updates/s", "link", "produced/s", "hosts"),
+    *("staleness", "L idle", "A idle"),
 )
+RARER = 1.05  # times that fusions are rarer than configured, from which on it is said
 
 
 def table(rows: Sequence[Simulated], width: int | None = None) -> str:
@@ -76,7 +77,7 @@ def _notes(rows: Sequence[Simulated]) -> list[str]:
     alone = ", B: the buffer's" if any(row.layout.buffer_alone for row in rows) else ""
     notes = [
         f"learners (with cores of each{alone}) and actors: of one group; envs: of one actor; "
-        "A: actors, L: learner; link: to the learner's host, of its time"
+        "A, L idle and link: % of the time of actors, learner and the link to the learner's host"
     ]
     notes += _idle_cores(rows)
     if not math.isinf(first.knee):
@@ -89,13 +90,32 @@ def _notes(rows: Sequence[Simulated]) -> list[str]:
     ]
     if last.layout.groups > 1:
         notes.append(
-            f"{last.layout.groups:,} groups: {last.fusions:.3g} fusions/s, the reducer busy "
-            f"{_percent(last.reducer)} % ({REDUCED_BYTES_PER_SECOND / 1e9:g} GB/s, a guess); one "
-            "group was simulated, the others are as it is; whether a run is long enough for so "
-            "many is not asked"
+            f"{last.layout.groups:,} groups: {_fusing(last)}; one group was simulated, the others "
+            "are as it is"
+        )
+    if any(row.offered is not None and row.layout.groups > 1 for row in rows):
+        notes.append(
+            "groups: as many as make it fastest; a plan has no more than make enough updates each "
+            "within exp.train_steps, which is not asked here: it may have fewer for as many cores"
         )
     notes.append(f"simulated: {sum(row.n_events for row in rows):,} events")
     return notes
+
+
+def _fusing(row: Simulated) -> str:
+    """How often parameters are averaged; where that is rarer than configured, why."""
+    rate = f"{row.fusions:.3g} fusions/s"
+    reducer = f"the reducer {_percent(row.reducer)} % busy"
+    reducer += f" ({REDUCED_BYTES_PER_SECOND / 1e9:g} GB/s, a guess)"
+    link = f"the link to its host {_percent(row.reducer_link)} %"
+    rarer = row.fusions_wanted / row.fusions if row.fusions else math.inf
+    if rarer < RARER:
+        return f"{rate}, as often as configured; {reducer}, {link}"
+    limit = "the link to the reducer's host" if row.reducer_link > row.reducer else "the reducer"
+    return (
+        f"{rate}, {rarer:,.3g} times rarer than configured (learner_cfg.send_root_interval asks "
+        f"for {row.fusions_wanted:,.3g}/s): {limit} is the limit; {reducer}, {link}"
+    )
 
 
 def _idle_cores(rows: Sequence[Simulated]) -> list[str]:

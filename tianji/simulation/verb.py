@@ -30,6 +30,7 @@ from tianji.simulation.sweep import CORES, HOST_CORES, balanced, sweep
 from tianji.simulation.table import styles_table, table
 
 GBIT = 1e9 / 8  # bytes per second
+MOST_CORES = 1_024  # of one machine: all ways to split them are looked at, and they are many
 ASSUMED_GBIT = 10.0  # where a link is needed and nobody has said how fast it is
 FIGURE_ACTORS = 4  # of the diagram, unless --actors says otherwise
 MOST_SPREAD = 0.5
@@ -63,7 +64,8 @@ def add_arguments(parser: argparse._ActionsContainer, count: Callable[[str], int
 
 
 def check(options: argparse.Namespace) -> None:
-    """Refuses options that would have no effect, before anything is measured."""
+    """Refuses options that would have no effect or no end, before anything is measured."""
+    _refuse_large_machines(options)
     own = [name for name in _own() if _is_given(options, name)]
     if not options.simulate and own:
         raise TianJiError(f"{own[0]}: an option of --simulate: add that, or leave this out")
@@ -80,12 +82,32 @@ def check(options: argparse.Namespace) -> None:
         )
     if options.actors is not None and options.actors_list is not None:
         raise TianJiError("--actors with --actors-list: leave one of the two out")
+    if options.link_gbit is not None and _is_on_one_host(options):
+        raise TianJiError(
+            f"--link-gbit {options.link_gbit:g}: all of it is on one host, and nothing crosses a "
+            "link: name several with --hosts, or more cores in --cores-list than a host has "
+            f"(--host-cores, {HOST_CORES} unless said), or leave it out"
+        )
     if options.figure is not None:
         maker = "tianji plan --figure"
         wholefile.refuse_to_lose(options.figure, "--figure", picture.is_picture, maker)
     if options.simulated is not None:
         maker = "tianji plan --simulated"
         wholefile.refuse_to_lose(options.simulated, "--simulated", _is_simulated, maker)
+
+
+def _refuse_large_machines(options: argparse.Namespace) -> None:
+    """Raises for more cores than one machine has; there may be any number of machines."""
+    for name, many in (
+        ("--cores", "a plan for several is that of --hosts N; --simulate --cores-list {} predicts"),
+        ("--host-cores", "--cores-list may have any number, on as many hosts as that takes"),
+    ):
+        cores = getattr(options, name[2:].replace("-", "_"))
+        if cores is not None and cores > MOST_CORES:
+            raise TianJiError(
+                f"{name} {cores}: the cores of one machine, {MOST_CORES:,} at most: "
+                + many.format(cores)
+            )
 
 
 def _own() -> list[str]:
@@ -185,7 +207,14 @@ def _named(work: Work, options: argparse.Namespace) -> Layout:
 def _link_is_assumed(profile: Profile, options: argparse.Namespace) -> bool:
     """Whether a link is needed of which nobody has said how fast it is."""
     known = options.link_gbit is not None or profile.link_bytes_per_second is not None
-    return not known and (_sweeps(options) or (options.hosts or 1) > 1)
+    return not known and not _is_on_one_host(options)
+
+
+def _is_on_one_host(options: argparse.Namespace) -> bool:
+    """Whether no link can be crossed, whatever will be found."""
+    if _sweeps(options):
+        return max(options.cores_list or CORES) <= (options.host_cores or HOST_CORES)
+    return (options.hosts or 1) == 1
 
 
 def _learner_cores(profile: Profile, layout: Layout) -> int:

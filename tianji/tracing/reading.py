@@ -103,6 +103,10 @@ def _window(
     if late is not None and late.since > began:
         began, home = late.since, late.heading.home
         notes.append(f"{home} had room for the last {ended - began:.3g} s only: these are shown")
+    elif seconds is not None and began > ended - seconds:
+        notes.append(
+            f"--seconds {seconds:g}: only {ended - began:.3g} s were recorded: these are shown"
+        )
     return began, ended
 
 

@@ -12,7 +12,7 @@ from tianji.roster import Kind, kind_of
 from tianji.tracing.flows import rows_of_kind
 from tianji.tracing.reading import RoleTrace, Rows, Trace, rows_of_wait
 from tianji.tracing.rows import Doing, Wait
-from tianji.wording import count_of
+from tianji.wording import count_of, duration
 
 KINDS = (
     Doing.INFERENCE,
@@ -101,7 +101,7 @@ def describe(trace: Trace, width: int | None = None) -> str:
         *fitted(waits, width),
     ]
     if (seconds := hand_over(trace)) is not None:
-        lines += ["", f"an action is handed over within its actor, in {seconds * 1e6:.2g} us"]
+        lines += ["", f"an action is handed over within its actor, in {duration(seconds)}"]
     if gaps := gaps_of(trace):
         rows = [_gap(gap) for gap in gaps]
         lines += ["", *fitted([["longest gaps", "at", "", ""], *rows], width, (2, 3))]
@@ -127,7 +127,7 @@ def _waits(trace: Trace) -> Iterator[list[str]]:
 
 
 def _gap(gap: Gap) -> list[str]:
-    return [f"{gap.seconds * 1e3:.3g} ms", f"{gap.began:.3f} s", gap.whose, gap.why]
+    return [duration(gap.seconds), f"{gap.began:.3f} s", gap.whose, gap.why]
 
 
 def _idle(role: RoleTrace, trace: Trace) -> Iterator[Gap]:

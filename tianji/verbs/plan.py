@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tianji.planning.solver import Wish
 
 HOSTFILE = "hosts.txt"  # in the command that trains on several machines
+SECONDS = 20.0  # about how long is measured, unless it is said
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,9 +49,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds",
         type=_seconds,
-        default=20.0,
         metavar="S",
-        help="about how long to measure at most (default: 20)",
+        help=f"about how long to measure at most (default: {SECONDS:g})",
     )
     parser.add_argument(
         "--buffer-alone",
@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
     from tianji.probing import planner, scaling
     from tianji.simulation import verb
 
-    _refuse_idle_rule(options)
+    _refuse_idle_options(options)
     verb.check(options)
     out, width = _out(options), terminal.width()
     overrides = [*options.overrides, *(["learner_cfg.device='cuda'"] if options.gpu else [])]
@@ -114,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
             wish.cores,
             settings,
             say=say,
-            seconds=options.seconds,
+            seconds=options.seconds or SECONDS,
             profile=profile,
             refuse=lambda work: _refuse_impossible(work, wish, options),
         )
@@ -131,7 +131,8 @@ def run(options: argparse.Namespace) -> int:
     planned = planner.make(planned_for, found, wish, settings)
     planfile.write(planned.plan, out)  # first: who reads what is printed may go away
     _print(f"{config.name} for {_words_of(wish)}, {measured} on {where}")
-    print(table.describe(found, planned.choices, planned.configured, width), end="\n\n")
+    choices, own, changed = planned.choices, planned.configured, _changed(options)
+    print(table.describe(found, choices, own, width, wish.cores, changed), end="\n\n")
     if planned.note is not None:
         _print(planned.note, "note: ")
     print(_what_next(options, planned.plan, out, width))
@@ -155,8 +156,20 @@ def _refuse_impossible(work: Work, wish: Wish, options: argparse.Namespace) -> N
         solver.refuse_impossible(work, wish)
 
 
-def _refuse_idle_rule(options: argparse.Namespace) -> None:
-    """The learning rate follows the batch, and only `--batch-scale` changes that."""
+def _changed(options: argparse.Namespace) -> list[str]:
+    """The options that change the job, and not only how it is split."""
+    scaled = [f"--batch-scale {options.batch_scale}"] if (options.batch_scale or 1) > 1 else []
+    return [*scaled, *(["--gpu"] if options.gpu else [])]
+
+
+def _refuse_idle_options(options: argparse.Namespace) -> None:
+    """Raises for what would have no effect."""
+    if options.seconds is not None and options.profile is not None:
+        raise TianJiError(
+            f"--seconds {options.seconds:g} with --profile {options.profile}: the costs are those "
+            "of the file, and nothing is measured: leave one of the two out"
+        )
+    # The learning rate follows the batch, and only `--batch-scale` changes that.
     if options.lr_rule is not None and options.batch_scale is None:
         raise TianJiError(
             f"--lr-rule {options.lr_rule}: says what --batch-scale does to the learning rate, and "

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from tianji.verbs.training import TRACE_SECONDS
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of `trace`."""
@@ -17,7 +19,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "ends in .gz is compressed",
     )
     parser.add_argument(
-        "--seconds", type=float, metavar="S", help="of these last seconds only (default: of all)"
+        "--seconds",
+        type=float,
+        metavar="S",
+        help="of these last seconds (default: of those that `train --trace` was to keep, "
+        f"{TRACE_SECONDS:g} unless it was given another number)",
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tianji import terminal
+from tianji.columns import command, wrapped
 from tianji.verbs.training import add_engine, add_overrides
 
 if TYPE_CHECKING:
@@ -95,14 +96,15 @@ def run(options: argparse.Namespace) -> int:
         except Interrupted as stop:
             status = stop.exit_status
         except runs.RunFailed as failure:
-            print(f"tianji: {failure}", file=sys.stderr)
+            terminal.say("tianji", str(failure))
             status = 1
         signals.at_once = False  # what there is, is told: `timeout` sends its signal twice
         found = _show(folder, settings, pairs)
         if status:
-            again = f"tianji {shlex.join(options.given)}"
-            where = "" if options.out else f" --out {shlex.quote(str(folder))}"
-            print(f"{len(pairs)} of {len(settings.seeds)} pairs are kept; to go on: {again}{where}")
+            again = ["tianji", *options.given]
+            again += [] if options.out else ["--out", str(folder)]
+            kept = f"{len(pairs)} of {len(settings.seeds)} pairs are kept; to go on: "
+            print("\n".join(command(again, terminal.width(), kept)))
         sys.stdout.flush()
     return status or (1 if found is None else found.exit_status)
 
@@ -120,7 +122,8 @@ def _new_folder(config: str) -> Path:
 
 
 def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    lines = wrapped(line, terminal.width(sys.stderr), indent=2)
+    print("\n".join(lines), file=sys.stderr, flush=True)
 
 
 def _compared(settings: Settings, pairs: list[Pair]) -> Equivalence:
@@ -148,13 +151,12 @@ def _show(folder: Path, settings: Settings, pairs: list[Pair]) -> Equivalence | 
 
     if not pairs:
         return None
-    found = _compared(settings, pairs)
-    print(
-        words.outcomes(found, settings), words.ages(found, pairs, settings), sep="\n\n", end="\n\n"
-    )
+    found, width = _compared(settings, pairs), terminal.width()
+    print(words.outcomes(found, settings, width), end="\n\n")
+    print(words.ages(found, pairs, settings, width), end="\n\n")
     for note in words.notes(found):
-        print(f"note: {note}")
-    print(words.sentence(found, settings))
+        print("\n".join(wrapped(note, width, len("note: "), "note: ")))
+    print("\n".join(wrapped(words.sentence(found, settings), width)))
     for path in _write(folder, settings, pairs):
         print(path)
     return found
