@@ -144,3 +144,11 @@ def test_the_row_of_the_configuration_says_what_it_shares_with_the_plan():
     text = describe(COSTS, CHOICES, own, changed=["--batch-scale 4", "--gpu"])
     assert "own split, but with --batch-scale 4 and --gpu as the rows above" in text
     assert "but with" not in describe(COSTS, CHOICES, own)
+
+
+def test_a_learner_whose_buffer_has_its_own_core_does_not_draw():
+    first = COSTS.learners[0]
+    larger = dataclasses.replace(first, batch=400, update_seconds=0.019)
+    costs = dataclasses.replace(COSTS, learners=(first, larger))
+    text = describe(costs, solve(costs, Wish(8, learner_cores=1, buffer_alone=True)), None)
+    assert "learns from 10,000 samples/s in batches of 100, 21,053 in batches of 400" in text

@@ -177,6 +177,16 @@ def test_in_a_terminal_no_line_is_longer_than_it(ending, tmp_path, monkeypatch, 
     assert shlex.split(copied) == ["tianji", "train", "my job.py", "--plan", out]
 
 
+def test_cores_that_nobody_uses_are_counted(ending, tmp_path, monkeypatch, capsys):
+    ending()
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    words = ("--profile", "my job.plan.json", "--out", "new.json", "--groups", 1, "--actors", 2)
+    assert plan.run(options_of(*words, "--cores", 16, file="my job.py")) == 0
+    used = planfile.read(Path("new.json")).split.cores(profile().work)
+    assert f"; {16 - used} of 16 cores stay idle\n" in capsys.readouterr().out
+
+
 def test_a_plan_in_a_container_is_for_the_cores_that_it_pays_for(monkeypatch):
     monkeypatch.setattr(resources, "available_cores", lambda: tuple(range(64)))
     monkeypatch.setattr(resources, "quota", lambda: 2.0)

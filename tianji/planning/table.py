@@ -134,9 +134,10 @@ def _by_batch(profile: Profile, split: Split) -> str:
     known = [cost for cost in profile.learners if cost.cores == split.learner_cores]
     if len(known) < 2:
         return ""
-    rates = []
+    rates: list[str] = []
     for cost in known:
-        seconds = (cost.update_seconds + cost.draw_seconds) / cost.contention
+        drawing = 0.0 if split.buffer_alone else cost.draw_seconds
+        seconds = max(cost.update_seconds + drawing, cost.draw_seconds) / cost.contention
         larger = f" (--batch-scale {cost.batch // split.batch})" if cost.batch > split.batch else ""
         unit = "" if rates else " samples/s"
         rates.append(f"{cost.batch / seconds:,.0f}{unit} in batches of {cost.batch:,}{larger}")

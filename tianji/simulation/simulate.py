@@ -155,7 +155,7 @@ def _too_little(costs: Costs, last: _Reading, n_events: int) -> str:
         )
     return (
         f"{count_of(costs.actors, 'actor')} with {count_of(costs.units, 'unit')} at once: in "
-        f"{n_events:,} events, of which {MOST_EVENTS:,} are simulated at most, there were "
+        f"{n_events:,} events (no more than {MOST_EVENTS:,} are simulated) there were "
         f"{lacking}: {instead} can be simulated"
     )
 

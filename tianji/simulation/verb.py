@@ -99,7 +99,7 @@ def check(options: argparse.Namespace) -> None:
 def _refuse_large_machines(options: argparse.Namespace) -> None:
     """Raises for more cores than one machine has; there may be any number of machines."""
     for name, many in (
-        ("--cores", "a plan for several is that of --hosts N; --simulate --cores-list {} predicts"),
+        ("--cores", "for several say --hosts N; --simulate --cores-list {} predicts what many do"),
         ("--host-cores", "--cores-list may have any number, on as many hosts as that takes"),
     ):
         cores = getattr(options, name[2:].replace("-", "_"))
