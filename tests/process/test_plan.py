@@ -62,9 +62,11 @@ def test_earlier_costs_are_used_again_without_measuring(planned, tmp_path):
 
 def test_a_larger_batch_keeps_freshness_and_raises_the_learning_rate(planned, tmp_path):
     config, path, _ = planned
-    larger = ("--batch-scale", "4", "--lr-rule", "sqrt", "--seconds", "5")
-    done = tianji("plan", config, *larger, "--out", tmp_path / "batch.json")
+    larger = ("--batch-scale", "4", "--lr-rule", "sqrt")
+    done = tianji("plan", config, *larger, "--seconds", "5", "--out", tmp_path / "batch.json")
     assert done.returncode == 0, done.stderr
+    assert "config: the configuration's own split" in done.stdout  # that too, or none
+    assert ("but with --batch-scale 4" in done.stdout) is ("\nconfig  " in done.stdout)
     plan = json.loads((tmp_path / "batch.json").read_text())
     settings = {"hyp.batch_size": 512, "hyp.buffer_size": 200_000, "hyp.lr": 0.004}
     assert (plan["settings"], plan["split"]["batch"]) == (settings, 512)
