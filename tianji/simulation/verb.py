@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from tianji import terminal, wholefile
 from tianji.columns import wrapped
 from tianji.errors import TianJiError
 from tianji.planning.profile import Profile, Work
-from tianji.simulation import diagram, picture
+from tianji.simulation import diagram, picture, words
 from tianji.simulation.bounds import expected_rate
 from tianji.simulation.layout import Layout, costs_of
 from tianji.simulation.possible import (
@@ -33,7 +32,6 @@ GBIT = 1e9 / 8  # bytes per second
 MOST_CORES = 1_024  # of one machine: all ways to split them are looked at, and they are many
 ASSUMED_GBIT = 10.0  # where a link is needed and nobody has said how fast it is
 FIGURE_ACTORS = 4  # of the diagram, unless --actors says otherwise
-MOST_SPREAD = 0.5
 NARROW, WIDE = 60, 160  # columns that the diagram takes, at least and at most
 UNSEEN = 100  # and where nobody says how many there are
 LAYOUT = ("--groups", "--actors", "--hosts", "--actors-list")  # where one is named, one is shown
@@ -51,13 +49,18 @@ def add_arguments(parser: argparse._ActionsContainer, count: Callable[[str], int
     )
     for option, reads, metavar, purpose in (
         ("--learners", count, "K", "of each group (default: the profile's)"),
-        ("--actors-list", _numbers, "LIST", "simulate each of these, as in 1,2,4,8"),
-        ("--cores-list", _numbers, "LIST", "make most of so many, as in 16,256,10000"),
+        ("--actors-list", words.numbers, "LIST", "simulate each of these, as in 1,2,4,8"),
+        ("--cores-list", words.numbers, "LIST", "make most of so many, as in 16,256,10000"),
         ("--host-cores", count, "N", f"of each host, for --cores-list (default: {HOST_CORES})"),
-        ("--link-gbit", _speed, "X", "speed between hosts, each way"),
-        ("--spread", _share, "S", "standard deviation of costs, as a share of them (default: 0)"),
-        ("--styles", _names, "LIST", f"draw Figure 1: all, or some of {','.join(STYLES)}"),
-        ("--figure", _svg, "FILE", "the same into an SVG file"),
+        ("--link-gbit", words.speed, "X", "speed between hosts, each way"),
+        (
+            "--spread",
+            words.share,
+            "S",
+            "standard deviation of costs, as a share of them (default: 0)",
+        ),
+        ("--styles", words.names, "LIST", f"draw Figure 1: all, or some of {','.join(STYLES)}"),
+        ("--figure", words.svg, "FILE", "the same into an SVG file"),
         ("--simulated", Path, "FILE", "what was simulated, as JSON"),
     ):
         parser.add_argument(option, type=reads, metavar=metavar, help=purpose)
@@ -271,52 +274,3 @@ def _is_simulated(path: Path) -> bool:
         return False
     rows = plain if isinstance(plain, list) else []
     return bool(rows) and all(isinstance(row, dict) and "layout" in row for row in rows)
-
-
-# ----------------------------------------------------------------------- what words are read as
-
-
-def _numbers(said: str) -> list[int]:
-    words = [word.strip() for word in said.split(",") if word.strip()]
-    if not words or not all(word.isdecimal() and int(word) for word in words):
-        raise argparse.ArgumentTypeError(
-            f"want numbers from 1 with commas, as in 16,256,10000, got {said}"
-        )
-    return sorted({int(word) for word in words})
-
-
-def _speed(said: str) -> float:
-    number = _float(said)
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"want a speed above 0, as in 10, got {said}")
-    return number
-
-
-def _share(said: str) -> float:
-    number = _float(said)
-    if not 0 <= number <= MOST_SPREAD:
-        raise argparse.ArgumentTypeError(
-            f"want a share from 0 to {MOST_SPREAD:g}, as in 0.1, got {said}"
-        )
-    return number
-
-
-def _float(said: str) -> float:
-    try:
-        return float(said)
-    except ValueError:
-        return math.nan
-
-
-def _names(said: str) -> tuple[str, ...]:
-    lower = said.lower()  # the tables write Gorila and SEED
-    names = STYLES if lower == "all" else tuple(word.strip() for word in lower.split(","))
-    if not set(names) <= set(STYLES):
-        raise argparse.ArgumentTypeError(f"want all, or some of {','.join(STYLES)}, got {said}")
-    return names
-
-
-def _svg(said: str) -> Path:
-    if not said.endswith(".svg"):
-        raise argparse.ArgumentTypeError(f"want a name that ends with .svg, got {said}")
-    return Path(said)
