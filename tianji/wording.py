@@ -11,6 +11,11 @@ def count_of(n: int, word: str) -> str:
     return f"{n:,} {word}{ending * (n != 1)}"
 
 
+def per_second(rate: float) -> str:
+    """As in `12,345`, `4.2` or `0.031`: what happens now and then is not nothing."""
+    return f"{rate:,.0f}" if rate >= 9.95 or not rate else f"{rate:.2g}"
+
+
 def duration(seconds: float) -> str:
     """As in `1.5 s`, `20 ms` or `0.8 us`."""
     size, unit = unit_of(seconds)

@@ -8,6 +8,7 @@ from profiles import graded
 from tianji.planning.solver import Wish, solve
 from tianji.planning.split import Bound
 from tianji.planning.table import describe
+from tianji.wording import per_second
 
 COSTS = graded()
 CHOICES = solve(COSTS, Wish(8))
@@ -152,3 +153,17 @@ def test_a_learner_whose_buffer_has_its_own_core_does_not_draw():
     costs = dataclasses.replace(COSTS, learners=(first, larger))
     text = describe(costs, solve(costs, Wish(8, learner_cores=1, buffer_alone=True)), None)
     assert "learns from 10,000 samples/s in batches of 100, 21,053 in batches of 400" in text
+
+
+def test_actors_that_wait_for_something_else_are_named():
+    waiting = dataclasses.replace(
+        COSTS, actors=tuple(dataclasses.replace(a, computing=0.04) for a in COSTS.actors)
+    )
+    assert "need a core for 4 % of their time" in describe(waiting, CHOICES, None, width=400)
+    assert "need a core for" not in describe(COSTS, CHOICES, None, width=400)
+
+
+def test_what_happens_now_and_then_is_not_nothing():
+    assert [per_second(rate) for rate in (0.0, 0.031, 4.2, 9.96, 12_345.6)] == [
+        "0", "0.031", "4.2", "10", "12,346",
+    ]  # fmt: skip

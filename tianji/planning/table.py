@@ -10,8 +10,9 @@ from tianji.planning.model import EQUAL
 from tianji.planning.profile import Profile, Work
 from tianji.planning.solver import Choice
 from tianji.planning.split import Bound, Prediction, Split
-from tianji.wording import count_of, duration
+from tianji.wording import count_of, duration, per_second
 
+WAITING = 0.5  # an actor that needs its core for less than this share of its time waits
 LABEL_WIDTH = 12  # of the words at the beginning of a line
 HEAD = (
     *("", "split", "groups", "learner cores", "actors", "envs", "steps/s", "samples/s"),
@@ -61,8 +62,8 @@ def _about(profile: Profile, choices: list[Choice], cores: int | None) -> Iterab
     beyond = split.cores_per_host(work) > measured
     yield (
         "predicted",
-        f"{found.production:,.0f} steps/s made, {found.consumption:,.0f} samples/s learned from "
-        f"(replay ratio {work.ratio:g})"
+        f"{per_second(found.production)} steps/s made, {per_second(found.consumption)} samples/s "
+        f"learned from (replay ratio {work.ratio:g})"
         + f"; extrapolated: {count_of(measured, 'core')} were measured"
         * beyond,
     )
@@ -79,6 +80,14 @@ def _about(profile: Profile, choices: list[Choice], cores: int | None) -> Iterab
         f"T_sp {making}, T_sd {sending}, T_rv {receiving} per trajectory: beyond "
         f"{found.knee:,.0f} actors receiving alone would be the limit",
     )
+    if cost.computing < WAITING:
+        yield (
+            "actors",
+            f"need a core for {100 * cost.computing:.0f} % of their time, and wait for something "
+            "else in the rest. A plan gives each a core; if what they wait for is not on these "
+            "cores, more of them may be faster: compare with tianji train --set actor_cfg.num=N, "
+            "without a plan",
+        )
     if not work.on_policy and split.actors * split.envs > work.envs:
         own = max(1, work.envs // split.actors)
         yield (
@@ -162,8 +171,8 @@ def roles_in(split: Split) -> str:
 
 def _balance(found: Prediction, choices: list[Choice]) -> str:
     could = (
-        f"the actors could make {found.could_produce:,.0f} steps/s, the learners could take "
-        f"{found.could_take:,.0f}"
+        f"the actors could make {per_second(found.could_produce)} steps/s, the learners could take "
+        f"{per_second(found.could_take)}"
     )
     if found.bound is Bound.TURNS:
         return f"{could}; they take turns"
@@ -211,7 +220,7 @@ def _row(mark: str, choice: Choice) -> tuple[str, ...]:
         mark,
         _name(split),
         *map(str, numbers),
-        *(f"{rate:,.0f}" for rate in rates),
+        *map(per_second, rates),
         str(found.bound),
     )
 
