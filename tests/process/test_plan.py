@@ -120,6 +120,12 @@ def test_roles_are_measured_as_they_train(name, tasks):
     assert learning.updating + learning.adding + learning.drawing <= learning.seconds
 
 
+def test_receiving_has_its_cost_also_where_nothing_came_meanwhile(tasks):
+    config = load(tasks / "walk_dqn.py", ["global_cfg.replay_ratio=100_000"])
+    learning = LearnerProbe(config).run(0.02)
+    assert learning.n_received == 0 and learning.storing > 0
+
+
 def test_an_actor_whose_environment_sleeps_needs_its_core_for_a_part_of_the_time(tasks, tmp_path):
     (tmp_path / "pace").write_text("0.02")
     config = load(tasks / "drifting_dqn.py", [f"environment.pace={str(tmp_path / 'pace')!r}"])

@@ -92,7 +92,7 @@ def measured(root, monkeypatch):
             updating = 100 * update_seconds(threads) * times
             return {
                 "seconds": updating, "updates": 100, "n_received": 100, "updating": updating,
-                "adding": 0.0, "drawing": 0.1 * updating, "memory_bytes": 1,
+                "adding": 0.0, "drawing": 0.1 * updating, "storing": 0.0, "memory_bytes": 1,
             }  # fmt: skip
 
         monkeypatch.setattr(crew, "Hand", Hand)

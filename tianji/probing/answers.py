@@ -155,4 +155,4 @@ def _beside(answer: Answer) -> float:
 
 def receiving(answer: Answer) -> float:
     """T_rv."""
-    return float(answer["adding"] / max(1, answer["n_received"]) + _beside(answer))
+    return float(answer["storing"] + _beside(answer))

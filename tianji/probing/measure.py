@@ -60,6 +60,7 @@ class Learning:
     updating: float  # seconds, of the learner
     adding: float  # seconds, of the store
     drawing: float  # seconds, of the store
+    storing: float  # seconds of one trajectory; of those before, if none came in this time
     memory_bytes: int  # with what little of the store was written to
 
 
@@ -179,7 +180,9 @@ class LearnerProbe:
         took, updates, received, busy, adding, drawing = (
             b - a for a, b in zip(*marks, strict=True)
         )
-        return Learning(took, int(updates), int(received), busy, adding, drawing, own_bytes())
+        storing = adding / received if received else store.adding / store.n_added
+        done = int(updates), int(received), busy, adding, drawing
+        return Learning(took, *done, storing, own_bytes())
 
 
 class _Weights:
