@@ -6,6 +6,7 @@
                 so the result is simulated
     slower_cpu  the same, but the cost is work
     core        as `many`, and in mid-run another process takes one core
+    drawing     wide observations, whose batches take about as long to make as to learn from
 
 Runs with and without take turns. Shown are medians over the repeats, each over the last seconds
 before the change and before the end. CPU time per update is what a machine that others use too
@@ -61,6 +62,7 @@ SCENARIOS = {
     "slower": Scenario(BENCH / "drifting_dqn.py", (), ("sleep 0.001", "sleep 0.005")),
     "slower_cpu": Scenario(BENCH / "drifting_dqn.py", (), ("spin 0.0002", "spin 0.001")),
     "core": Scenario(TABLE_2, MANY, takes_core=True),
+    "drawing": Scenario(BENCH / "wide_dqn.py"),
 }
 
 

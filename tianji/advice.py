@@ -1,4 +1,4 @@
-"""Advice from the launcher to the roles: who rests, and with how many threads learners compute.
+"""Advice from the launcher: who rests, how many threads learners have, where a buffer works.
 
 It is looked at between two steps, like an order to save. Nobody waits for any, and without new
 advice a role goes on as it is: training does not depend on the one who gives it.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,27 +23,33 @@ from tianji.schema import Field, Schema
 FREE_SECONDS = 1.0  # between two looks at how busy the cores are
 
 
+@dataclass(frozen=True)
+class Advice:
+    """All that holds from now on, by the names of roles; what was said before is forgotten."""
+
+    paused: Collection[str] = ()  # actors that begin no further trajectory
+    threads: Mapping[str, int] = field(default_factory=dict)  # of learners; others keep theirs
+    apart: Collection[str] = ()  # buffers with a thread of their own in their learner's process
+
+
 def advice_schema(n_roles: int) -> Schema:
     """A place for every role, in the order of `roles_of`."""
     return Schema(
         (
             Field("paused", "bool", (n_roles,)),  # begins no further trajectory
             Field("threads", "int64", (n_roles,)),  # 0: as many as it has
+            Field("apart", "bool", (n_roles,)),  # takes its turns in a thread of its own
         )
     )
 
 
-def advise(
-    outbox: Outbox,
-    roles: Collection[RoleSpec],
-    paused: Collection[str],
-    threads: Mapping[str, int],
-) -> None:
-    """Says all that holds from now on; what was said before is forgotten."""
+def advise(outbox: Outbox, roles: Collection[RoleSpec], advice: Advice) -> None:
+    """Sends it to everybody."""
     names = [role.name for role in roles]
     arrays = {
-        "paused": np.array([name in paused for name in names]),
-        "threads": np.array([threads.get(name, 0) for name in names], np.int64),
+        "paused": np.array([name in advice.paused for name in names]),
+        "threads": np.array([advice.threads.get(name, 0) for name in names], np.int64),
+        "apart": np.array([name in advice.apart for name in names]),
     }
     outbox.push(arrays, 0)
 
@@ -66,6 +73,7 @@ class Listener:
         places = {role.name: place for place, role in enumerate(everybody)}
         self._actors = {places[role.name]: role for role in roles if _is(role, Kind.ACTOR)}
         self._learners = {places[role.name]: role for role in roles if _is(role, Kind.LEARNER)}
+        self._buffers = {places[role.name]: role for role in roles if _is(role, Kind.BUFFER)}
         self._advice = advice
         self._set_threads = set_threads
         self._clock = clock
@@ -82,6 +90,8 @@ class Listener:
             return
         for place, actor in self._actors.items():
             actor.paused = bool(message.arrays["paused"][place])
+        for place, buffer in self._buffers.items():
+            buffer.apart = bool(message.arrays["apart"][place])
         for place, learner in self._learners.items():
             n = int(message.arrays["threads"][place])
             if n and self._set_threads is not None and n != learner.counts[Count.THREADS]:

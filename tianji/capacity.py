@@ -29,6 +29,7 @@ class Capacity:
     buffer_busy: float = 0.0
     threads: int = 1  # of all learners
     update_seconds: float = 0.0
+    batch_seconds: float = 0.0  # of a buffer, for a batch and the trajectories that it came with
 
 
 def capacity(
@@ -52,6 +53,8 @@ def capacity(
     acted = _acting([since[name] for name in actors])
     updates = sum(float(since[name][Count.VERSION]) for name in learners)
     learned = sum(float(since[name][Count.BUSY_SECONDS]) for name in learners)
+    batches = sum(float(since[name][Count.PUSHED]) for name in buffers)
+    made = sum(float(since[name][Count.BUSY_SECONDS]) for name in buffers)
     return Capacity(
         acting=acted.n_awake * acted.speed,
         learning=sum(_learning(name, since, homes) for name in learners) / ratio,
@@ -63,6 +66,7 @@ def capacity(
         buffer_busy=_mean([spent[name].busy for name in buffers]),
         threads=max(1, round(sum(float(after[name][Count.THREADS]) for name in learners))),
         update_seconds=_over(learned, updates),
+        batch_seconds=_over(made, batches),
     )
 
 
@@ -91,10 +95,14 @@ def _acting(since: list[Vector]) -> _Acting:
 
 
 def _learning(learner: str, since: Counts, homes: Mapping[str, str]) -> float:
-    """Samples per second in which the process of a learner was busy, whoever in it was."""
+    """Samples per second in which the process of a learner was busy, whoever in it was.
+
+    Of a buffer that works beside the learner, instead of in turns with it, the slower one counts.
+    """
     together = [counts for name, counts in since.items() if homes[name] == homes[learner]]
-    busy = sum(float(counts[Count.BUSY_SECONDS]) for counts in together)
-    return _over(float(since[learner][Count.CONSUMED]), busy)
+    apart = sum(float(counts[Count.APART_SECONDS]) for counts in together)
+    in_turns = sum(float(counts[Count.BUSY_SECONDS]) for counts in together) - apart
+    return _over(float(since[learner][Count.CONSUMED]), max(in_turns, apart))
 
 
 def _over(value: float, whole: float) -> float:

@@ -39,6 +39,7 @@ class Count(enum.IntEnum):
     PAUSED_SECONDS = enum.auto()  # spent at rest, as it was told (actor)
     THREADS = enum.auto()  # of its numerical library (learner)
     FREE_CORES = enum.auto()  # where it may run, unused in the last second (learner)
+    APART_SECONDS = enum.auto()  # of the busy ones, beside the others of its process (buffer)
 
 
 OF_THIS_PROCESS = (

@@ -136,17 +136,22 @@ def homes_in(job: Job, engine: str) -> dict[str, str]:
 
 def shares(before: Counts, after: Counts, homes: Mapping[str, str]) -> dict[str, TimeShare]:
     """Where the time of every role went; roles that live together share one time."""
-    spent = {name: (counts - before[name])[SPENT] for name, counts in after.items()}
+    since = {name: counts - before[name] for name, counts in after.items()}
+    spent = {name: counts[SPENT] for name, counts in since.items()}
     together: dict[str, list[Vector]] = {}
-    for name, times in spent.items():
-        together.setdefault(homes[name], []).append(times)
-    whole = {
-        home: sum(t[0] for t in all_) + max(t[1] for t in all_) + max(t[2] for t in all_)
-        for home, all_ in together.items()
-    }
+    for name, counts in since.items():
+        together.setdefault(homes[name], []).append(counts)
+    whole = {home: _whole(all_) for home, all_ in together.items()}
     return {
         name: TimeShare(*(times / whole[homes[name]]).tolist())
         if whole[homes[name]] > 0
         else NOTHING
         for name, times in spent.items()
     }
+
+
+def _whole(together: list[Vector]) -> float:
+    """Seconds of a process, by what its roles have counted: they take turns, or sleep together."""
+    beside = sum(float(counts[Count.APART_SECONDS]) for counts in together)  # in turns with nobody
+    busy, idle, paused = zip(*(counts[SPENT].tolist() for counts in together), strict=True)
+    return float(sum(busy) - beside + max(idle) + max(paused))

@@ -15,16 +15,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
+from tianji.advice import Advice
 from tianji.appending import Appending, open_lines
-from tianji.balancer import Balancer, Change, Decision, Reading
+from tianji.balancer import Balancer
 from tianji.bottleneck import takes_turns
 from tianji.capacity import capacity
 from tianji.counts import Count
+from tianji.decisions import Change, Decision, Reading
 from tianji.job import Job
 from tianji.metrics import finite
 from tianji.rates import Counts, homes_in, updates_since
 from tianji.rollouts import Rollouts
-from tianji.roster import Kind, group_of, kind_of, roles_of
+from tianji.roster import Kind, group_of, homes_of, kind_of, role_name, roles_of
 from tianji.watch import Progress
 
 FILE = "balance.jsonl"  # in the folder of a run: a line for every decision
@@ -41,7 +43,7 @@ class Engine(Protocol):
 
     name: str
 
-    def advise(self, paused: Collection[str], threads: Mapping[str, int]) -> None:
+    def advise(self, advice: Advice) -> None:
         """Says all that holds from now on."""
 
 
@@ -90,7 +92,8 @@ class Rebalancer:
     def _advise(self) -> None:
         paused = [name for group in self._groups for name in group.paused]
         threads = {name: n for group in self._groups for name, n in group.threads.items()}
-        self._engine.advise(paused, threads)
+        apart = [group.buffer for group in self._groups if group.apart]
+        self._engine.advise(Advice(paused, threads, apart))
 
     def _record(self, group: _Group, seen: Reading, decision: Decision, elapsed: float) -> None:
         numbers = {name: finite(value) for name, value in asdict(seen).items()}
@@ -115,6 +118,11 @@ class _Group:
         self._awake = deque(n for n in self._names if kind_of(n) is Kind.ACTOR)  # oldest first
         self.paused: deque[str] = deque()
         self.threads: dict[str, int] = {}  # of learners that were told how many to use
+        self.buffer = role_name(Kind.BUFFER, 0, number)
+        self.apart = False  # whether the buffer was told to work beside its learner
+        # What is traced stays where it is: the rows of a process are written by one thread.
+        rides = homes_of(job.config)[self.buffer] != self.buffer
+        self._movable = rides and job.config.exp.trace_seconds is None
         # Rollouts of one batch should not be all of one actor.
         least = job.sampling.batch if isinstance(job.sampling, Rollouts) else 1
         self._balancer = Balancer(least)
@@ -153,15 +161,19 @@ class _Group:
         found = capacity(before, since, homes, ratio, self._names)
         learners = self._learners
         free = min((float(since[name][Count.FREE_CORES]) for name in learners), default=0.0)
+        # A learner that waits for a buffer beside it is no sign of too few actors.
+        idle = min(found.learner_idle, 1 - found.buffer_busy) if self.apart else found.learner_idle
         return Reading(
             n_awake=len(self._awake),
             n_paused=len(self.paused),
             acting=found.acting,
             learning=found.learning,
-            idle=found.learner_idle,
+            idle=idle,
             threads=max(1, found.threads // max(1, len(learners))),
             free_cores=free / max(1, len(learners)),
             update_seconds=found.update_seconds,
+            batch_seconds=found.batch_seconds if self._movable else 0.0,
+            apart=int(self.apart),
         )
 
     def _has_worked(self, before: Counts, since: Counts) -> bool:
@@ -172,12 +184,13 @@ class _Group:
         return pushed >= max(LEAST_WORK, len(self._awake)) and updates >= LEAST_WORK
 
     def decide(self, seen: Reading, now: float) -> Decision | None:
-        """Changes who rests, or the threads, if that is what the balancer says."""
+        """Changes what the balancer says is to be changed, if anything is."""
         decision = self._balancer.decide(seen, now)
         if decision is None:
             return None
         if decision.kind is Change.THREADS:
             self.threads = dict.fromkeys(self._learners, decision.after)
+        self.apart = bool(decision.after) if decision.kind is Change.BUFFER else self.apart
         while len(self._awake) > decision.after and decision.kind is Change.PAUSE:
             self.paused.append(self._awake.popleft())
         while len(self._awake) < decision.after and decision.kind is Change.WAKE:

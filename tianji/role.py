@@ -17,6 +17,7 @@ class Role(ABC):
         self.name = name
         self.done = False
         self.paused = False  # told to begin nothing new, see `advice.py`
+        self.apart = False  # told to take its turns beside the others of its process
         self.counts = np.zeros(len(Count))
 
     @abstractmethod

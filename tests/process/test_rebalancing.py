@@ -34,7 +34,7 @@ def decisions(folder):
 
 
 def of_actors(decided):
-    """Without those on threads, which are tried whenever cores happen to be free."""
+    """Without those on threads and buffers, which are tried whenever cores happen to be free."""
     return [row for row in decided if row["kind"] in ("pause", "wake")]
 
 
@@ -79,6 +79,35 @@ def test_actors_are_paused_woken_when_the_task_gets_slower_and_paused_again(tmp_
 def cpu_ticks(pid):
     with open(f"/proc/{pid}/stat") as file:
         return sum(map(int, file.read().rpartition(")")[2].split()[11:13]))
+
+
+def test_a_buffer_that_holds_its_learner_up_gets_a_thread_of_its_own(tmp_path):
+    folder = tmp_path / "run"
+    options = (*pace(tmp_path, FAST), "--set", "agent.type='drifting:DrawnOutDQN'")
+    process = start(CONFIG, folder, *options, *LONG, "--quiet")
+
+    def moves():
+        return [row for row in decisions(folder) if row["kind"] == "buffer"]
+
+    def speeds():
+        """Updates per second of training, row by row."""
+        some = rows(folder)[-6:]
+        seconds = some[-1]["time/time_elapsed"] - some[0]["time/time_elapsed"]
+        return (some[-1]["updates"] - some[0]["updates"]) / seconds
+
+    try:
+        training(process, folder)
+        eventually(moves, 100, "a buffer that is moved")
+        eventually(lambda: speeds() > 85, 100, "more updates than 14 ms each allow")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        end(process)
+    summary = json.loads((folder / "summary.json").read_text())
+    assert "tianji: buffer 0 -> 1 threads of its own: to see what it gains" in err
+    first = moves()[0]
+    assert (first["before"], first["after"]) == (0, 1)
+    assert summary["replay_ratio"]["measured"] == pytest.approx(32, rel=0.05)
 
 
 def test_with_the_switch_off_nothing_is_changed_and_the_learner_is_named(tmp_path):

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tianji import balancer
-from tianji.balancer import Balancer, Change, Decision, Reading
+from tianji import balancer, trials
+from tianji.balancer import Balancer
+from tianji.decisions import Change, Decision, Reading
 
 
 class Load:
@@ -17,20 +18,25 @@ class Load:
     Every awake actor costs the learner `contention` of its speed.
     """
 
-    def __init__(self, n, each, learner, contention=0.0, awake=None, thread_gain=0.0):
+    def __init__(
+        self, n, each, learner, contention=0.0, awake=None, thread_gain=0.0, buffer_gain=0.0
+    ):
         self.n, self.each, self.learner, self.contention = n, each, learner, contention
         self.awake = n if awake is None else awake
         self.threads, self.thread_gain = 1, thread_gain
-        self.free_cores, self.update_seconds = 0.0, 0.0
+        self.apart, self.buffer_gain = 0, buffer_gain
+        self.free_cores, self.update_seconds, self.batch_seconds = 0.0, 0.0, 0.0
         self.balancer, self.now, self.decisions = Balancer(), 0.0, []
 
     def reading(self):
         speed = self.learner * (1 + self.thread_gain * (self.threads - 1))
+        speed *= 1 + self.buffer_gain * self.apart
         acting, learning = self.awake * self.each, speed / (1 + self.contention * self.awake)
         idle = max(0.0, 1 - acting / learning)
         here = (self.awake, self.n - self.awake, acting, learning, idle)
-        free = max(0.0, self.free_cores - (self.threads - 1))
-        return Reading(*here, self.threads, free, self.update_seconds)
+        free = max(0.0, self.free_cores - (self.threads - 1) - self.apart)
+        took = self.update_seconds, self.batch_seconds
+        return Reading(*here, self.threads, free, *took, self.apart)
 
     def run(self, seconds):
         for _ in range(seconds):
@@ -44,6 +50,9 @@ class Load:
         if decision.kind is Change.THREADS:
             assert decision.before == self.threads
             self.threads = decision.after
+        elif decision.kind is Change.BUFFER:
+            assert decision.before == self.apart
+            self.apart = decision.after
         else:
             assert decision.before == self.awake
             assert 1 <= decision.after <= self.n
@@ -245,8 +254,53 @@ def test_threads_that_all_lost_their_worth_are_taken_back_one_after_the_other():
     load.run(20)
     assert load.threads_seen == [2, 3, 2, 1]
     load.speeds = (1_000.0, 1_800.0, 2_500.0)
-    load.run(int(balancer.RETRY_SECONDS) + 20)  # one wait for both
+    load.run(int(trials.RETRY_SECONDS) + 20)  # one wait for both
     assert load.threads_seen == [2, 3, 2, 1, 2, 3]
+
+
+def drawing(**more):
+    load = spare(**more)
+    load.batch_seconds = 0.008
+    return load
+
+
+def test_a_buffer_that_works_faster_beside_its_learner_stays_there():
+    load = drawing(buffer_gain=0.3).run(100)
+    assert load.apart == 1 and load.kinds == ["buffer"]
+    assert load.decisions[0].why == (
+        "to see what it gains: 1,000 steps/s can be used, an update takes 20.0 ms and "
+        "a batch 8.0 ms, 0.9 cores are free"
+    )
+
+
+def test_a_buffer_that_does_not_goes_back_into_its_learners_turns_and_a_thread_is_tried():
+    load = drawing(thread_gain=0.4).run(100)
+    assert load.apart == 0 and load.threads == 2
+    assert load.kinds == ["buffer", "buffer", "threads"]  # one does not wait for the other
+    assert "can be used with a thread for the buffer, 1,000 before" in load.decisions[1].why
+
+
+def test_a_buffer_that_loses_its_core_goes_back():
+    load = drawing(buffer_gain=0.3).run(20)
+    load.buffer_gain, load.free_cores = -0.2, 0.0
+    assert load.run(20).apart == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("free_cores", 0.5), ("batch_seconds", 0.0009), ("batch_seconds", 0.0), ("each", 200.0)],
+)
+def test_a_buffer_stays_where_nothing_is_to_be_gained(name, value):
+    load = drawing(buffer_gain=0.3)
+    load.update_seconds = 0.0015
+    setattr(load, name, value)
+    assert "buffer" not in load.run(60).kinds
+
+
+def test_a_buffer_stays_whose_batches_take_next_to_no_time_beside_an_update():
+    load = drawing(buffer_gain=0.3)
+    load.update_seconds = 0.1
+    assert "buffer" not in load.run(60).kinds
 
 
 def test_no_thread_is_tried_without_a_core_or_for_small_updates():

@@ -14,8 +14,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # it is of the same package. The four packages above the bases never import each other.
 LAYERS = (
     ("errors", "lazy", "stats", "appending", "tracker", "signals", "status", "banners", "columns"),
-    ("wholefile", "wording"),
-    ("episodefile", "svg", "terminal", "disk"),
+    ("wholefile", "wording", "decisions"),
+    ("episodefile", "svg", "terminal", "disk", "trials"),
     ("schema", "imports", "events", "mpirun", "hostfile"),
     ("state", "shepherd"),
     ("tensorfile",),

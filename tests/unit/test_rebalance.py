@@ -7,7 +7,7 @@ import pytest
 from commands import TASKS
 
 from tianji import config, topology
-from tianji.advice import Listener, advice_schema, advise
+from tianji.advice import Advice, Listener, advice_schema, advise
 from tianji.channel import ChannelSpec, Delivery
 from tianji.channels import channels_of
 from tianji.counts import Count
@@ -35,10 +35,14 @@ class Engine:
     """Remembers what it was asked to pass on."""
 
     def __init__(self, name="process"):
-        self.name, self.paused, self.threads, self.n = name, [], {}, 0
+        self.name, self.advice, self.n = name, Advice(), 0
 
-    def advise(self, paused, threads):
-        self.paused, self.threads, self.n = list(paused), dict(threads), self.n + 1
+    def advise(self, advice):
+        self.advice, self.n = advice, self.n + 1
+
+    @property
+    def paused(self):
+        return self.advice.paused
 
 
 class Group:
@@ -104,6 +108,25 @@ class Coarse(Group):
             vector[work] = before[name][work] + n * whole
             vector[Count.PUSHED] = before[name][Count.PUSHED] + n
             vector[Count.VERSION] = before[name][Count.VERSION] + n
+
+
+class Drawing(Group):
+    """A core is free, and making batches takes two thirds of what learning from them does."""
+
+    def count(self, seconds):
+        apart = "buffer-0.0" in self.engine.advice.apart
+        self.learner = 333.0 if apart else 200.0
+        super().count(seconds)
+        counts = self.progress.counts
+        learner, buffer = counts["learner-0.0"], counts["buffer-0.0"]
+        learner[Count.FREE_CORES] = 0.1 if apart else 0.9
+        buffer[Count.PUSHED] += 2
+        busy = 2 / 3 * seconds if apart else 0.4 * seconds
+        buffer[Count.BUSY_SECONDS] += busy
+        if apart:
+            buffer[Count.APART_SECONDS] += busy
+        else:
+            learner[Count.BUSY_SECONDS] -= busy  # of the time that both share
 
 
 @pytest.fixture
@@ -182,6 +205,19 @@ def test_where_there_is_nothing_to_balance_nobody_is_told_anything(
     assert not group.told and not group.engine.n and not (tmp_path / FILE).exists()
 
 
+def test_a_buffer_is_moved_where_that_makes_the_learner_faster(begin):
+    group = begin(job_of(), of=Drawing).run(60)
+    assert group.kinds == ["buffer"] and group.engine.advice.apart == ["buffer-0.0"]
+    [told] = group.told
+    assert (told["before"], told["after"], told["unit"]) == (0, 1, "threads of its own")
+    assert "200 steps/s can be used" in told["why"]
+
+
+@pytest.mark.parametrize("override", ["exp.trace_seconds=1", "buffer_cfg.cores=1"])
+def test_a_buffer_stays_that_is_traced_or_has_a_process_of_its_own(begin, override):
+    assert "buffer" not in begin(job_of(override), of=Drawing).run(60).kinds
+
+
 def test_rollouts_of_one_batch_come_from_several_actors(begin):
     options = ("actor_cfg.num=8", "hyp.mode=async", "hyp.batch_size=4")
     group = begin(job_of(*options, name="echo_ppo.py")).run(40)
@@ -255,16 +291,16 @@ def test_a_paused_actor_finishes_what_it_has_begun_and_begins_nothing_new():
     weights = transport.outbox("weights 0")
     weights.push({"weights": learner[0].algorithm.weights()}, 0)
     assert actor.step()
-    advise(transport.outbox("advice"), roles_of(job.config), ["actor-0.1"], {})
+    advise(transport.outbox("advice"), roles_of(job.config), Advice(["actor-0.1"]))
     listener.look()
     assert [actor.step() for _ in range(job.length)] == [True] * (job.length - 1) + [False]
     assert actor.counts[Count.PUSHED] == 1 and not actor.step()
     weights.push({"weights": learner[0].algorithm.weights()}, 7)
     assert not actor.step() and actor.version == 7  # it stays up to date
-    advise(transport.outbox("advice"), roles_of(job.config), [], {})
+    advise(transport.outbox("advice"), roles_of(job.config), Advice())
     listener.look()
     assert actor.step()
-    advise(transport.outbox("advice"), roles_of(job.config), ["actor-0.0"], {})
+    advise(transport.outbox("advice"), roles_of(job.config), Advice(["actor-0.0"]))
     listener.look()
     assert not actor.paused
     actor.paused = True
@@ -279,7 +315,7 @@ def test_threads_are_set_when_they_change():
     counts, outbox = roles[0].counts, transport.outbox("advice")
     assert counts[Count.THREADS] == 1
     for n in (1, 0, 2, 2):
-        advise(outbox, roles_of(job.config), [], {"learner-0.0": n} if n else {})
+        advise(outbox, roles_of(job.config), Advice(threads={"learner-0.0": n} if n else {}))
         listener.look()
     assert asked == [2] and counts[Count.THREADS] == 2
 
@@ -303,7 +339,9 @@ def test_a_learner_whose_threads_cannot_be_set_says_of_no_core_that_it_is_free(m
     for _ in range(3):
         listener.look()
         clock.now += 1.0
-    advise(transport.outbox("advice"), roles_of(job_of().config), [], {"learner-0.0": 2})
+    advise(
+        transport.outbox("advice"), roles_of(job_of().config), Advice(threads={"learner-0.0": 2})
+    )
     listener.look()
     assert not roles[0].counts[Count.FREE_CORES] and roles[0].counts[Count.THREADS] == 1
 
@@ -352,7 +390,7 @@ def test_the_process_of_a_paused_actor_sleeps_without_saying_so(monkeypatch):
     [actor] = [topology.build(r, job, ports) for r in everybody if r.name == "actor-0.0"]
     weights, slept = ports.outbox("weights 0"), []
     advice = ports.outbox("advice")
-    advise(advice, everybody, ["actor-0.0"], {})
+    advise(advice, everybody, Advice(["actor-0.0"]))
 
     def sleep(seconds):
         slept.append(seconds)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tianji.advice import Advice
 from tianji.channel import Inbox
 from tianji.checkpoint import Checkpoint
 from tianji.counts import Count
@@ -141,7 +142,7 @@ class LocalEngine:
         self._save_last(dict)  # the stream has ended: nothing is in flight
         return None
 
-    def advise(self, paused: Collection[str], threads: Mapping[str, int]) -> None:
+    def advise(self, advice: Advice) -> None:
         """Nothing: all roles share one process and one core."""
 
     def order(self, number: int, largest_store: int) -> None:

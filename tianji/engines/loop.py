@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ from tianji.advice import Listener
 from tianji.channel import Carrier, ChannelSpec, Inbox, Outbox, Transport
 from tianji.checkpoint import Checkpoint
 from tianji.counts import Count
+from tianji.engines import apart
+from tianji.engines.apart import Apart
 from tianji.episodes import Clock
 from tianji.imports import load_class
 from tianji.resources import Share
 from tianji.role import Role
-from tianji.roster import homes_of
+from tianji.roster import Kind, homes_of, kind_of
 from tianji.saving import Saver
 from tianji.topology import Job, channels_of, is_private
 from tianji.transports.local import LocalTransport
@@ -89,7 +92,10 @@ class Loop:
     ) -> None:
         self._roles = roles
         own = [role.step for role in roles]
-        self._turns = list(zip(roles, own if steps is None else steps, strict=True))
+        self._all_turns = list(zip(roles, own if steps is None else steps, strict=True))
+        self._turns = self._all_turns  # those that are taken here, one after the other
+        self._rider = _rider(roles)
+        self._apart: Apart | None = None  # the rider's turns, when they are taken elsewhere
         self._ports = ports
         self._saver = saver
         self._listener = listener
@@ -105,6 +111,8 @@ class Loop:
         transport = self._ports.shared
         try:
             while not all(role.done for role in self._roles):
+                if self._rider is not None and self._rider.apart is (self._apart is None):
+                    self._move(self._rider)
                 if self._turn():
                     continue
                 if all(role.paused for role in self._roles):
@@ -115,11 +123,12 @@ class Loop:
                     transport.disarm()
                     continue
                 began = time.monotonic()
-                transport.wait(NAP_SECONDS)
+                transport.wait(NAP_SECONDS if self._apart is None else apart.NAP_SECONDS)
                 self._idle(time.monotonic() - began)
             if self._saver is not None:
                 self._saver.finish()
         finally:
+            self._call_back()
             self._pulse()
             for role in self._roles:
                 role.close()
@@ -136,7 +145,26 @@ class Loop:
                 role.counts[Count.BUSY_SECONDS] += now - began
                 if now > self._next_pulse:
                     self._pulse()
+        if self._apart is not None:
+            self._apart.check()
+            if moved:
+                self._apart.tell()
         return moved
+
+    def _move(self, rider: Role) -> None:
+        """Gives the rider a thread of its own, or takes it back among the others."""
+        if rider.apart:
+            [step] = [step for role, step in self._all_turns if role is rider]
+            self._turns = [turn for turn in self._all_turns if turn[0] is not rider]
+            self._apart = Apart(rider, step)
+        else:
+            self._call_back()
+
+    def _call_back(self) -> None:
+        """All turns are taken here again."""
+        if self._apart is not None:
+            self._apart.back()
+        self._turns, self._apart = self._all_turns, None
 
     def _rest(self) -> None:
         """Sleeps without having been announced: weights that come wake nobody, and cost nobody."""
@@ -149,10 +177,19 @@ class Loop:
     def _idle(self, seconds: float) -> None:
         for role in self._roles:
             role.counts[Count.IDLE_SECONDS] += seconds
+        if self._apart is not None:
+            self._apart.tell()  # what woke this thread may be for the rider
         if time.monotonic() > self._next_pulse:
             self._pulse()
 
     def _pulse(self) -> None:
+        still: AbstractContextManager[None] = nullcontext()
+        if self._apart is not None:
+            still = self._apart.held()
+        with still:
+            self._report()
+
+    def _report(self) -> None:
         for role, outbox in zip(self._roles, self._reports, strict=True):
             outbox.push(role.report(), 0)
         self._next_pulse = time.monotonic() + PULSE_SECONDS
@@ -162,3 +199,9 @@ class Loop:
                 self._next_pulse = 0.0  # it could not look: again after the next step
             elif self._listener is not None:
                 self._listener.look()
+
+
+def _rider(roles: list[Role]) -> Role | None:
+    """The buffer that shares a process with its learner, if this is that process."""
+    kinds = [kind_of(role.name) for role in roles]
+    return roles[kinds.index(Kind.BUFFER)] if {Kind.BUFFER, Kind.LEARNER} <= {*kinds} else None

@@ -6,12 +6,12 @@ It only watches: it is on no path that data takes, and training goes on while it
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import numpy as np
 
-from tianji.advice import advise
+from tianji.advice import Advice, advise
 from tianji.channel import Carrier, Inbox, Outbox
 from tianji.engines.crew import LOOK_SECONDS
 from tianji.engines.loop import ProcessPorts, shared_channels
@@ -111,9 +111,9 @@ class RemoteEngine:
         """Asks every role to write its part of checkpoint `number`."""
         order(self._orders, number, largest_store)
 
-    def advise(self, paused: Collection[str], threads: Mapping[str, int]) -> None:
-        """Tells actors who of them rests, and learners how many threads to use."""
-        advise(self._advice, roles_of(self._job.config), paused, threads)
+    def advise(self, advice: Advice) -> None:
+        """Tells the roles what holds from now on."""
+        advise(self._advice, roles_of(self._job.config), advice)
 
     def evaluate(self, number: int) -> None:
         """Asks the evaluator for an evaluation; it is called when it is asked first."""

@@ -1,0 +1,119 @@
+"""Changes whose gain nobody knows beforehand: made, watched for a while, kept or taken back.
+
+    buffer   the buffer leaves its learner's turns for a thread of its own (`engines/apart.py`),
+             where a batch takes long to make
+    threads  one more for the learner, where an update takes long
+
+Either needs a core that is free, and a learner that is what limits. It is kept only if the learner
+then uses `WORTH` more per busy second, and only as long as it does not lose `LOSS` of that. What
+was kept goes one at a time as it came: where somebody else has taken one core, the others still
+earn theirs; where all is slower, the next one goes some seconds later.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tianji.decisions import MOST_IDLE, Change, Decision, Reading
+
+WORTH = 0.05  # more samples per busy second, or it is taken back
+LOSS = 0.2  # less than when it was kept, and it is taken back too: somebody else uses the cores
+FREE_CORES = 0.7  # of one core, unused among the learner's: enough for one more thread
+LONG_UPDATE = 0.002  # seconds; a shorter update gains nothing by threads
+LONG_BATCH = 0.001  # seconds; a shorter one is mostly Python, which threads run in turns
+BATCH_SHARE = 0.1  # of an update's time that a batch takes, or there is nothing to be gained
+TRIAL_READINGS = 3  # before and after
+RETRY_SECONDS = 120.0  # before what gained nothing is tried again; then doubled
+LONGEST_SECONDS = 3_600.0
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """One thread more than `before`."""
+
+    kind: Change
+    before: int
+    rate: float  # TR_L before it, or with it once it is kept
+
+
+class Trials:
+    """What was tried in one group, and what came of it."""
+
+    def __init__(self) -> None:
+        self._rates: deque[float] = deque(maxlen=TRIAL_READINGS)  # TR_L since the last change
+        self._running: _Trial | None = None
+        self._kept: list[_Trial] = []  # what was worth it, each with TR_L since then
+        self._retry_at = dict.fromkeys(Change, 0.0)
+        self._retry_seconds = dict.fromkeys(Change, RETRY_SECONDS)
+
+    @property
+    def running(self) -> bool:
+        """Whether something is being tried."""
+        return self._running is not None
+
+    def read(self, reading: Reading) -> None:
+        """Takes in what a group did."""
+        self._rates.append(reading.learning)
+
+    def changed(self) -> None:
+        """Something was changed: what was read before is of another time."""
+        self._rates.clear()
+
+    def judged(self, reading: Reading, now: float) -> Decision | None:
+        """What comes of the trial that runs: nothing if it was worth it, or if it is too soon."""
+        assert self._running is not None
+        if len(self._rates) < TRIAL_READINGS:
+            return None
+        trial, self._running = self._running, None
+        if self._rate() <= (1 + WORTH) * trial.rate:
+            return self._taken_back(trial, reading, now)
+        self._kept.append(_Trial(trial.kind, trial.before, self._rate()))
+        return None
+
+    def lost(self, reading: Reading, now: float) -> Decision | None:
+        """Takes back what was kept last, if it does not earn what it did."""
+        if not self._kept or len(self._rates) < TRIAL_READINGS:
+            return None
+        if self._rate() >= (1 - LOSS) * self._kept[-1].rate:
+            return None
+        return self._taken_back(self._kept.pop(), reading, now)
+
+    def begun(self, reading: Reading, now: float) -> Decision | None:
+        """Something new, if there is a core for it and something that it could do."""
+        if reading.idle > MOST_IDLE or reading.free_cores < FREE_CORES:
+            return None
+        if len(self._rates) < TRIAL_READINGS:
+            return None
+        for kind, before, takes in _promising(reading):
+            if now >= self._retry_at[kind]:
+                rate, free = self._rate(), f"{reading.free_cores:.1f} cores are free"
+                why = f"to see what it gains: {rate:,.0f} steps/s can be used, {takes}, {free}"
+                self._running = _Trial(kind, before, rate)
+                return Decision(kind, before, before + 1, why)
+        return None
+
+    def _taken_back(self, trial: _Trial, reading: Reading, now: float) -> Decision:
+        kind = trial.kind
+        if now >= self._retry_at[kind]:  # else this one goes for the same reason as the last
+            self._retry_at[kind] = now + self._retry_seconds[kind]
+            self._retry_seconds[kind] = min(2 * self._retry_seconds[kind], LONGEST_SECONDS)
+        with_it = "a thread for the buffer" if kind is Change.BUFFER else f"{reading.threads}"
+        used = f"{self._rate():,.0f} steps/s can be used with {with_it}"
+        why = f"{used}, {trial.rate:,.0f} before; {reading.n_awake} actors are awake"
+        return Decision(kind, trial.before + 1, trial.before, why)
+
+    def _rate(self) -> float:
+        return sum(self._rates) / len(self._rates)
+
+
+def _promising(reading: Reading) -> Iterator[tuple[Change, int, str]]:
+    """What might bring something: the number that it changes, and why it might."""
+    update = f"an update takes {reading.update_seconds * 1e3:.1f} ms"
+    share = reading.batch_seconds >= BATCH_SHARE * reading.update_seconds
+    if not reading.apart and share and reading.batch_seconds >= LONG_BATCH:
+        batch = f"a batch {reading.batch_seconds * 1e3:.1f} ms"
+        yield Change.BUFFER, reading.apart, f"{update} and {batch}"
+    if reading.update_seconds >= LONG_UPDATE:
+        yield Change.THREADS, reading.threads, update
