@@ -7,6 +7,7 @@
     slower_cpu  the same, but the cost is work
     core        as `many`, and in mid-run another process takes one core
     drawing     wide observations, whose batches take about as long to make as to learn from
+    updating    a large network with one actor, so that a core is free for a second thread
 
 Runs with and without take turns. Shown are medians over the repeats, each over the last seconds
 before the change and before the end. CPU time per update is what a machine that others use too
@@ -35,6 +36,7 @@ from tables import markdown, warning
 from trainings import ENDLESS, busy_share, command, environment
 
 MANY = ("actor_cfg.num=8", "global_cfg.replay_ratio=32")
+LARGE = ("model.hidden=[1024, 1024]", "hyp.batch_size=512", "global_cfg.replay_ratio=64")
 WINDOW_SECONDS = 10.0  # of a measurement
 SETTLED_SECONDS = 30.0  # of training, before the change
 SPIN = "import time\nwhile True: pass"
@@ -63,6 +65,7 @@ SCENARIOS = {
     "slower_cpu": Scenario(BENCH / "drifting_dqn.py", (), ("spin 0.0002", "spin 0.001")),
     "core": Scenario(TABLE_2, MANY, takes_core=True),
     "drawing": Scenario(BENCH / "wide_dqn.py"),
+    "updating": Scenario(TABLE_2, LARGE),
 }
 
 
