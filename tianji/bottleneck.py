@@ -126,8 +126,8 @@ def _gain_of_a_core(found: Capacity) -> Words:
     if 0 < found.update_seconds < LONG_UPDATE:  # which threads would spend on each other
         short = f"updates of {1e3 * found.update_seconds:.2g} ms gain little by more cores"
         return Words(
-            f"{short}, another group (global_cfg.group_num), if cores are free, would bring more",
-            f"{short}, another group would help",
+            f"{short}; another group (global_cfg.group_num), if cores are free, would bring more",
+            f"{short}; another group would help",
         )
     if not (found.acting and found.learning):
         return _same("more learner cores or fewer actors would help")
