@@ -10,16 +10,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
+from tianji.balancer import LONG_UPDATE
 from tianji.capacity import Capacity, capacity
 from tianji.counts import Count
 from tianji.job import Job
 from tianji.rates import Counts, TimeShare, at_start, homes_in, shares, updates_since
 from tianji.roster import Kind, kind_of
 from tianji.watch import Progress
+from tianji.wording import count_of
 
 ENOUGH_IDLE = 0.15  # share of idle time from which a role counts as waiting for another
 BUSY_BUFFER = 0.85  # share of its time from which the buffer itself is what is waited for
+
+
+class Words(NamedTuple):
+    """What limits a run, or what would help it, in two lengths."""
+
+    sentence: str
+    brief: str  # for a row of plain text that has other things to say as well
 
 
 def takes_turns(job: Job, engine: str) -> bool:
@@ -31,17 +41,28 @@ def bottleneck(
     progress: Progress, job: Job, engine: str = "process", since: Counts | None = None
 ) -> str:
     """One sentence on what has limited the run `since` then, or since it began."""
+    return limit_of(progress, job, engine, since).sentence
+
+
+def limit_of(
+    progress: Progress, job: Job, engine: str = "process", since: Counts | None = None
+) -> Words:
+    """What `bottleneck` says, and the same in brief."""
     if not updates_since(progress):
-        return _before_learning(progress, job)
+        return _same(_before_learning(progress, job))
     names = [name for name in progress.counts if name not in progress.lost]
     before = at_start(progress) if since is None else since
     homes = homes_in(job, engine)
     if takes_turns(job, engine):
         spent = shares(before, progress.counts, homes)
-        words = _turns({name: spent[name] for name in names}, job, engine)
+        found = _same(_turns({name: spent[name] for name in names}, job, engine))
     else:
-        words = _who_waits(capacity(before, progress.counts, homes, job.ratio, names), job.ratio)
-    return words.replace("%", " %")
+        found = _who_waits(capacity(before, progress.counts, homes, job.ratio, names), job.ratio)
+    return Words(*(words.replace("%", " %") for words in found))
+
+
+def _same(words: str) -> Words:
+    return Words(words, words)
 
 
 def _before_learning(progress: Progress, job: Job) -> str:
@@ -67,48 +88,61 @@ def _busy(spent: Mapping[str, TimeShare], kind: Kind) -> float:
     return sum(chosen) / max(1, len(chosen))
 
 
-def _who_waits(found: Capacity, ratio: float) -> str:
+def _who_waits(found: Capacity, ratio: float) -> Words:
     learner, actors = found.learner_idle, found.actors_idle
     between = actors > ENOUGH_IDLE or found.buffer_busy > BUSY_BUFFER
     if learner > ENOUGH_IDLE and between:
-        return (
-            f"communication-bound: the learner idles {learner:.0%} and the actors {actors:.0%}: "
-            f"larger trajectories or batches{_gain_between(found)}"
-        )
+        who = f"communication-bound: the learner idles {learner:.0%} and the actors {actors:.0%}"
+        gain = _gain_between(found)
+        return Words(f"{who}: {gain.sentence}", f"{who}; {gain.brief}")
     if learner > ENOUGH_IDLE:
-        return f"sample-bound: the learner idles {learner:.0%}: {_gain_of_an_actor(found)}"
+        who, gain = f"sample-bound: the learner idles {learner:.0%}", _gain_of_an_actor(found)
+        return Words(f"{who}: {gain.sentence}", f"{who}; {gain.brief}")
     if actors > ENOUGH_IDLE:
-        return (
-            f"training-bound: the actors wait {actors:.0%} of the time for the learner: "
-            + _gain_of_a_core(found)
-            + ("; a lower replay_ratio would help too" if ratio > 1 else "")
-        )
-    return f"balanced: the learner idles {learner:.0%}, the actors {actors:.0%}"
+        who, gain = f"training-bound: the actors wait {actors:.0%}", _gain_of_a_core(found)
+        less = "; a lower replay_ratio would help too" if ratio > 1 else ""
+        whole = f"{who} of the time for the learner: {gain.sentence}{less}"
+        return Words(whole, f"{who}; {gain.brief}")
+    return _same(f"balanced: the learner idles {learner:.0%}, the actors {actors:.0%}")
 
 
-def _gain_of_an_actor(found: Capacity) -> str:
+def _gain_of_an_actor(found: Capacity) -> Words:
     """By what each of them makes, up to what the learner could use."""
     n, made = found.n_awake, found.production
     if found.n_paused >= 1:
-        return f"{found.n_paused:.0f} actors are paused"
+        n_paused = round(found.n_paused)
+        return _same(f"{count_of(n_paused, 'actor')} {'is' if n_paused == 1 else 'are'} paused")
     if not (n and made and found.learning):
-        return "more actors or environments would help"
-    gain = min(found.acting * (n + 1) / n, found.learning) / made - 1
-    return f"the next actor, on a core of its own, would bring about {max(0.0, gain):+.0%}"
+        return _same("more actors or environments would help")
+    gain = max(0.0, min(found.acting * (n + 1) / n, found.learning) / made - 1)
+    return Words(
+        f"the next actor, on a core of its own, would bring about {gain:+.0%}",
+        f"one more actor: about {gain:+.0%}",
+    )
 
 
-def _gain_of_a_core(found: Capacity) -> str:
+def _gain_of_a_core(found: Capacity) -> Words:
     """As if its work were divided evenly, up to what actors could make and the buffer pass on."""
+    if 0 < found.update_seconds < LONG_UPDATE:  # which threads would spend on each other
+        short = f"updates of {1e3 * found.update_seconds:.2g} ms gain little by more cores"
+        return Words(
+            f"{short}; another group (global_cfg.group_num), if cores are free, would bring more",
+            f"{short}; another group would help",
+        )
     if not (found.acting and found.learning):
-        return "more learner cores or fewer actors would help"
+        return _same("more learner cores or fewer actors would help")
     cores = found.threads
     passed = 1 / found.buffer_busy if found.buffer_busy > BUSY_BUFFER else math.inf
-    gain = min((cores + 1) / cores, found.acting / found.learning, passed) - 1
-    return f"one more learner core, if one is free, would bring at most {max(0.0, gain):+.0%}"
+    gain = max(0.0, min((cores + 1) / cores, found.acting / found.learning, passed) - 1)
+    return Words(
+        f"one more learner core, if one is free, would bring at most {gain:+.0%}",
+        f"one more learner core: at most {gain:+.0%}",
+    )
 
 
-def _gain_between(found: Capacity) -> str:
+def _gain_between(found: Capacity) -> Words:
+    what = "larger trajectories or batches"
     if not (found.acting and found.learning and found.production):
-        return " would help"
-    gain = min(found.acting, found.learning) / found.production - 1
-    return f" would bring at most {max(0.0, gain):+.0%}"
+        return _same(f"{what} would help")
+    gain = max(0.0, min(found.acting, found.learning) / found.production - 1)
+    return Words(f"{what} would bring at most {gain:+.0%}", f"{what}: at most {gain:+.0%}")

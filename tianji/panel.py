@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from tianji.bottleneck import bottleneck
+from tianji.bottleneck import Words, limit_of
 from tianji.counts import Count
 from tianji.job import Job
 from tianji.metrics import ratio_of
@@ -116,12 +116,11 @@ def sparkline(values: Sequence[float], width: int) -> str:
 def line(scene: Scene) -> str:
     """The moment as one line of plain text."""
     progress, stale = scene.progress, scene.progress.staleness.percentile(0.5)
-    sentence = ": ".join(_limit(scene).split(": ")[:2])
     played = "" if scene.evaluated is None else f"evaluation {scene.evaluated[0]:,.1f}   "
     return (
         f"{span(scene.elapsed):>7}  {progress.produced:>9,} steps  "
         f"{scene.rates.production:>7,.0f}/s   return {_return(scene)}   {played}"
-        f"updates {progress.updates:,}   staleness {stale:g}   {sentence}"
+        f"updates {progress.updates:,}   staleness {stale:g}   {_limit(scene).brief}"
     )
 
 
@@ -297,16 +296,16 @@ def _foot(scene: Scene) -> Table:
     dropped = f" · {progress.dropped:,} dropped" if progress.dropped else ""
     quantiles = f"median {stale['p50']:g}, p95 {stale['p95']:g}, max {stale['max']:g} updates"
     grid.add_row("staleness", f"{quantiles if progress.consumed else '-'}{dropped}")
-    word, _, reason = _limit(scene).partition(": ")
+    word, _, reason = _limit(scene).sentence.partition(": ")
     style = "bold green" if word in ("balanced", "in turns") else "bold yellow"
     grid.add_row("limit", Text.assemble((word, style), f": {reason}"))
     return grid
 
 
-def _limit(scene: Scene) -> str:
+def _limit(scene: Scene) -> Words:
     """What limits the run now; once it has ended, what limited all of it."""
     since = None if scene.status is not None else scene.since
-    return bottleneck(scene.progress, scene.job, scene.engine, since)
+    return limit_of(scene.progress, scene.job, scene.engine, since)
 
 
 def _number(value: float | None) -> str:

@@ -339,6 +339,17 @@ def test_in_a_terminal_no_line_is_longer_than_it(tmp_path, monkeypatch, capsys, 
     assert ("left out: updates to" in out) is (width == 60)
 
 
+@pytest.mark.parametrize(("n_missing", "said"), [(1, "1 pair"), (2, "2 pairs")])
+def test_pairs_that_are_left_out_are_counted(n_missing, said):
+    nothing = History(*(np.zeros(0) for _ in range(4)))
+
+    def serial(seed):
+        return nothing if seed < n_missing else learning(seed=seed)
+
+    _, found = compared(serial, lambda seed: learning(seed=seed), 4)
+    assert words.notes(found)[0] == f"return: {said} without a finished episode left out"
+
+
 def test_a_folder_is_gone_on_with_only_by_the_same_runs(tmp_path):
     none = compare([], STEPS, TARGET, RATIO, MARGIN, STEPS_MARGIN)
     files.write(tmp_path, settings(), [], none)
@@ -351,6 +362,13 @@ def test_a_folder_is_gone_on_with_only_by_the_same_runs(tmp_path):
 def test_a_folder_with_something_else_in_it_is_refused(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(TianJiError, match="something else"):
+        make_folder(tmp_path, settings())
+
+
+@pytest.mark.parametrize("text", ["[]", '{"settings": []}', "{}", "3", "{", "[" * 100_000])
+def test_a_folder_whose_settings_are_damaged_is_told_in_our_words(tmp_path, text):
+    (tmp_path / "verify.json").write_text(text)
+    with pytest.raises(TianJiError, match=r"verify.json is damaged: name another folder$"):
         make_folder(tmp_path, settings())
 
 

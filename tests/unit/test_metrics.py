@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tianji import metrics
-from tianji.bottleneck import bottleneck
+from tianji.bottleneck import bottleneck, limit_of
 from tianji.config import load
 from tianji.counts import Count
 from tianji.engines.local import LocalEngine
@@ -330,6 +330,42 @@ def test_one_more_core_brings_its_share_up_to_what_the_actors_can_make() -> None
         )
         progress.counts["learner-0.0"][Count.THREADS] = 4
         assert "at most +25 %" in bottleneck(progress, job)
+
+
+def test_updates_that_are_short_gain_little_by_cores() -> None:
+    made = {"produced": 1_000, "consumed": 32_000}
+    job, progress = working((100, 0), (40, 60), **made)
+    progress.counts["learner-0.0"][Count.VERSION] = 111_111
+    assert limit_of(progress, job) == (
+        "training-bound: the actors wait 60 % of the time for the learner: updates of 0.9 ms gain "
+        "little by more cores; another group (global_cfg.group_num), if cores are free, would "
+        "bring more; a lower replay_ratio would help too",
+        "training-bound: the actors wait 60 %; updates of 0.9 ms gain little by more cores; "
+        "another group would help",
+    )
+    progress.counts["learner-0.0"][Count.VERSION] = 50_000  # 2 ms
+    assert "one more learner core" in bottleneck(progress, job)
+
+
+def test_a_row_of_plain_text_keeps_the_gain() -> None:
+    made = {"produced": 1_000, "consumed": 32_000}
+
+    def brief(*shares: tuple[float, float], **more: float) -> str:
+        job, progress = working(*shares, "actor_cfg.num=3", **(made | more))
+        return limit_of(progress, job).brief
+
+    assert brief((60, 40), (100, 0), consumed=96_000) == (
+        "sample-bound: the learner idles 40 %; one more actor: about +33 %"
+    )
+    assert brief((60, 40), (100, 0), paused=1).endswith("idles 40 %; 1 actor is paused")
+    assert brief((100, 0), (60, 40), consumed=96_000) == (
+        "training-bound: the actors wait 40 %; one more learner core: at most +67 %"
+    )
+    assert brief((60, 40), (70, 30), consumed=96_000) == (
+        "communication-bound: the learner idles 40 % and the actors 30 %; "
+        "larger trajectories or batches: at most +43 %"
+    )
+    assert brief((96, 4), (93, 7)) == "balanced: the learner idles 4 %, the actors 7 %"
 
 
 def test_actors_that_were_told_to_rest_do_not_wait() -> None:

@@ -195,3 +195,78 @@ def test_idling_in_pieces_is_one_span(run):
         (1.3, 1.4),
         (1.4, 1.5),
     ]
+
+
+def spans(role):
+    """What it did, and when, to the microsecond."""
+    rows = role.rows
+    ends = np.round(rows["began"], 6).tolist(), np.round(rows["ended"], 6).tolist()
+    return list(zip(rows["kind"].tolist(), *ends, strict=True))
+
+
+def test_a_role_is_idle_only_while_no_role_of_its_process_works(run):
+    record(
+        run,
+        heading("learner-0.0", ("learner-0.0", "buffer-0.0")),
+        (1, Doing.RECEIVE, 1.0, 1.2, 0, 0, What.TRAJECTORY, 0),
+        (0, Doing.IDLE, 1.1, 2.0, 0, 0, Wait.TRAJECTORIES),
+        (1, Doing.IDLE, 1.2, 1.3, 0, 0, Wait.TRAJECTORIES),
+        (1, Doing.SEND, 1.4, 1.6, 0, 0, What.BATCH),  # and bookkeeping before it
+        (1, Doing.IDLE, 1.6, 4.0, 0, 0, Wait.BALANCE),
+        (0, Doing.UPDATE, 2.0, 3.5),
+        (0, Doing.IDLE, 3.5, 4.0, 0, 0, Wait.TRAJECTORIES),
+    )
+    learner, buffer = read(run).roles
+    assert spans(learner) == [
+        (Doing.IDLE, 1.2, 1.3),
+        (Doing.IDLE, 1.6, 2.0),
+        (Doing.UPDATE, 2.0, 3.5),
+        (Doing.IDLE, 3.5, 4.0),
+    ]
+    assert spans(buffer)[3:] == [(Doing.IDLE, 1.6, 2.0), (Doing.IDLE, 3.5, 4.0)]
+    idle = learner.rows[learner.rows["kind"] == Doing.IDLE]
+    assert set(idle["what"].tolist()) == {Wait.TRAJECTORIES}
+
+
+def test_idling_within_the_turn_of_another_role_is_none(run):
+    record(
+        run,
+        heading("learner-0.0", ("learner-0.0", "buffer-0.0")),
+        (0, Doing.UPDATE, 1.0, 2.0),
+        (1, Doing.IDLE, 1.2, 1.8, 0, 0, Wait.BALANCE),
+    )
+    learner, buffer = read(run).roles
+    assert spans(learner) == [(Doing.UPDATE, 1.0, 2.0)]
+    assert (spans(buffer), buffer.present) == ([], pytest.approx(0.6))
+
+
+def test_idling_beside_the_work_of_other_processes_stays_whole(run):
+    idle = (0, Doing.IDLE, 1.0, 3.0, 0, 0, Wait.WEIGHTS)
+    record(run, heading("actor-0.0"), idle, (0, Doing.RECEIVE, 3.0, 3.1, 0, 0, What.WEIGHTS))
+    record(run, heading("learner-0.0"), (0, Doing.UPDATE, 1.5, 2.5))
+    assert spans(read(run).roles[0])[0] == (Doing.IDLE, 1.0, 3.0)
+
+
+def test_cutting_leaves_what_no_other_role_works_in(run):
+    rng = np.random.default_rng(0)
+    rows, now = [], [1.0, 1.0, 1.0]
+    for _ in range(300):  # three roles that, unlike real ones, do not even take turns
+        role, length = int(rng.integers(3)), float(rng.exponential())
+        kind = Doing.IDLE if rng.random() < 0.7 else Doing.UPDATE
+        rows.append((role, kind, now[role], now[role] + length))
+        now[role] += length + 0.1  # too long a gap for idling in one piece
+    record(run, heading("a", ("r-0.0", "r-0.1", "r-0.2"), seconds=1e6), *rows)
+    roles = read(run).roles
+
+    def is_idle(rows, moment):
+        return any(kind == Doing.IDLE and a <= moment < b for kind, a, b in rows)
+
+    each = [[row[1:] for row in rows if row[0] == i] for i in range(3)]
+    cut = [role.rows[["kind", "began", "ended"]].tolist() for role in roles]
+    for moment in rng.uniform(1.0, min(now) - 0.1, 1_000):
+        together = all(is_idle(own, moment) for own in each)
+        assert [is_idle(own, moment) for own in cut] == [together] * 3
+    for own, before in zip(cut, each, strict=True):
+        assert [row for row in own if row[0] != Doing.IDLE] == [
+            row for row in before if row[0] != Doing.IDLE
+        ]

@@ -57,6 +57,18 @@ def test_events_are_sorted_and_times_are_microseconds_of_the_window(run):
     assert update["args"] == {"version": 0}
 
 
+def test_idle_slices_are_cut_around_the_work_of_the_same_process(run):
+    events = list(events_of(made(run)))
+    who = names(events)
+    idle = [
+        (event["ts"] / 1e6, (event["ts"] + event["dur"]) / 1e6)
+        for event in events
+        if event.get("cat") == "idle" and who[event["pid"], event["tid"]] == "learner-0.0"
+    ]  # from 0.95 to 1.5 s the buffer receives two trajectories and sends a batch
+    want = [(0.1, 0.95), (1.5, 1.6), (3.0, 4.1)]
+    assert idle == [pytest.approx(times) for times in want]
+
+
 def test_arrows_have_an_id_a_beginning_and_an_end(run):
     chains = flows(events_of(made(run)))
     assert len(chains) == 7  # two trajectories, a batch, two versions for two actors

@@ -11,6 +11,7 @@ from functools import cached_property
 from tianji import stats
 from tianji.equivalence import measures
 from tianji.equivalence.measures import Distance, Training
+from tianji.wording import count_of
 
 RATIO_TOLERANCE = 0.03  # of its target, by which a measured replay ratio may be off
 
@@ -164,7 +165,7 @@ def _returns(pairs: Sequence[Pair], steps: int, margin: float) -> list[Compariso
         return []
     serial, distributed, gains = zip(*found, strict=True)
     missing = len(pairs) - len(found)
-    note = f"{missing} pairs without a finished episode left out" if missing else ""
+    note = f"{count_of(missing, 'pair')} without a finished episode left out" if missing else ""
     room = margin * abs(stats.iqm(gains))
     return [Comparison("return", serial, distributed, room, note=note)]
 

@@ -10,16 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from tianji.config import load
+from tianji.equivalence.defaults import (
+    MARGIN,
+    QUICK_SEEDS,
+    QUICK_STEPS,
+    SEEDS,
+    STEPS,
+    STEPS_MARGIN,
+)
 from tianji.errors import TianJiError
 from tianji.job import Job
 from tianji.trial import try_out
 
-SEEDS = 10
-STEPS = 150_000  # of each run, or what the configuration asks for if that is less
-QUICK_SEEDS = 3
-QUICK_STEPS = 30_000
-MARGIN = 0.1  # of what serial training gained in return
-STEPS_MARGIN = 0.25  # of the steps that serial training took to the target
 MOST_SEEDS = 1_000
 
 NO_TARGET = 1e300  # a return that ends no run
@@ -125,7 +127,7 @@ def make_folder(folder: Path, settings: Settings) -> Path:
     """The folder of the comparison: a new one, or one of the same settings to go on with."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        found = json.loads((folder / "verify.json").read_text(encoding="utf-8"))
+        before = _settings_in(folder / "verify.json")
     except FileNotFoundError:
         if any(folder.iterdir()):
             raise TianJiError(
@@ -134,10 +136,19 @@ def make_folder(folder: Path, settings: Settings) -> Path:
         return folder
     except OSError as error:
         raise TianJiError(f"--out {folder}: {error.strerror}: name a folder to write to") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TianJiError(f"{folder}/verify.json is damaged: name another folder") from error
-    _refuse_others(folder, found.get("settings", {}), settings.to_json())
+    _refuse_others(folder, before, settings.to_json())
     return folder
+
+
+def _settings_in(path: Path) -> dict[str, Any]:
+    """Those that a comparison has left; ValueError where there are none."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    settings = found.get("settings") if isinstance(found, dict) else None
+    if not isinstance(settings, dict):
+        raise ValueError("it has no settings")
+    return settings
 
 
 def _refuse_others(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:

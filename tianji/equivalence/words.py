@@ -14,6 +14,7 @@ from tianji.equivalence.compare import (
     Verdict,
 )
 from tianji.equivalence.settings import Settings
+from tianji.wording import count_of
 
 
 def number(value: float | None) -> str:
@@ -88,7 +89,8 @@ def sentence(found: Equivalence, settings: Settings) -> str:
     if not deciding:
         return "Cannot tell: no episode has ended in both kinds of training; give more --steps."
     parts = [_part(each, settings) for each in deciding]
-    said = f"{found.verdict.capitalize()}: {'; '.join(parts)} (IQM of {_seeds(found.n_pairs)})."
+    seeds = count_of(found.n_pairs, "seed")
+    said = f"{found.verdict.capitalize()}: {'; '.join(parts)} (IQM of {seeds})."
     if not found.ratio_is_held:
         said += (
             f" The replay ratio was off its target of {found.ratio_target:g} by "
@@ -126,11 +128,8 @@ def _limits(found: Equivalence, deciding: list[Comparison]) -> str:
     n = max(each for each in wanted if each is not None)
     if n <= found.n_pairs:
         return "A few seeds more would tell."
-    return f"With {_seeds(found.n_pairs)} the interval is wide: it would take about {n:,} to tell."
-
-
-def _seeds(n: int) -> str:
-    return "1 seed" if n == 1 else f"{n:,} seeds"
+    seeds = count_of(found.n_pairs, "seed")
+    return f"With {seeds} the interval is wide: it would take about {n:,} to tell."
 
 
 def notes(found: Equivalence) -> list[str]:

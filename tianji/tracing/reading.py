@@ -17,6 +17,7 @@ from tianji.tracing.rows import DTYPE, MAGIC, PREFIX, Doing, Heading, Wait, What
 from tianji.wording import count_of
 
 Rows = npt.NDArray[Any]  # of DTYPE
+Times = npt.NDArray[np.float64]  # two rows: when each began, when it ended
 TOUCHING_SECONDS = 0.03  # a role that was idle is asked again sooner than that
 
 RECORD = "record one with `tianji train CONFIG --trace`, or `exp.trace_seconds` in the config"
@@ -39,6 +40,7 @@ class RoleTrace:
     name: str
     home: str
     rows: Rows  # of no role but this one; ACT is split into its two halves
+    present: float  # seconds from the first thing that it did, or waited for, to the last
 
 
 @dataclass(frozen=True)
@@ -112,10 +114,15 @@ def _window(
 
 def _roles(recording: Recording, began: float) -> list[RoleTrace]:
     heading, rows = recording.heading, _cut(recording.rows, began)
+    each = [join_idling(rows[rows["role"] == i]) for i in range(len(heading.roles))]
     return [
-        RoleTrace(name, heading.home, join_idling(rows[rows["role"] == i]))
-        for i, name in enumerate(heading.roles)
+        RoleTrace(name, heading.home, own, _present(before))
+        for name, own, before in zip(heading.roles, _idle_together(each), each, strict=True)
     ]
+
+
+def _present(rows: Rows) -> float:
+    return float(rows["ended"].max() - rows["began"].min()) if rows.size else 0.0
 
 
 def _cut(rows: Rows, began: float) -> Rows:
@@ -197,6 +204,51 @@ def join_idling(rows: Rows) -> Rows:
     lasts = np.append(firsts[1:], rows.size) - 1
     whole["ended"] = rows["ended"][lasts]
     return whole
+
+
+def _idle_together(each: list[Rows]) -> list[Rows]:
+    """The rows of each role of a process, idle only while no other role of it works.
+
+    Roles of a process take turns: in the turn of another a role could not work, whatever came.
+    """
+    working = [_working(rows) for rows in each]
+    return [
+        _without(rows, [one for j, one in enumerate(working) if j != i])
+        for i, rows in enumerate(each)
+    ]
+
+
+def _working(rows: Rows) -> Times:
+    """From when to when a role was not idle, bookkeeping between its rows included."""
+    if not rows.size:
+        return np.zeros((2, 0))
+    idle = rows[rows["kind"] == Doing.IDLE]
+    began = np.append(rows["began"][0], idle["ended"])
+    return np.stack([began, np.append(idle["began"], rows["ended"][-1])])
+
+
+def _without(rows: Rows, working: list[Times]) -> Rows:
+    """The rows of one role, with idling cut around the times that others worked."""
+    idle = rows["kind"] == Doing.IDLE
+    began, ended = _free(np.concatenate([np.zeros((2, 0)), *working], axis=1))
+    first = np.searchsorted(ended, rows["began"][idle], side="right")
+    last = np.searchsorted(began, rows["ended"][idle], side="left")
+    n_pieces = np.maximum(last - first, 0)
+    pieces = np.repeat(rows[idle], n_pieces)
+    place = np.arange(pieces.size) + np.repeat(first - (np.cumsum(n_pieces) - n_pieces), n_pieces)
+    pieces["began"] = np.maximum(pieces["began"], began[place])
+    pieces["ended"] = np.minimum(pieces["ended"], ended[place])
+    cut: Rows = np.concatenate([rows[~idle], pieces])
+    return cut[np.argsort(cut["began"], kind="stable")]
+
+
+def _free(working: Times) -> Times:
+    """The times before, between and after those that somebody worked."""
+    began, ended = working[:, working[0] < working[1]]
+    order = np.argsort(began)
+    until = np.maximum.accumulate(ended[order])
+    free = np.stack([np.append(-np.inf, until), np.append(began[order], np.inf)])
+    return free[:, free[0] < free[1]]
 
 
 def rows_of_wait(rows: Rows, wait: Wait) -> Rows:

@@ -45,19 +45,14 @@ class Gap:
     why: str
 
 
-def present(role: RoleTrace) -> float:
-    """Seconds from the first thing that a role did within the window to the last."""
-    return float(role.rows["ended"].max() - role.rows["began"].min()) if role.rows.size else 0.0
-
-
 def share(role: RoleTrace, kind: Doing) -> float:
     """Of the time that a role was there, what it spent with one kind of thing."""
-    return _seconds(rows_of_kind(role.rows, kind)) / (present(role) or 1.0)
+    return _seconds(rows_of_kind(role.rows, kind)) / (role.present or 1.0)
 
 
 def waiting(role: RoleTrace, wait: Wait) -> float:
     """Of the time that a role was there, how much of it it waited for one thing."""
-    return _seconds(rows_of_wait(role.rows, wait)) / (present(role) or 1.0)
+    return _seconds(rows_of_wait(role.rows, wait)) / (role.present or 1.0)
 
 
 def waiting_of(trace: Trace, kind: Kind, wait: Wait) -> float | None:
@@ -145,7 +140,8 @@ def _silent(home: str, trace: Trace) -> Iterator[Gap]:
     rows = rows[np.argsort(rows["began"], kind="stable")]
     until = np.maximum.accumulate(rows["ended"])[:-1]
     holes = rows["began"][1:] - until
-    for place in np.argsort(-holes)[:N_GAPS]:
+    longest = np.argsort(-holes)[:N_GAPS]
+    for place in longest[holes[longest] > 0]:  # below 0 where two roles waited at once
         at, seconds = float(until[place]) - trace.began, float(holes[place])
         yield Gap(home, at, seconds, "nothing recorded: bookkeeping, a checkpoint, or no core")
 

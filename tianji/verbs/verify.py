@@ -11,6 +11,14 @@ from typing import TYPE_CHECKING
 
 from tianji import terminal
 from tianji.columns import command, wrapped
+from tianji.equivalence.defaults import (
+    MARGIN,
+    QUICK_SEEDS,
+    QUICK_STEPS,
+    SEEDS,
+    STEPS,
+    STEPS_MARGIN,
+)
 from tianji.verbs.training import add_engine, add_overrides
 
 if TYPE_CHECKING:
@@ -26,30 +34,36 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_engine(parser, "process")
     add_overrides(parser, "override a key of the configuration for both kinds of training")
     parser.add_argument(
-        "--seeds", type=int, metavar="N", help="pairs of runs (default: 10, with --quick 3)"
+        "--seeds",
+        type=int,
+        metavar="N",
+        help=f"pairs of runs (default: {SEEDS}, with --quick {QUICK_SEEDS})",
     )
     parser.add_argument(
         "--steps",
         type=int,
         metavar="N",
-        help="environment steps of each run (default: exp.train_steps, 150,000 at most)",
+        help=f"environment steps of each run (default: exp.train_steps, {STEPS:,} at most)",
     )
     parser.add_argument(
         "--margin",
         type=float,
-        default=0.1,
+        default=MARGIN,
         metavar="SHARE",
         help="difference in return that is none, as a share of what serial training gained "
-        "(default: 0.1)",
+        f"(default: {MARGIN:g})",
     )
     parser.add_argument(
         "--steps-margin",
         type=float,
-        default=0.25,
+        default=STEPS_MARGIN,
         metavar="SHARE",
-        help="the same for the steps to the target, as a share of serial's (default: 0.25)",
+        help="the same for the steps to the target, as a share of serial's "
+        f"(default: {STEPS_MARGIN:g})",
     )
-    parser.add_argument("--quick", action="store_true", help="3 seeds of 30,000 steps")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"{QUICK_SEEDS} seeds of {QUICK_STEPS:,} steps"
+    )
     parser.add_argument(
         "--out",
         type=Path,
