@@ -12,12 +12,12 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tianji.balancer import LONG_UPDATE
 from tianji.capacity import Capacity, capacity
 from tianji.counts import Count
 from tianji.job import Job
 from tianji.rates import Counts, TimeShare, at_start, homes_in, shares, updates_since
 from tianji.roster import Kind, kind_of
+from tianji.trials import LONG_UPDATE
 from tianji.watch import Progress
 from tianji.wording import count_of
 
@@ -57,7 +57,7 @@ def limit_of(
         spent = shares(before, progress.counts, homes)
         found = _same(_turns({name: spent[name] for name in names}, job, engine))
     else:
-        found = _who_waits(capacity(before, progress.counts, homes, job.ratio, names), job.ratio)
+        found = _who_waits(capacity(before, progress.counts, homes, job.ratio, names), job)
     return Words(*(words.replace("%", " %") for words in found))
 
 
@@ -88,7 +88,7 @@ def _busy(spent: Mapping[str, TimeShare], kind: Kind) -> float:
     return sum(chosen) / max(1, len(chosen))
 
 
-def _who_waits(found: Capacity, ratio: float) -> Words:
+def _who_waits(found: Capacity, job: Job) -> Words:
     learner, actors = found.learner_idle, found.actors_idle
     between = actors > ENOUGH_IDLE or found.buffer_busy > BUSY_BUFFER
     if learner > ENOUGH_IDLE and between:
@@ -99,8 +99,10 @@ def _who_waits(found: Capacity, ratio: float) -> Words:
         who, gain = f"sample-bound: the learner idles {learner:.0%}", _gain_of_an_actor(found)
         return Words(f"{who}: {gain.sentence}", f"{who}; {gain.brief}")
     if actors > ENOUGH_IDLE:
-        who, gain = f"training-bound: the actors wait {actors:.0%}", _gain_of_a_core(found)
-        less = "; a lower replay_ratio would help too" if ratio > 1 else ""
+        who = f"training-bound: the actors wait {actors:.0%}"
+        is_short = 0 < found.update_seconds < LONG_UPDATE
+        gain = _gain_of_a_group(found, job) if is_short else _gain_of_a_core(found)
+        less = "; a lower replay_ratio would help too" if job.ratio > 1 else ""
         whole = f"{who} of the time for the learner: {gain.sentence}{less}"
         return Words(whole, f"{who}; {gain.brief}")
     return _same(f"balanced: the learner idles {learner:.0%}, the actors {actors:.0%}")
@@ -123,12 +125,6 @@ def _gain_of_an_actor(found: Capacity) -> Words:
 
 def _gain_of_a_core(found: Capacity) -> Words:
     """As if its work were divided evenly, up to what actors could make and the buffer pass on."""
-    if 0 < found.update_seconds < LONG_UPDATE:  # which threads would spend on each other
-        short = f"updates of {1e3 * found.update_seconds:.2g} ms gain little by more cores"
-        return Words(
-            f"{short}; another group (global_cfg.group_num), if cores are free, would bring more",
-            f"{short}; another group would help",
-        )
     if not (found.acting and found.learning):
         return _same("more learner cores or fewer actors would help")
     cores = found.threads
@@ -137,6 +133,16 @@ def _gain_of_a_core(found: Capacity) -> Words:
     return Words(
         f"one more learner core, if one is free, would bring at most {gain:+.0%}",
         f"one more learner core: at most {gain:+.0%}",
+    )
+
+
+def _gain_of_a_group(found: Capacity, job: Job) -> Words:
+    """Where threads would spend an update on each other: as if nothing else were shared."""
+    short = f"updates of {1e3 * found.update_seconds:.2g} ms gain little by more cores"
+    gain = f"at most {1 / job.config.n_groups:+.0%}"
+    return Words(
+        f"{short}; another group (global_cfg.group_num), on cores of its own, would bring {gain}",
+        f"{short}; another group: {gain}",
     )
 
 

@@ -338,10 +338,10 @@ def test_updates_that_are_short_gain_little_by_cores() -> None:
     progress.counts["learner-0.0"][Count.VERSION] = 111_111
     assert limit_of(progress, job) == (
         "training-bound: the actors wait 60 % of the time for the learner: updates of 0.9 ms gain "
-        "little by more cores; another group (global_cfg.group_num), if cores are free, would "
-        "bring more; a lower replay_ratio would help too",
+        "little by more cores; another group (global_cfg.group_num), on cores of its own, would "
+        "bring at most +100 %; a lower replay_ratio would help too",
         "training-bound: the actors wait 60 %; updates of 0.9 ms gain little by more cores; "
-        "another group would help",
+        "another group: at most +100 %",
     )
     progress.counts["learner-0.0"][Count.VERSION] = 50_000  # 2 ms
     assert "one more learner core" in bottleneck(progress, job)
