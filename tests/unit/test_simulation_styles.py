@@ -1,11 +1,13 @@
 """Figure 1: the same costs, scheduled as different systems would."""
 
+import dataclasses
 import xml.etree.ElementTree as xml
 
 import pytest
 from profiles import profile
 
 from tianji.errors import TianJiError
+from tianji.planning.profile import ActorCost
 from tianji.simulation import diagram, picture
 from tianji.simulation.events import Agenda, Level, Process
 from tianji.simulation.layout import Layout, costs_of
@@ -32,10 +34,14 @@ def test_every_row_is_accounted_for_at_any_time(drawn):
 
 def test_nobody_does_two_things_at_once(drawn):
     for schedule in drawn.values():
-        last = {}
-        for block in sorted(schedule.timeline.blocks, key=lambda block: block.start):
-            assert block.start >= last.get(block.row, 0.0) - 1e-9, (schedule.style, block)
-            last[block.row] = block.end
+        refuse_overlaps(schedule)
+
+
+def refuse_overlaps(schedule):
+    last = {}
+    for block in sorted(schedule.timeline.blocks, key=lambda block: block.start):
+        assert block.start >= last.get(block.row, 0.0) - 1e-9, (schedule.style, block)
+        last[block.row] = block.end
 
 
 def test_each_style_has_the_dependencies_that_the_paper_says(drawn):
@@ -68,7 +74,8 @@ def test_learners_with_several_cores_are_counted_as_such(learners, cores):
         idle = sum(of.get(Doing.TRAJECTORIES, 0.0) * (each if row.endswith("L") else 1)
                    for row, of in busy.items()) / schedule.cores  # fmt: skip
         assert schedule.idle()[Doing.TRAJECTORIES] == pytest.approx(idle)
-        assert f" cores ({each} of each learner), idle" in schedule.heading
+        of_each = " in each worker" * (schedule.split != f"L{learners}A6" and "B" not in busy)
+        assert f" cores ({each} to learn{of_each}), idle" in schedule.heading
 
 
 def test_training_in_turns_is_gorilas_schedule_whoever_does_it():
@@ -99,6 +106,34 @@ def test_a_seed_step_is_inference_for_all_and_simulation_one_after_the_other():
     cycle = 16 * (4 * 0.25e-3 + 0.75e-3) + 4 * 1e-3
     assert even.production == pytest.approx(4 * 128 / cycle, rel=1e-6)
     assert even.idle()[Doing.WEIGHTS] == pytest.approx(4 / 5 * 4e-3 / cycle, rel=1e-6)
+
+
+@pytest.mark.parametrize("actors", [16, 24, 64])
+def test_a_seed_cycle_that_is_longer_than_acting_and_learning_is_counted(actors):
+    """Inference of all actors' environments, one after the other, is most of it."""
+    job = profile(step=1e-3, act=0.8e-3, batch=1_024, ratio=0.25)
+    (seed,) = schedules(job, Layout(actors=actors), ("seed",), spread=0.0)
+    cycle = 16 * (actors * 0.8e-3 + 0.2e-3) + actors * 0.25 / 8 * 1e-3
+    assert seed.production == pytest.approx(actors * 128 / cycle, rel=0.01)
+    assert "SEED" in diagram.text([seed])
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("actors", [1, 16])
+def test_updates_that_many_rollouts_make_one_of_are_counted(style, actors):
+    job = profile(step=1e-3, act=0.4e-3, batch=1_024, ratio=0.25)
+    (found,) = schedules(job, Layout(actors=actors), (style,))
+    assert found.consumption == pytest.approx(0.25 * found.production, rel=0.08)
+
+
+def test_inference_is_never_more_than_a_step():
+    """Beyond what was measured the line of the one crosses that of the other."""
+    costs = (1, 1e-4, 1e-5), (64, 8e-4, 7.5e-4)
+    few, many = (ActorCost(n, step, 0, 0, 1, 1, act) for n, step, act in costs)
+    job = dataclasses.replace(JOB, actors=(few, many))
+    for schedule in schedules(job, Layout(actors=2, envs=512)):
+        refuse_overlaps(schedule)
+        assert Doing.SIMULATE not in {block.doing for block in schedule.timeline.blocks}
 
 
 def test_ours_on_the_diagram_is_what_the_model_says():
