@@ -117,6 +117,7 @@ def as_in(summary: dict[str, Any], profile: Profile) -> Profile:
                 learner,
                 update_seconds=busy["learner"] / updates,
                 draw_seconds=slower * learner.draw_seconds,
+                contention=1.0,  # it had these costs beside actors as busy as they were
             ),
         ),
         load_seconds=0.0,  # it is in the steps
