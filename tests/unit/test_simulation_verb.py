@@ -163,7 +163,10 @@ def test_words_that_mean_nothing_are_refused_by_the_command_line(words, message,
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["--cores-list", "1"], "1 core on hosts of 64: one group needs 2"),
+        (
+            ["--cores-list", "1"],
+            "1 core on hosts of 64: one group needs 2, for 1 learner and 1 actor",
+        ),
         (["--actors", "1", "--simulated", "/nowhere/s.json"], "there is no folder /nowhere"),
         (["--actors", "1", "--figure", "/nowhere/f.svg"], "there is no folder /nowhere"),
         (["--gpu"], "without a GPU"),
@@ -262,6 +265,7 @@ def test_learners_that_suit_no_actors_are_refused_with_those_that_do(words, said
         ["--host-cores", "8"],
         ["--link-gbit", "10"],
         ["--spread", "0.1"],
+        ["--spread", "0"],
         ["--styles", "all"],
         ["--figure", "f.svg"],
         ["--simulated", "s.json"],

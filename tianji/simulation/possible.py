@@ -14,7 +14,7 @@ def refuse_impossible_layout(layout: Layout, work: Work) -> None:
     """Raises for what a run would refuse, too."""
     refuse_unequal(layout, work, layout.actors)
     if work.alternates and layout.envs is None and work.envs % layout.actors:
-        counts = [n for n in range(1, work.envs + 1) if work.envs % n == 0]
+        counts = _equal_parts(work)
         raise TianJiError(
             f"--actors {layout.actors}: the actors of a group share "
             f"{count_of(work.envs, 'environment')}, and so many cannot have equal parts: name "
@@ -61,7 +61,7 @@ def refuse_unshared(layout: Layout, work: Work) -> None:
     """
     if not work.on_policy or work.rollouts is not None:
         return
-    counts = [n for n in range(1, work.envs + 1) if work.envs % n == 0]
+    counts = _equal_parts(work)
     if layout.envs is not None:
         counts = [n for n in counts if n * layout.envs == work.envs]
     if any(n % layout.learners == 0 for n in counts):
@@ -81,6 +81,11 @@ def refuse_unshared(layout: Layout, work: Work) -> None:
         f"equal parts of it; but the actors of a group share {envs}{of_each}, and there can be "
         f"{_or(counts)} of them, none a multiple of {layout.learners}: name {_or(near)} learners"
     )
+
+
+def _equal_parts(work: Work) -> list[int]:
+    """Numbers of actors that can share the environments of a group."""
+    return [n for n in range(1, work.envs + 1) if work.envs % n == 0]
 
 
 def _or(numbers: list[int]) -> str:

@@ -122,7 +122,8 @@ def _own() -> list[str]:
 
 
 def _is_given(options: argparse.Namespace, name: str) -> bool:
-    return getattr(options, name[2:].replace("-", "_")) not in (None, False)
+    value = getattr(options, name[2:].replace("-", "_"))
+    return value is not None and value is not False  # 0 is a number that was said
 
 
 def run(profile: Profile, options: argparse.Namespace, above: Sequence[str] = ()) -> int:
