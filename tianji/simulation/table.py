@@ -11,7 +11,7 @@ from tianji.simulation.result import Simulated
 from tianji.simulation.schedule import Schedule
 from tianji.simulation.simulate import REDUCED_BYTES_PER_SECOND
 from tianji.simulation.timeline import IDLE
-from tianji.wording import count_of
+from tianji.wording import count_of, per_second
 
 HEAD = (
     *("cores", "groups", "learners", "actors", "envs", "hosts", "produced/s", "received/s"),
@@ -41,9 +41,9 @@ def styles_table(all_: Sequence[Schedule], width: int | None = None) -> str:
             (
                 schedule.style,
                 str(schedule.cores),
-                f"{schedule.production:,.0f}",
-                f"{schedule.consumption:,.0f}",
-                f"{schedule.consumption / schedule.cores:,.0f}",
+                per_second(schedule.production),
+                per_second(schedule.consumption),
+                per_second(schedule.consumption / schedule.cores),
                 _percent(sum(idle.values())),
                 *(_percent(idle[doing]) for doing in IDLE),
             )
@@ -60,8 +60,7 @@ def _cells(row: Simulated) -> tuple[str, ...]:
         f"{layout.actors:,}",
         f"{row.envs:,}",
         f"{layout.hosts:,}",
-        *(f"{rate:,.0f}" for rate in (row.production, row.receiving, row.consumption)),
-        f"{row.updates:,.1f}" if row.updates < 100 else f"{row.updates:,.0f}",
+        *map(per_second, (row.production, row.receiving, row.consumption, row.updates)),
         _percent(idle.actors),
         _percent(idle.learner),
         _percent(row.link),
