@@ -4,15 +4,18 @@ import dataclasses
 import xml.etree.ElementTree as xml
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from profiles import profile
 
 from tianji.errors import TianJiError
 from tianji.planning.profile import ActorCost
+from tianji.planning.solver import NOISE
 from tianji.simulation import diagram, picture
 from tianji.simulation.events import Agenda, Level, Process
 from tianji.simulation.layout import Layout, costs_of
 from tianji.simulation.simulate import simulate
-from tianji.simulation.styles import STYLES, schedules
+from tianji.simulation.styles import STYLES, as_planned, schedules
 from tianji.simulation.table import styles_table
 from tianji.simulation.timeline import Doing, Timeline
 from tianji.simulation.window import Window, windows
@@ -56,7 +59,57 @@ def test_each_style_has_the_dependencies_that_the_paper_says(drawn):
     assert not waits["ours"] & {one, two, three}
 
 
-def test_ours_makes_most_of_the_same_cores(drawn):
+seconds = st.floats(1e-5, 1e-2)
+
+
+@given(
+    step=seconds,
+    update=seconds,
+    drawing=st.floats(0.01, 0.3),  # of an update: a buffer as busy as its learner takes turns
+    receiving=st.floats(0.001, 0.05),  # of a rollout
+    ratio=st.sampled_from([0.5, 1.0, 4.0]),
+    actors=st.sampled_from([2, 4, 7]),
+)
+def test_ours_as_planned_makes_most_of_the_same_cores_whatever_they_cost(
+    step, update, drawing, receiving, ratio, actors
+):
+    costs = dict(step=step, update=update, draw=drawing * update, receive=receiving * 16 * step)
+    job, layout = profile(send=1e-6, ratio=ratio, **costs), Layout(actors=actors)
+    planned = as_planned(job, layout)
+    found = {s.style: s for s in schedules(job, layout, ours=planned)}
+    assert found["ours"].cores <= actors + 1
+    assert found["ours"].split == f"L{planned.groups}A{planned.groups * planned.actors}" + (
+        "+B" * planned.buffer_alone
+    )
+    ours = found.pop("ours").consumption
+    assert ours >= (1 - NOISE) * max(each.consumption for each in found.values())
+
+
+def test_several_groups_are_one_of_them_so_many_times():
+    one, three = (
+        schedules(JOB, FOUR, ("ours",), ours=Layout(groups=n, actors=2))[0] for n in (1, 3)
+    )
+    assert three.consumption == pytest.approx(3 * one.consumption)
+    assert three.idle() == one.idle() and (one.cores, three.cores) == (3, 9)
+    assert three.split == "L3A6" and three.heading.startswith(
+        "ours: 9 cores (3 groups, one is drawn), idle"
+    )
+
+
+def test_a_buffer_with_a_core_of_its_own_leaves_the_others_an_actor_more():
+    found = {s.style: s for s in schedules(JOB, Layout(actors=4, buffer_alone=True))}
+    assert {s.cores for s in found.values()} == {6}
+    assert found["ours"].split == found["ApeX"].split == "L1A4+B"
+    assert found["Gorila"].split == found["SEED"].split == "L1A5"
+    assert found["A3C"].split == "L3A3"
+
+
+@pytest.mark.parametrize("work", [dict(on_policy=True), dict(alternates=True), dict(pool=64)])
+def test_no_other_split_is_planned_where_it_would_change_the_job(work):
+    assert as_planned(profile(update=1e-1, **work), FOUR) == FOUR
+
+
+def test_ours_makes_most_of_five_cores_with_costs_that_need_four_actors(drawn):
     per_core = {name: s.consumption / s.cores for name, s in drawn.items()}
     assert max(per_core, key=lambda name: per_core[name]) == "ours"
     assert {s.cores for name, s in drawn.items() if name != "A3C"} == {5}
@@ -246,9 +299,12 @@ def test_the_picture_is_an_svg_with_a_block_for_each_thing(drawn):
 
 
 def test_the_table_has_a_line_for_each_style(drawn):
-    lines = styles_table(list(drawn.values())).splitlines()
-    assert [line.split()[0] for line in lines] == ["style", "Gorila", "SEED", "A3C", "ApeX", "ours"]
-    assert len(STYLES) == 5
+    lines = styles_table(list(drawn.values()), notes=["so be it"]).splitlines()
+    rows = lines[: lines.index("")]
+    assert [line.split()[0] for line in rows] == ["style", "Gorila", "SEED", "A3C", "ApeX", "ours"]
+    assert [line.split()[1] for line in rows[1:]] == ["L1A4", "L1A4", "L2A2", "L1A3+B", "L1A4"]
+    assert len(STYLES) == 5 and lines[len(rows) + 1] == "so be it"
+    assert "(contention) is not in this table" in lines[-1]
 
 
 # The engine below

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from tianji.errors import TianJiError
 from tianji.planning.profile import Work
 from tianji.simulation.layout import Layout
 from tianji.wording import count_of
 
+MOST_CORES = 1_024  # of one machine: all ways to split them are looked at, and they are many
 MOST_NAMED = 8  # numbers in a message
 
 
@@ -28,6 +31,7 @@ def refuse_impossible_layout(layout: Layout, work: Work) -> None:
             "groups or actors"
         )
     refuse_uneven_hosts(layout)
+    _refuse_large_hosts(layout, work)
 
 
 def refuse_uneven_hosts(layout: Layout) -> None:
@@ -38,6 +42,24 @@ def refuse_uneven_hosts(layout: Layout) -> None:
             "shared out equally, and only those that are alike are simulated: name a number of "
             "hosts that divides that of the groups, or a multiple of it"
         )
+
+
+def _refuse_large_hosts(layout: Layout, work: Work) -> None:
+    """Raises where a host would have more cores than one machine has; says how many hosts do."""
+    group, groups = layout.group_cores(work), layout.groups
+    each = math.ceil(layout.groups_per_host * group / layout.hosts_per_group)
+    if each <= MOST_CORES:
+        return
+    if group > MOST_CORES:
+        enough = groups * math.ceil(group / MOST_CORES)
+    else:
+        enough = next(n for n in range(1, groups + 1)
+                      if groups % n == 0 and groups // n * group <= MOST_CORES)  # fmt: skip
+    raise TianJiError(
+        f"{count_of(groups, 'group')} of {count_of(group, 'core')} on "
+        f"{count_of(layout.hosts, 'host')}: that is {each:,} cores of each host, and one machine "
+        f"has {MOST_CORES:,} at most: say --hosts {enough}"
+    )
 
 
 def refuse_unequal(layout: Layout, work: Work, actors: int | None = None) -> None:

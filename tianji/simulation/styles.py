@@ -26,6 +26,7 @@ from tianji.simulation.group import Group
 from tianji.simulation.layout import Costs, Layout, costs_of, envs_of
 from tianji.simulation.schedule import Case, InStep, Schedule
 from tianji.simulation.spread import Spread
+from tianji.simulation.sweep import Finder
 from tianji.simulation.timeline import FINEST, Doing
 
 INFER_SHARE = 0.5  # of a step, where the profile does not tell inference from simulation
@@ -42,21 +43,41 @@ def schedules(
     styles: tuple[str, ...] = STYLES,
     seed: int = 0,
     spread: float = SPREAD,
+    ours: Layout | None = None,
 ) -> list[Schedule]:
-    """The asked-for styles on the cores of one group of the layout."""
+    """The asked-for styles on the cores of one group of the layout.
+
+    `ours` are our groups on one host, one of the layout's unless given. Where their buffer has a
+    core of its own, the others have an actor more.
+    """
     makers = {"gorila": _gorila, "seed": _seed, "a3c": _a3c, "apex": _apex, "ours": _ours}
-    if profile.work.alternates:
-        makers["ours"] = _ours_in_turns
     for style in styles:
         if style not in makers:
             raise TianJiError(f"--styles {style}: want some of {','.join(STYLES)}")
-    return [makers[style](_case(profile, layout, seed, spread)) for style in styles]
+    one = dataclasses.replace(layout, groups=1, hosts=1)
+    theirs = dataclasses.replace(one, actors=one.actors + one.buffer_alone, buffer_alone=False)
+    layouts = dict.fromkeys(STYLES, theirs) | {"ours": ours or one}
+    if profile.work.alternates:
+        makers["ours"], layouts = _ours_in_turns, dict.fromkeys(STYLES, one)
+    return [makers[style](_case(profile, layouts[style], seed, spread)) for style in styles]
+
+
+def as_planned(profile: Profile, layout: Layout, learner_cores: int | None = None) -> Layout:
+    """What a plan makes of the cores of one group, with the same environments of each actor.
+
+    The layout itself where a batch depends on the number of actors, or a pool has no room for one.
+    """
+    work, envs = profile.work, envs_of(profile, layout)
+    if work.on_policy or work.alternates or work.steps * envs > work.pool:
+        return layout
+    cores = layout.group_cores(work)
+    same = dataclasses.replace(layout, envs=envs, groups=1, hosts=1)
+    return Finder(profile, same, learner_cores).layout(cores, cores)
 
 
 def _case(profile: Profile, layout: Layout, seed: int, spread: float) -> Case:
-    one = dataclasses.replace(layout, groups=1, hosts=1)
-    costs = dataclasses.replace(costs_of(profile, one), alternates=False)
-    envs = envs_of(profile, one)
+    costs = dataclasses.replace(costs_of(profile, layout), alternates=False)
+    envs = envs_of(profile, layout)
 
     def infer(n_envs: int) -> float:
         cost = actor_cost_at(profile, n_envs)
@@ -66,7 +87,7 @@ def _case(profile: Profile, layout: Layout, seed: int, spread: float) -> Case:
         costs=costs,
         learners=layout.learners,
         learner_cores=layout.learner_cores,
-        groups=1,
+        groups=layout.groups,
         step=costs.rollout_seconds / costs.steps,
         inference=infer(envs),
         infer_all=lambda actors: infer(actors * envs),
@@ -185,10 +206,7 @@ def _apex(case: Case) -> Schedule:
 
 
 def _ours(case: Case) -> Schedule:
-    costs = case.costs
-    if costs.is_alone:
-        costs = dataclasses.replace(costs, actors=max(1, costs.actors - 1))
-    return _asynchronous(case, "ours", costs)
+    return _asynchronous(case, "ours", case.costs)
 
 
 def _asynchronous(case: Case, style: str, costs: Costs) -> Schedule:
