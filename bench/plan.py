@@ -175,7 +175,7 @@ def finals(rows: list[Row]) -> str:
 
 
 def _signed(error: Spread) -> str:
-    """The median of what single runs were off by, and its range: as in `+2 % (-4 to +9)`."""
+    """The median of what single runs were off by, and its range: as in `+2.0% (-4.0 to +9.0)`."""
     if error.low == error.high:
         return f"{error.middle:+.1%}"
     return f"{error.middle:+.1%} ({100 * error.low:+.1f} to {100 * error.high:+.1f})"

@@ -1,6 +1,8 @@
 """Every experiment of bench/ as somebody would start it, with very small numbers."""
 
 import csv
+import json
+import re
 import subprocess
 import sys
 
@@ -45,6 +47,44 @@ def test_an_experiment_prints_its_table_and_writes_its_files(name, tmp_path, chi
     assert {row["kind"] for row in rows} == {kind}
     assert kind in table and kind in (tmp_path / f"{name}.svg").read_text()
     assert all(float(row[KEYS.get(name, "consumption")]) > 0 for row in rows)
+
+
+def test_the_planned_split_is_raced_against_others(tmp_path, child_env):
+    limits = ["--quick", "--seconds", "4", "--seeds", "1", "--cores", "2"]
+    done = run("plan", tmp_path, child_env, *limits)
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader((tmp_path / "plan.csv").read_text().splitlines()))
+    assert "did not finish" not in done.stdout and 2 <= len(rows) <= 4
+    assert [row["planned"] for row in rows] == ["True"] + ["False"] * (len(rows) - 1)
+    for row in rows:
+        share = float(row["predicted"]) / float(row["production"]) - 1
+        assert float(row["error"]) == pytest.approx(share, abs=1e-3)
+    table = (tmp_path / "plan.md").read_text()
+    lines = [line.split("|")[1:-1] for line in table.splitlines() if line.startswith("| L")]
+    assert {line[0].strip() for line in lines} == {row["split"] for row in rows}
+    assert [line[1].strip() for line in lines].count("planned") == 1
+    assert all(re.fullmatch(r" [+-]\d+\.\d% ", line[-1]) for line in lines)
+    assert "The planned split makes" in table and "(real costs)" in table
+
+
+@pytest.mark.parametrize("costs", ["probe", "run"])
+def test_the_simulator_stands_beside_runs(costs, tmp_path, child_env):
+    out = tmp_path / "simulator.json"
+    done = run("simulator", out, child_env, "--quick", "--seconds", "3", "--costs", costs)
+    worst = float(re.search(r"worst error ([\d.]+) %", done.stdout)[1])
+    assert done.returncode == int(worst > 15.0), done.stderr  # a busy machine may be far off
+    found = json.loads(out.read_text())
+    layouts = [(row["case"]["config"], row["case"]["layout"]["actors"]) for row in found["rows"]]
+    assert layouts == [("slow_dqn.py", 2), ("slow_dqn.py", 2), ("slow_ppo.py", 2)]
+    assert [row["case"]["layout"]["buffer_alone"] for row in found["rows"]] == [False, True, False]
+    for row in found["rows"]:
+        said, was, error = row["said"], row["was"], row["error"]
+        assert error["consumed/s"] == pytest.approx(said["consumed/s"] / was["consumed/s"] - 1)
+        assert error["learner idle"] == pytest.approx(said["learner idle"] - was["learner idle"])
+        assert was["produced/s"] > 100 and 0 <= was["learner idle"] <= 1
+    errors = [abs(each) for row in found["rows"] for each in row["error"].values()]
+    assert worst == pytest.approx(100 * max(errors), abs=0.06)
+    assert done.stdout.count(" / ") >= 5 * len(layouts)
 
 
 @pytest.mark.parametrize("name", ["table1", "scaling"])

@@ -382,12 +382,22 @@ def test_table_1_has_medians_and_ranges_and_names_the_fastest():
     assert "The shortest final time is that of L2A8." in text
 
 
-def test_the_planned_split_is_the_smallest_that_feeds_the_learners():
-    from table1 import ACTORS, planned
+@pytest.mark.parametrize(
+    ("learners", "learner_cores", "n_cores", "wanted"),
+    [(2, 4, 16, "L2A8"), (2, 4, 32, "L2A8"), (1, 4, 16, "L1A4"), (2, 2, 16, "L2A4")],
+)
+def test_the_planned_split_is_the_solvers(learners, learner_cores, n_cores, wanted):
+    """Whatever the cores: those that the learners cannot use stay idle."""
+    from table1 import planned
 
-    assert planned(list(ACTORS), Split(2, 2)) == 8
-    assert planned([24, 16], Split(2, 16)) == 16
-    assert planned([2, 4], Split(2, 2)) == 4  # none does
+    assert str(planned(learners, learner_cores, n_cores)) == wanted
+
+
+def test_the_planned_split_follows_the_costs(monkeypatch):
+    import table1
+
+    monkeypatch.setattr(table1, "STEP_SECONDS", table1.STEP_SECONDS / 2)
+    assert str(table1.planned(2, 4)) == "L2A4"
 
 
 @pytest.mark.parametrize(

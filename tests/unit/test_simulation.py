@@ -129,6 +129,23 @@ def test_a_slow_link_makes_it_communication_bound():
     assert slow.idle.room > 0.3
 
 
+@pytest.mark.parametrize(
+    ("actors", "alone", "speed"), [(9, False, 2e5), (9, True, 2e5), (30, True, 2.5e6)]
+)
+def test_a_full_link_limits_nothing_where_the_learner_never_waits(actors, alone, speed):
+    """The training-bound counterpart: a link that is busy all the time, give or take a rounding."""
+    job = profile(trajectory_bytes=100_000, update=5e-3, receive=0.0 if alone else 1e-4)
+
+    def at(speed):
+        found = Layout(actors=actors, hosts=2, link_bytes_per_second=speed, buffer_alone=alone)
+        return simulate(job, found)
+
+    fast, full = at(1e9), at(speed)
+    assert full.link > 0.99 and full.idle.learner == pytest.approx(0, abs=1e-6)
+    assert full.consumption == near(fast.consumption)
+    assert full.limit is fast.limit is Bound.TRAINING
+
+
 def test_a_link_that_carries_weights_slowly_makes_samples_older_and_nothing_slower():
     job = profile(weights_bytes=1_000_000, update=1e-3)
     quick, late = (

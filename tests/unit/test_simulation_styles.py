@@ -1,16 +1,21 @@
 """Figure 1: the same costs, scheduled as different systems would."""
 
+import dataclasses
 import xml.etree.ElementTree as xml
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from profiles import profile
 
 from tianji.errors import TianJiError
+from tianji.planning.profile import ActorCost
+from tianji.planning.solver import NOISE
 from tianji.simulation import diagram, picture
 from tianji.simulation.events import Agenda, Level, Process
 from tianji.simulation.layout import Layout, costs_of
 from tianji.simulation.simulate import simulate
-from tianji.simulation.styles import STYLES, schedules
+from tianji.simulation.styles import STYLES, as_planned, schedules
 from tianji.simulation.table import styles_table
 from tianji.simulation.timeline import Doing, Timeline
 from tianji.simulation.window import Window, windows
@@ -32,10 +37,14 @@ def test_every_row_is_accounted_for_at_any_time(drawn):
 
 def test_nobody_does_two_things_at_once(drawn):
     for schedule in drawn.values():
-        last = {}
-        for block in sorted(schedule.timeline.blocks, key=lambda block: block.start):
-            assert block.start >= last.get(block.row, 0.0) - 1e-9, (schedule.style, block)
-            last[block.row] = block.end
+        refuse_overlaps(schedule)
+
+
+def refuse_overlaps(schedule):
+    last = {}
+    for block in sorted(schedule.timeline.blocks, key=lambda block: block.start):
+        assert block.start >= last.get(block.row, 0.0) - 1e-9, (schedule.style, block)
+        last[block.row] = block.end
 
 
 def test_each_style_has_the_dependencies_that_the_paper_says(drawn):
@@ -50,7 +59,57 @@ def test_each_style_has_the_dependencies_that_the_paper_says(drawn):
     assert not waits["ours"] & {one, two, three}
 
 
-def test_ours_makes_most_of_the_same_cores(drawn):
+seconds = st.floats(1e-5, 1e-2)
+
+
+@given(
+    step=seconds,
+    update=seconds,
+    drawing=st.floats(0.01, 0.3),  # of an update: a buffer as busy as its learner takes turns
+    receiving=st.floats(0.001, 0.05),  # of a rollout
+    ratio=st.sampled_from([0.5, 1.0, 4.0]),
+    actors=st.sampled_from([2, 4, 7]),
+)
+def test_ours_as_planned_makes_most_of_the_same_cores_whatever_they_cost(
+    step, update, drawing, receiving, ratio, actors
+):
+    costs = dict(step=step, update=update, draw=drawing * update, receive=receiving * 16 * step)
+    job, layout = profile(send=1e-6, ratio=ratio, **costs), Layout(actors=actors)
+    planned = as_planned(job, layout)
+    found = {s.style: s for s in schedules(job, layout, ours=planned)}
+    assert found["ours"].cores <= actors + 1
+    assert found["ours"].split == f"L{planned.groups}A{planned.groups * planned.actors}" + (
+        "+B" * planned.buffer_alone
+    )
+    ours = found.pop("ours").consumption
+    assert ours >= (1 - NOISE) * max(each.consumption for each in found.values())
+
+
+def test_several_groups_are_one_of_them_so_many_times():
+    one, three = (
+        schedules(JOB, FOUR, ("ours",), ours=Layout(groups=n, actors=2))[0] for n in (1, 3)
+    )
+    assert three.consumption == pytest.approx(3 * one.consumption)
+    assert three.idle() == one.idle() and (one.cores, three.cores) == (3, 9)
+    assert three.split == "L3A6" and three.heading.startswith(
+        "ours: 9 cores (3 groups, one is drawn), idle"
+    )
+
+
+def test_a_buffer_with_a_core_of_its_own_leaves_the_others_an_actor_more():
+    found = {s.style: s for s in schedules(JOB, Layout(actors=4, buffer_alone=True))}
+    assert {s.cores for s in found.values()} == {6}
+    assert found["ours"].split == found["ApeX"].split == "L1A4+B"
+    assert found["Gorila"].split == found["SEED"].split == "L1A5"
+    assert found["A3C"].split == "L3A3"
+
+
+@pytest.mark.parametrize("work", [dict(on_policy=True), dict(alternates=True), dict(pool=64)])
+def test_no_other_split_is_planned_where_it_would_change_the_job(work):
+    assert as_planned(profile(update=1e-1, **work), FOUR) == FOUR
+
+
+def test_ours_makes_most_of_five_cores_with_costs_that_need_four_actors(drawn):
     per_core = {name: s.consumption / s.cores for name, s in drawn.items()}
     assert max(per_core, key=lambda name: per_core[name]) == "ours"
     assert {s.cores for name, s in drawn.items() if name != "A3C"} == {5}
@@ -68,7 +127,8 @@ def test_learners_with_several_cores_are_counted_as_such(learners, cores):
         idle = sum(of.get(Doing.TRAJECTORIES, 0.0) * (each if row.endswith("L") else 1)
                    for row, of in busy.items()) / schedule.cores  # fmt: skip
         assert schedule.idle()[Doing.TRAJECTORIES] == pytest.approx(idle)
-        assert f" cores ({each} of each learner), idle" in schedule.heading
+        of_each = " in each worker" * (schedule.split != f"L{learners}A6" and "B" not in busy)
+        assert f" cores ({each} to learn{of_each}), idle" in schedule.heading
 
 
 def test_training_in_turns_is_gorilas_schedule_whoever_does_it():
@@ -99,6 +159,34 @@ def test_a_seed_step_is_inference_for_all_and_simulation_one_after_the_other():
     cycle = 16 * (4 * 0.25e-3 + 0.75e-3) + 4 * 1e-3
     assert even.production == pytest.approx(4 * 128 / cycle, rel=1e-6)
     assert even.idle()[Doing.WEIGHTS] == pytest.approx(4 / 5 * 4e-3 / cycle, rel=1e-6)
+
+
+@pytest.mark.parametrize("actors", [16, 24, 64])
+def test_a_seed_cycle_that_is_longer_than_acting_and_learning_is_counted(actors):
+    """Inference of all actors' environments, one after the other, is most of it."""
+    job = profile(step=1e-3, act=0.8e-3, batch=1_024, ratio=0.25)
+    (seed,) = schedules(job, Layout(actors=actors), ("seed",), spread=0.0)
+    cycle = 16 * (actors * 0.8e-3 + 0.2e-3) + actors * 0.25 / 8 * 1e-3
+    assert seed.production == pytest.approx(actors * 128 / cycle, rel=0.01)
+    assert "SEED" in diagram.text([seed])
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("actors", [1, 16])
+def test_updates_that_many_rollouts_make_one_of_are_counted(style, actors):
+    job = profile(step=1e-3, act=0.4e-3, batch=1_024, ratio=0.25)
+    (found,) = schedules(job, Layout(actors=actors), (style,))
+    assert found.consumption == pytest.approx(0.25 * found.production, rel=0.08)
+
+
+def test_inference_is_never_more_than_a_step():
+    """Beyond what was measured the line of the one crosses that of the other."""
+    costs = (1, 1e-4, 1e-5), (64, 8e-4, 7.5e-4)
+    few, many = (ActorCost(n, step, 0, 0, 1, 1, act) for n, step, act in costs)
+    job = dataclasses.replace(JOB, actors=(few, many))
+    for schedule in schedules(job, Layout(actors=2, envs=512)):
+        refuse_overlaps(schedule)
+        assert Doing.SIMULATE not in {block.doing for block in schedule.timeline.blocks}
 
 
 def test_ours_on_the_diagram_is_what_the_model_says():
@@ -211,9 +299,12 @@ def test_the_picture_is_an_svg_with_a_block_for_each_thing(drawn):
 
 
 def test_the_table_has_a_line_for_each_style(drawn):
-    lines = styles_table(list(drawn.values())).splitlines()
-    assert [line.split()[0] for line in lines] == ["style", "Gorila", "SEED", "A3C", "ApeX", "ours"]
-    assert len(STYLES) == 5
+    lines = styles_table(list(drawn.values()), notes=["so be it"]).splitlines()
+    rows = lines[: lines.index("")]
+    assert [line.split()[0] for line in rows] == ["style", "Gorila", "SEED", "A3C", "ApeX", "ours"]
+    assert [line.split()[1] for line in rows[1:]] == ["L1A4", "L1A4", "L2A2", "L1A3+B", "L1A4"]
+    assert len(STYLES) == 5 and lines[len(rows) + 1] == "so be it"
+    assert "(contention) is not in this table" in lines[-1]
 
 
 # The engine below

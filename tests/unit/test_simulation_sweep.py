@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import profile
 
+from tianji.errors import TianJiError
 from tianji.planning.profile import ActorCost, LearnerCost
 from tianji.planning.solver import NOISE, Wish, solve
 from tianji.simulation.layout import Layout
@@ -88,6 +89,17 @@ def test_what_was_given_is_kept():
     layout = Finder(job, given, learner_cores=2).layout(32, host_cores=64)
     assert (layout.envs, layout.actors, layout.learner_cores) == (4, 16, 2)
     assert layout.buffer_alone
+
+
+@pytest.mark.parametrize(("alternates", "needed"), [(False, 4), (True, 2)])
+def test_learners_that_share_rollouts_need_an_actor_each(alternates, needed):
+    job = profile(on_policy=True, alternates=alternates, pool=128, warmup=0, learners=2)
+    said = f"{needed - 1} cores? on hosts of 64: one group needs {needed}, for 2 learners and 2 act"
+    with pytest.raises(TianJiError, match=said) as refused:
+        sweep(job, Layout(learners=2), [needed - 1, needed, 16])
+    assert str(refused.value).endswith("offer more with --cores-list or --host-cores")
+    few, many = sweep(job, Layout(learners=2), [needed, 16])
+    assert (few.cores, few.layout.actors) == (needed, 2) and many.production > few.production
 
 
 def test_more_hosts_are_more_of_the_same():

@@ -17,7 +17,6 @@ from tianji.planning.profile import LearnerCost
 from tianji.planning.solver import Wish, solve
 from tianji.simulation.layout import Layout
 from tianji.simulation.simulate import simulate
-from tianji.simulation.styles import STYLES
 from tianji.simulation.verb import _learner_cores, check, run
 from tianji.verbs import plan as plan_verb
 
@@ -103,24 +102,42 @@ def test_several_numbers_of_actors_are_a_curve(capsys):
     assert [row[-1] for row in rows] == ["sample-bound"] * 2 + ["training-bound"] * 2
 
 
-def test_styles_are_drawn_and_written(capsys, tmp_path):
-    run(JOB, said("--actors", "3", "--styles", "gorila,ours", "--figure", str(tmp_path / "f.svg")))
+def test_the_title_is_said_once(costs, capsys):
+    assert simulated(costs, "--actors", "2") == 0
     out = capsys.readouterr().out
-    assert "Gorila: 4 cores" in out and "ours: 4 cores" in out and "SEED" not in out
-    assert (tmp_path / "f.svg").read_text().startswith("<svg ")
+    first, second, *_ = out.splitlines()
+    assert first.endswith("as measured on 4 cores (a processor); simulated from these costs")
+    assert not second and out.count("a processor") == 1
+
+
+def test_columns_of_what_was_asked_for_stay_in_a_narrow_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    run(JOB, said("--actors", 30, "--hosts", 2, "--link-gbit", 0.01, "--envs", 4))
+    head = next(line for line in capsys.readouterr().out.splitlines() if "limit" in line)
+    for name in ("cores", "actors", "hosts", "link", "envs", "consumed/s"):
+        assert name in head
+    run(JOB, said("--groups", 1, "--actors", 3, "--learner-cores", 1))
+    head = next(line for line in capsys.readouterr().out.splitlines() if "limit" in line)
+    assert "groups" in head and "learners" in head and len(head) <= 80
 
 
 @pytest.mark.parametrize(
-    "words, names",
-    [("ours,Gorila", ("ours", "gorila")), ("SEED, ApeX", ("seed", "apex")), ("All", STYLES)],
+    ("words", "message"),
+    [
+        (["--groups", 5000, "--actors", 1000], "5,005,000 cores of each host.*say --hosts 5000"),
+        (["--groups", 300, "--actors", 9], "300 groups of 10 cores on 1 host.*say --hosts 3$"),
+        (["--actors-list", "16,2000"], "1 group of 2,001 cores on 1 host.*1,024.*say --hosts 2$"),
+        (["--groups", 4, "--hosts", 2, "--actors", 600], "1,202 cores of each .*say --hosts 4$"),
+    ],
 )
-def test_styles_are_taken_as_the_tables_write_them(words, names):
-    assert said("--styles", words).styles == names
+def test_more_cores_than_a_machine_has_want_more_hosts(words, message):
+    with pytest.raises(TianJiError, match=message):
+        run(JOB, said(*words))
 
 
-def test_a_figure_alone_has_all_styles(tmp_path, capsys):
-    run(JOB, said("--actors", "2", "--figure", str(tmp_path / "f.svg")))
-    assert "A3C" in (tmp_path / "f.svg").read_text()
+def test_as_many_hosts_as_were_said_to_be_enough_are(capsys):
+    assert run(JOB, said("--groups", 300, "--actors", 9, "--hosts", 3)) == 0
+    assert run(JOB, said("--actors", 2000, "--hosts", 2)) == 0
 
 
 def test_the_results_are_written_as_json(capsys, tmp_path):
@@ -163,7 +180,10 @@ def test_words_that_mean_nothing_are_refused_by_the_command_line(words, message,
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["--cores-list", "1"], "1 core on hosts of 64: one group needs 2"),
+        (
+            ["--cores-list", "1"],
+            "1 core on hosts of 64: one group needs 2, for 1 learner and 1 actor",
+        ),
         (["--actors", "1", "--simulated", "/nowhere/s.json"], "there is no folder /nowhere"),
         (["--actors", "1", "--figure", "/nowhere/f.svg"], "there is no folder /nowhere"),
         (["--gpu"], "without a GPU"),
@@ -262,6 +282,7 @@ def test_learners_that_suit_no_actors_are_refused_with_those_that_do(words, said
         ["--host-cores", "8"],
         ["--link-gbit", "10"],
         ["--spread", "0.1"],
+        ["--spread", "0"],
         ["--styles", "all"],
         ["--figure", "f.svg"],
         ["--simulated", "s.json"],
@@ -322,27 +343,21 @@ def test_only_what_was_simulated_before_is_replaced(costs, tmp_path, capsys):
     assert costs.read_bytes() == before
 
 
-def test_a_figure_takes_the_place_of_a_figure_alone(tmp_path, capsys):
-    """Before anything is measured or simulated."""
-    mine, other = tmp_path / "f.svg", tmp_path / "logo.svg"
-    for _ in range(2):
-        run(JOB, said("--actors", "2", "--figure", mine))
-    other.write_text("<svg>drawn by hand</svg>")
-    with pytest.raises(TianJiError, match="was not written by `tianji plan --figure`"):
-        said("--actors", "2", "--figure", other)
-    assert other.read_text() == "<svg>drawn by hand</svg>"
-
-
 def test_in_a_terminal_no_line_is_longer_than_it(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     run(JOB, said("--styles", "all"))
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
     head = next(line for line in out.splitlines() if line.lstrip().startswith("cores"))
-    assert head.split()[-1] == "limit" and "consumed/s" in head and "p95" not in head
-    for predicted in ("A idle", "L idle", "staleness"):  # rather than what follows from others
+    assert head.split()[-1] == "limit" and "stale p95" not in head
+    for predicted in (
+        "produced/s",
+        "consumed/s",
+        "A idle",
+        "L idle",
+    ):  # rather than what follows from others
         assert predicted in head
-    assert "left out: received/s, envs, p95, learners" in out
+    assert "left out: received/s, stale p95," in out
     monkeypatch.delenv("COLUMNS")
     run(JOB, said("--styles", "all"))
     wide = capsys.readouterr().out

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from tianji.errors import TianJiError
 from tianji.planning.profile import Work
 from tianji.simulation.layout import Layout
 from tianji.wording import count_of
 
+MOST_CORES = 1_024  # of one machine: all ways to split them are looked at, and they are many
 MOST_NAMED = 8  # numbers in a message
 
 
@@ -14,7 +17,7 @@ def refuse_impossible_layout(layout: Layout, work: Work) -> None:
     """Raises for what a run would refuse, too."""
     refuse_unequal(layout, work, layout.actors)
     if work.alternates and layout.envs is None and work.envs % layout.actors:
-        counts = [n for n in range(1, work.envs + 1) if work.envs % n == 0]
+        counts = _equal_parts(work)
         raise TianJiError(
             f"--actors {layout.actors}: the actors of a group share "
             f"{count_of(work.envs, 'environment')}, and so many cannot have equal parts: name "
@@ -28,6 +31,7 @@ def refuse_impossible_layout(layout: Layout, work: Work) -> None:
             "groups or actors"
         )
     refuse_uneven_hosts(layout)
+    _refuse_large_hosts(layout, work)
 
 
 def refuse_uneven_hosts(layout: Layout) -> None:
@@ -38,6 +42,24 @@ def refuse_uneven_hosts(layout: Layout) -> None:
             "shared out equally, and only those that are alike are simulated: name a number of "
             "hosts that divides that of the groups, or a multiple of it"
         )
+
+
+def _refuse_large_hosts(layout: Layout, work: Work) -> None:
+    """Raises where a host would have more cores than one machine has; says how many hosts do."""
+    group, groups = layout.group_cores(work), layout.groups
+    each = math.ceil(layout.groups_per_host * group / layout.hosts_per_group)
+    if each <= MOST_CORES:
+        return
+    if group > MOST_CORES:
+        enough = groups * math.ceil(group / MOST_CORES)
+    else:
+        enough = next(n for n in range(1, groups + 1)
+                      if groups % n == 0 and groups // n * group <= MOST_CORES)  # fmt: skip
+    raise TianJiError(
+        f"{count_of(groups, 'group')} of {count_of(group, 'core')} on "
+        f"{count_of(layout.hosts, 'host')}: that is {each:,} cores of each host, and one machine "
+        f"has {MOST_CORES:,} at most: say --hosts {enough}"
+    )
 
 
 def refuse_unequal(layout: Layout, work: Work, actors: int | None = None) -> None:
@@ -61,7 +83,7 @@ def refuse_unshared(layout: Layout, work: Work) -> None:
     """
     if not work.on_policy or work.rollouts is not None:
         return
-    counts = [n for n in range(1, work.envs + 1) if work.envs % n == 0]
+    counts = _equal_parts(work)
     if layout.envs is not None:
         counts = [n for n in counts if n * layout.envs == work.envs]
     if any(n % layout.learners == 0 for n in counts):
@@ -81,6 +103,11 @@ def refuse_unshared(layout: Layout, work: Work) -> None:
         f"equal parts of it; but the actors of a group share {envs}{of_each}, and there can be "
         f"{_or(counts)} of them, none a multiple of {layout.learners}: name {_or(near)} learners"
     )
+
+
+def _equal_parts(work: Work) -> list[int]:
+    """Numbers of actors that can share the environments of a group."""
+    return [n for n in range(1, work.envs + 1) if work.envs % n == 0]
 
 
 def _or(numbers: list[int]) -> str:

@@ -24,6 +24,7 @@ SIMULATED_TRAJECTORIES = 400  # at least, of all of them
 SIMULATED_UPDATES = 60  # at least
 MOST_EVENTS = 600_000
 ROUNDS = 3  # until the learner's speed and the actors' waits agree
+WAITS = 0.01  # of its time that a learner idles where it waits for somebody
 SETTLED = 0.005  # of the learner's costs: a change that does not matter
 REDUCED_BYTES_PER_SECOND = 2e9  # parameters that a reducer adds up: a guess, and shown as such
 
@@ -198,9 +199,10 @@ def _idle(before: _Reading, after: _Reading, actors: int) -> Idle:
 
 
 def _limit(costs: Costs, before: _Reading, after: _Reading, link: float) -> Bound:
-    """What is busiest; a link is communication.
+    """What is busiest; a link is communication, if a learner waits for what it carries.
 
-    Actors that are as busy as the others are in balance with them, as in `planning.model`.
+    A link that is always in use holds up nobody where the learner has enough to do. Actors that are
+    as busy as the others are in balance with them, as in `planning.model`.
     """
     if costs.alternates:
         return Bound.TURNS
@@ -216,7 +218,7 @@ def _limit(costs: Costs, before: _Reading, after: _Reading, link: float) -> Boun
     )
     acting, taking = 1.0 - idle.actors, 1.0 - min(idle.learner, idle.buffer)
     bound = Taking(updating, drawing, receiving, costs.is_alone).bound
-    if link > taking:
+    if link > taking and taking < 1.0 - WAITS:
         taking, bound = link, Bound.COMMUNICATION
     if min(acting, taking) >= (1.0 - EQUAL) * max(acting, taking):
         return Bound.NONE

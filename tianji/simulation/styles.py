@@ -24,8 +24,9 @@ from tianji.planning.costs import actor_cost_at, message_seconds
 from tianji.planning.profile import Profile
 from tianji.simulation.group import Group
 from tianji.simulation.layout import Costs, Layout, costs_of, envs_of
-from tianji.simulation.schedule import CYCLES, Case, InStep, Schedule
+from tianji.simulation.schedule import Case, InStep, Schedule
 from tianji.simulation.spread import Spread
+from tianji.simulation.sweep import Finder
 from tianji.simulation.timeline import FINEST, Doing
 
 INFER_SHARE = 0.5  # of a step, where the profile does not tell inference from simulation
@@ -42,42 +43,56 @@ def schedules(
     styles: tuple[str, ...] = STYLES,
     seed: int = 0,
     spread: float = SPREAD,
+    ours: Layout | None = None,
 ) -> list[Schedule]:
-    """The asked-for styles on the cores of one group of the layout."""
-    ours = _ours_in_turns if profile.work.alternates else _ours
-    makers = {"gorila": _gorila, "seed": _seed, "a3c": _a3c, "apex": _apex, "ours": ours}
+    """The asked-for styles on the cores of one group of the layout.
+
+    `ours` are our groups on one host, one of the layout's unless given. Where their buffer has a
+    core of its own, the others have an actor more.
+    """
+    makers = {"gorila": _gorila, "seed": _seed, "a3c": _a3c, "apex": _apex, "ours": _ours}
     for style in styles:
         if style not in makers:
             raise TianJiError(f"--styles {style}: want some of {','.join(STYLES)}")
-    return [makers[style](_case(profile, layout, seed, spread)) for style in styles]
+    one = dataclasses.replace(layout, groups=1, hosts=1)
+    theirs = dataclasses.replace(one, actors=one.actors + one.buffer_alone, buffer_alone=False)
+    layouts = dict.fromkeys(STYLES, theirs) | {"ours": ours or one}
+    if profile.work.alternates:
+        makers["ours"], layouts = _ours_in_turns, dict.fromkeys(STYLES, one)
+    return [makers[style](_case(profile, layouts[style], seed, spread)) for style in styles]
+
+
+def as_planned(profile: Profile, layout: Layout, learner_cores: int | None = None) -> Layout:
+    """What a plan makes of the cores of one group, with the same environments of each actor.
+
+    The layout itself where a batch depends on the number of actors, or a pool has no room for one.
+    """
+    work, envs = profile.work, envs_of(profile, layout)
+    if work.on_policy or work.alternates or work.steps * envs > work.pool:
+        return layout
+    cores = layout.group_cores(work)
+    same = dataclasses.replace(layout, envs=envs, groups=1, hosts=1)
+    return Finder(profile, same, learner_cores).layout(cores, cores)
 
 
 def _case(profile: Profile, layout: Layout, seed: int, spread: float) -> Case:
-    one = dataclasses.replace(layout, groups=1, hosts=1)
-    costs = dataclasses.replace(costs_of(profile, one), alternates=False)
-    envs = envs_of(profile, one)
+    costs = dataclasses.replace(costs_of(profile, layout), alternates=False)
+    envs = envs_of(profile, layout)
 
     def infer(n_envs: int) -> float:
         cost = actor_cost_at(profile, n_envs)
         return INFER_SHARE * cost.step_seconds if cost.act_seconds is None else cost.act_seconds
 
-    step = costs.rollout_seconds / costs.steps
-    acting = costs.rollout_seconds + costs.send_seconds + costs.actors * costs.receive_seconds
-    learning = _owed(costs) * (costs.draw_seconds + costs.update_seconds)
     return Case(
         costs=costs,
-        learner_cores=layout.learners * layout.learner_cores,
-        infer=infer(envs),
-        simulate=step - infer(envs),
+        learners=layout.learners,
+        learner_cores=layout.learner_cores,
+        groups=layout.groups,
+        step=costs.rollout_seconds / costs.steps,
+        inference=infer(envs),
         infer_all=lambda actors: infer(actors * envs),
         spread=Spread(spread, np.random.default_rng(seed)),
-        horizon=CYCLES * (acting + max(learning, costs.update_seconds)),
     )
-
-
-def _owed(costs: Costs) -> float:
-    """Updates that one trajectory of every actor earns."""
-    return costs.ratio * costs.actors * costs.units / costs.batch
 
 
 # ----------------------------------------------------------------------------------- styles in step
@@ -93,23 +108,24 @@ def _ours_in_turns(case: Case) -> Schedule:
 
 
 def _in_turns(case: Case, style: str) -> Schedule:
-    n = case.costs.actors
-    schedule = case.schedule(style)
-    group = InStep(case, schedule, [f"A{i}" for i in range(n)], "L")
-    while group.now < case.horizon:
+    group = _one_group(case)
+    for _ in range(case.cycles):
         ready = group.roll_out()
         group.wait(ready, group.update(group.receive(ready)))
-    return group.finished()
+    return group.counted(style)
+
+
+def _one_group(case: Case) -> InStep:
+    return InStep(case, case.record(), [f"A{i}" for i in range(case.costs.actors)], "L")
 
 
 def _seed(case: Case) -> Schedule:
     """Observations and actions cross to the learner and back, a message of `T_sd` each."""
     n, costs = case.costs.actors, case.costs
-    schedule = case.schedule("SEED")
-    group = InStep(case, schedule, [f"A{i}" for i in range(n)], "L")
+    group = _one_group(case)
     blocks = min(costs.steps, FINEST)
     each = costs.steps / blocks  # steps that one block stands for
-    while group.now < case.horizon:
+    for _ in range(case.cycles):
         at = group.now
         for row in group.actors:
             group.line.begin(row, at)
@@ -120,7 +136,7 @@ def _seed(case: Case) -> Schedule:
         for _ in range(n):
             stored = group.stored(stored)
         group.wait(ready, group.update(stored))
-    return group.finished()
+    return group.counted("SEED")
 
 
 def _seed_step(group: InStep, at: float, times: float) -> float:
@@ -149,14 +165,16 @@ def _a3c(case: Case) -> Schedule:
     """Each worker pushes what it learned to parameters that one of them at a time may change.
 
     A worker's learner is as large as that of the others, so there are as many as the cores allow.
+    They make as many trajectories as the actors of the others, and are not in step: each begins
+    with another part of an update.
     """
-    n = max(1, (case.costs.actors + case.learner_cores) // (1 + case.learner_cores))
-    schedule = case.schedule("A3C")
-    workers = [InStep(case, schedule, [f"W{i}A"], f"W{i}L") for i in range(n)]
+    n = max(1, (case.costs.actors + case.learning_cores) // (1 + case.learning_cores))
+    record = case.record()
+    workers = [InStep(case, record, [f"W{i}A"], f"W{i}L", owed=i / n) for i in range(n)]
     pushing = message_seconds(case.costs.weights_bytes)
     turns = [(0.0, i) for i in range(n)]
     free_at = 0.0
-    while turns[0][0] < case.horizon:
+    for _ in range(case.cycles * case.costs.actors):
         _, i = heapq.heappop(turns)
         worker = workers[i]
         ready = worker.roll_out()
@@ -167,7 +185,7 @@ def _a3c(case: Case) -> Schedule:
         worker.line.add(worker.learner, Doing.SEND, begun, free_at)
         worker.wait(ready, free_at)
         heapq.heappush(turns, (worker.now, i))
-    return schedule
+    return case.settled("A3C", record, turns[0][0])  # until then everybody is recorded
 
 
 # ------------------------------------------------------------------------------- styles out of step
@@ -188,24 +206,21 @@ def _apex(case: Case) -> Schedule:
 
 
 def _ours(case: Case) -> Schedule:
-    costs = case.costs
-    if costs.is_alone:
-        costs = dataclasses.replace(costs, actors=max(1, costs.actors - 1))
-    return _asynchronous(case, "ours", costs)
+    return _asynchronous(case, "ours", case.costs)
 
 
 def _asynchronous(case: Case, style: str, costs: Costs) -> Schedule:
-    schedule = case.schedule(style)
+    record, end = case.record(), case.cycles * case.cycle_seconds
     seed = int(case.spread.random.integers(2**31))
-    group = Group(costs, seed, case.spread.share, schedule.timeline)
+    group = Group(costs, seed, case.spread.share, record.timeline)
     produced = consumed = 0
-    while group.agenda.now < case.horizon and group.agenda.step():
+    while group.agenda.now < end and group.agenda.step():
         now = group.agenda.now
         if group.received > produced:
-            schedule.made.append((now, group.received - produced))
+            record.made.append((now, group.received - produced))
             produced = group.received
         if group.consumed > consumed:
-            schedule.learned.append((now, group.consumed - consumed))
+            record.learned.append((now, group.consumed - consumed))
             consumed = group.consumed
     group.close()
-    return schedule
+    return case.settled(style, record, end)

@@ -53,6 +53,7 @@ class Finder:
             learner_cores=learner_cores,
             buffer_alone=layout.buffer_alone or None,
         )
+        self._least = self._smallest()
         self._split = cache(self._solved)  # more hosts are more of the same
 
     def layout(self, cores: int, host_cores: int) -> Layout:
@@ -61,7 +62,7 @@ class Finder:
         Whole hosts are the simplest; those of equal size use what whole ones leave over; and a
         group is on several only where that makes more.
         """
-        least = replace(self._given, learner_cores=min(self._learner_cores), actors=1)
+        least = self._least
         needed = least.group_cores(self._profile.work)
         found = []
         for size in (min(cores, host_cores), cores // math.ceil(cores / host_cores)):
@@ -70,14 +71,25 @@ class Finder:
         found += self._across(cores, host_cores)
         if not found:
             raise TianJiError(
-                f"{count_of(cores, 'core')} on hosts of {host_cores}: one group needs {needed}, an "
-                "actor among them: offer more with --cores-list or --host-cores"
+                f"{count_of(cores, 'core')} on hosts of {host_cores}: one group needs {needed}, "
+                f"for {count_of(least.learners, 'learner')} and {count_of(least.actors, 'actor')} "
+                "at least: offer more with --cores-list or --host-cores"
             )
         made = [self.rate(each) for each in found]
         near = (
             each for each, rate in zip(found, made, strict=True) if rate >= (1 - NOISE) * max(made)
         )
         return next(near)
+
+    def _smallest(self) -> Layout:
+        """The group that needs fewest cores; learners may want several actors."""
+        work = self._profile.work
+        smallest = replace(self._given, learner_cores=min(self._learner_cores), actors=1)
+        if not work.on_policy:
+            return smallest
+        wish = replace(self._wish, cores=smallest.learning_cores + work.envs, groups=1)
+        found = [split.actors for split in candidates(self._profile, wish)]
+        return replace(smallest, actors=min(found, default=1))
 
     def _solved(self, cores: int) -> Split:
         return solve(self._profile, replace(self._wish, cores=cores))[0].split

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tianji.columns import fitted, wrapped
 from tianji.planning.solver import NOISE
@@ -11,44 +11,61 @@ from tianji.simulation.result import Simulated
 from tianji.simulation.schedule import Schedule
 from tianji.simulation.simulate import REDUCED_BYTES_PER_SECOND
 from tianji.simulation.timeline import IDLE
-from tianji.wording import count_of
+from tianji.wording import count_of, per_second
 
 HEAD = (
     *("cores", "groups", "learners", "actors", "envs", "hosts", "produced/s", "received/s"),
-    *("consumed/s", "updates/s", "A idle", "L idle", "link", "staleness", "p95", "limit"),
+    *("consumed/s", "updates/s", "A idle", "L idle", "link", "staleness", "stale p95", "limit"),
 )
 LEAST = (  # the first to go where room is scarce; the last ones are what was predicted
-    *("received/s", "envs", "p95", "learners", "updates/s", "link", "produced/s", "hosts"),
-    *("staleness", "L idle", "A idle"),
+    *("received/s", "stale p95", "envs", "updates/s", "learners", "link", "hosts", "staleness"),
+    *("produced/s", "L idle", "A idle"),
+)
+STYLES_HEAD = (
+    *("style", "split", "cores", "produced/s", "consumed/s", "per core", "idle %"),
+    *("I", "II", "III", "held"),
+)
+STYLES_LEAST = ("produced/s", "cores", "split", "per core")
+CONTENTION = (
+    "costs are those beside busy cores: that a learner is faster where others wait (contention) is "
+    "not in this table"
 )
 RARER = 1.05  # times that fusions are rarer than configured, from which on it is said
 
 
-def table(rows: Sequence[Simulated], width: int | None = None) -> str:
-    """A line for each layout, and below what is common to all."""
-    lines = fitted([HEAD, *(_cells(row) for row in rows)], width, left=(-1,), least=LEAST)
+def table(rows: Sequence[Simulated], width: int | None = None, asked: Collection[str] = ()) -> str:
+    """A line for each layout, and below what is common to all.
+
+    Where room is scarce, columns that were `asked` for stay, and that of groups goes if there is
+    one in every row.
+    """
+    least = [*["groups"] * all(row.layout.groups == 1 for row in rows), *LEAST]
+    least = [name for name in least if name not in asked]
+    lines = fitted([HEAD, *(_cells(row) for row in rows)], width, left=(-1,), least=least)
     notes = [line for note in _notes(rows) for line in wrapped(note, width, indent=2)]
     return "\n".join([*lines, "", *notes])
 
 
-def styles_table(all_: Sequence[Schedule], width: int | None = None) -> str:
+def styles_table(
+    all_: Sequence[Schedule], width: int | None = None, notes: Sequence[str] = ()
+) -> str:
     """A line for each style: rates, and the share of its cores' time that each wait takes."""
-    head = ("style", "cores", "produced/s", "consumed/s", "per core", "idle %")
-    lines: list[tuple[str, ...]] = [(*head, "I", "II", "III", "held")]
-    for schedule in all_:
-        idle = schedule.idle()
-        lines.append(
-            (
-                schedule.style,
-                str(schedule.cores),
-                f"{schedule.production:,.0f}",
-                f"{schedule.consumption:,.0f}",
-                f"{schedule.consumption / schedule.cores:,.0f}",
-                _percent(sum(idle.values())),
-                *(_percent(idle[doing]) for doing in IDLE),
-            )
-        )
-    return "\n".join(fitted(lines, width, least=("per core", "cores", "produced/s")))
+    lines = fitted([STYLES_HEAD, *map(_style_cells, all_)], width, left=(0, 1), least=STYLES_LEAST)
+    about = [line for note in (*notes, CONTENTION) for line in wrapped(note, width, indent=2)]
+    return "\n".join([*lines, "", *about])
+
+
+def _style_cells(schedule: Schedule) -> tuple[str, ...]:
+    idle = schedule.idle()
+    rates = schedule.production, schedule.consumption, schedule.consumption / schedule.cores
+    return (
+        schedule.style,
+        schedule.split,
+        f"{schedule.cores:,}",
+        *map(per_second, rates),
+        _percent(sum(idle.values())),
+        *(_percent(idle[doing]) for doing in IDLE),
+    )
 
 
 def _cells(row: Simulated) -> tuple[str, ...]:
@@ -60,8 +77,7 @@ def _cells(row: Simulated) -> tuple[str, ...]:
         f"{layout.actors:,}",
         f"{row.envs:,}",
         f"{layout.hosts:,}",
-        *(f"{rate:,.0f}" for rate in (row.production, row.receiving, row.consumption)),
-        f"{row.updates:,.1f}" if row.updates < 100 else f"{row.updates:,.0f}",
+        *map(per_second, (row.production, row.receiving, row.consumption, row.updates)),
         _percent(idle.actors),
         _percent(idle.learner),
         _percent(row.link),

@@ -16,6 +16,7 @@ from tianji.simulation import diagram, picture, words
 from tianji.simulation.bounds import expected_rate
 from tianji.simulation.layout import Layout, costs_of
 from tianji.simulation.possible import (
+    MOST_CORES,
     refuse_impossible_layout,
     refuse_unequal,
     refuse_uneven_hosts,
@@ -24,16 +25,27 @@ from tianji.simulation.possible import (
 from tianji.simulation.result import Simulated
 from tianji.simulation.schedule import Schedule
 from tianji.simulation.simulate import simulate
-from tianji.simulation.styles import STYLES, schedules
+from tianji.simulation.styles import STYLES, as_planned, schedules
 from tianji.simulation.sweep import CORES, HOST_CORES, balanced, sweep
 from tianji.simulation.table import styles_table, table
+from tianji.simulation.timeline import Doing
+from tianji.wording import count_of
 
 GBIT = 1e9 / 8  # bytes per second
-MOST_CORES = 1_024  # of one machine: all ways to split them are looked at, and they are many
 ASSUMED_GBIT = 10.0  # where a link is needed and nobody has said how fast it is
 FIGURE_ACTORS = 4  # of the diagram, unless --actors says otherwise
 NARROW, WIDE = 60, 160  # columns that the diagram takes, at least and at most
 UNSEEN = 100  # and where nobody says how many there are
+COLUMNS = {  # of the table that show what an option asked for
+    "--groups": "groups",
+    "--hosts": "hosts",
+    "--link-gbit": "link",
+    "--envs": "envs",
+    "--learners": "learners",
+    "--learner-cores": "learners",
+    "--buffer-alone": "learners",
+}
+SURPLUS = 0.05  # of all time that actors are held back, from which on it is explained
 LAYOUT = ("--groups", "--actors", "--hosts", "--actors-list")  # where one is named, one is shown
 
 
@@ -122,29 +134,29 @@ def _own() -> list[str]:
 
 
 def _is_given(options: argparse.Namespace, name: str) -> bool:
-    return getattr(options, name[2:].replace("-", "_")) not in (None, False)
+    value = getattr(options, name[2:].replace("-", "_"))
+    return value is not None and value is not False  # 0 is a number that was said
 
 
 def run(profile: Profile, options: argparse.Namespace, above: Sequence[str] = ()) -> int:
     """Writes the files that were asked for; prints the tables, below paragraphs about the costs."""
     refuse_impossible(profile.work, options)  # the costs may have come from a file
     layout = _layout(profile, options)
-    results, drawn = _simulated(profile, layout, options), _styles(profile, layout, options)
+    results = _simulated(profile, layout, options)
+    drawn, notes = _styles(profile, layout, results, options)
     written = _write_files(options, results, drawn)  # first: who reads what we print may go away
     width = terminal.width()
-    for paragraph in above:
-        print("\n".join(wrapped(paragraph, width, indent=2)), end="\n\n")
+    title, *more = above or [f"{profile.work.name}, measured on {profile.machine.cpu}"]
     if _link_is_assumed(profile, options):
-        print(f"links of {ASSUMED_GBIT:g} Gbit/s are assumed: say it with --link-gbit")
-    title = f"{profile.work.name}, simulated from costs measured on {profile.machine.cpu}"
-    print("\n".join(wrapped(title, width, indent=2)))
-    print()
-    print(table(results, width))
+        more.append(f"links of {ASSUMED_GBIT:g} Gbit/s are assumed: say it with --link-gbit")
+    for paragraph in (f"{title}; simulated from these costs", *more):
+        print("\n".join(wrapped(paragraph, width, indent=2)), end="\n\n")
+    print(table(results, width, [COLUMNS[name] for name in COLUMNS if _is_given(options, name)]))
     if drawn:
         print()
         print(diagram.text(drawn, _columns()))
         print()
-        print(styles_table(drawn, width))
+        print(styles_table(drawn, width, notes))
     for path in written:
         print(path)
     return 0
@@ -231,12 +243,44 @@ def _learner_cores(profile: Profile, layout: Layout) -> int:
     return max(sorted({cost.cores for cost in profile.learners}), key=worth)
 
 
-def _styles(profile: Profile, layout: Layout, options: argparse.Namespace) -> list[Schedule]:
+def _styles(
+    profile: Profile, layout: Layout, results: Sequence[Simulated], options: argparse.Namespace
+) -> tuple[list[Schedule], list[str]]:
+    """Figure 1, and what is to be said about it; nothing where it was not asked for.
+
+    All styles have the cores of one group of the layout that was named, or of a small one. What is
+    made of these is open then, and ours is what a plan makes of them.
+    """
     names = options.styles or (STYLES if options.figure is not None else None)
     if names is None:
-        return []
-    (actors, *_) = _actors(options) or [FIGURE_ACTORS]
-    return schedules(profile, dataclasses.replace(layout, actors=actors), names)
+        return [], []
+    if _sweeps(options):
+        group = dataclasses.replace(layout, actors=FIGURE_ACTORS)
+        ours = as_planned(profile, group, options.learner_cores)
+    else:
+        group = ours = dataclasses.replace(results[0].layout, groups=1, hosts=1)
+    drawn = schedules(profile, group, names, ours=ours)
+    mine = [schedule for schedule in drawn if schedule.style == "ours"]
+    return drawn, _about_ours(profile, group, ours, mine[0]) if mine else []
+
+
+def _about_ours(profile: Profile, layout: Layout, ours: Layout, schedule: Schedule) -> list[str]:
+    """What the split of ours follows from, and why its actors are held back if they are."""
+    notes = []
+    if dataclasses.replace(ours, envs=layout.envs) != layout:
+        cores = count_of(layout.group_cores(profile.work), "core")
+        notes.append(
+            f"ours: what a plan makes of {cores}, {schedule.split}; the others have as many actors "
+            f"as fit beside {count_of(layout.learners, 'learner')}, A3C as many workers. --actors "
+            f"{layout.actors} draws ours with as many"
+        )
+    held, enough = schedule.idle()[Doing.ROOM], balanced(profile, ours).actors
+    if held >= SURPLUS and enough < ours.actors:
+        notes.append(
+            f"ours: {ours.actors} actors make more than the learner takes, and are held back; a "
+            f"balanced group of these costs has {enough}, and the other cores another group"
+        )
+    return notes
 
 
 def _columns() -> int:

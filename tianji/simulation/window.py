@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tianji.simulation.schedule import CYCLES, Schedule
+from tianji.simulation.schedule import Schedule
 from tianji.svg import round_step
 from tianji.wording import unit_of
 
@@ -37,7 +37,8 @@ class Window:
 
 def windows(all_: Sequence[Schedule]) -> list[Window]:
     """Of each style one, all as long; each begins with a trajectory of the first actor."""
-    seconds = SHOWN / CYCLES * min(schedule.end for schedule in all_)
+    longest = SHOWN * max(schedule.cycle_seconds for schedule in all_)
+    seconds = min(longest, *((schedule.end - schedule.start) / 2 for schedule in all_))
     return [Window(_begin(schedule, schedule.end - seconds), seconds) for schedule in all_]
 
 

@@ -1,0 +1,26 @@
+"""What was simulated, in columns and words."""
+
+import pytest
+from profiles import profile
+
+from tianji.simulation.layout import Layout
+from tianji.simulation.simulate import simulate
+from tianji.simulation.styles import schedules
+from tianji.simulation.table import styles_table, table
+
+SLOW = profile(step=20.0, envs=1, act=1.0, update=5.0, batch=16, pool=64, warmup=16)
+
+
+def cells(text):
+    """The first row of a table, by its header."""
+    head, row, *_ = text.replace("A idle", "A_idle").replace("L idle", "L_idle").splitlines()
+    return dict(zip(head.split(), row.replace("1 x 1", "1x1").split(), strict=False))
+
+
+def test_what_happens_now_and_then_is_not_nothing():
+    """A step in 20 s: 0.1 per second of two actors."""
+    row = cells(table([simulate(SLOW, Layout(actors=2))]))
+    assert [row[name] for name in ("produced/s", "consumed/s")] == ["0.1", "0.1"]
+    assert float(row["updates/s"]) == pytest.approx(0.1 / 16, rel=0.05)
+    drawn = cells(styles_table(schedules(SLOW, Layout(actors=2), ("ours",))))
+    assert float(drawn["produced/s"]) == pytest.approx(0.1, rel=0.1)
