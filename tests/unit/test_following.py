@@ -55,6 +55,21 @@ def follow(plan, file, *given, folder=None, engine=None, hostfile=None):
     return following.for_run(plan, file, list(given), folder, engine, hostfile)
 
 
+@pytest.fixture
+def ppo(root):
+    return root / "configs" / "cartpole_ppo.py"
+
+
+def rollouts_of(config, **changes):
+    """Costs of a configuration whose batch is a trajectory of every environment."""
+    actors = config.parallel.actor_cfg
+    envs, batch = actors.num * actors.envs, 32 * actors.num * actors.envs
+    facts = dict(steps=32, ratio=1.0, on_policy=True, alternates=True, batch=batch, pool=batch)
+    costs = profile(envs=envs, **(facts | changes))
+    own = dataclasses.replace(costs.work, digest=digest_of(config))
+    return dataclasses.replace(costs, work=own)
+
+
 def with_plan(file, plan):
     return load(file, [f"{key}={value!r}" for key, value in plan.overrides.items()])
 
@@ -331,3 +346,44 @@ def test_a_plan_for_several_hosts_is_no_news_where_they_are(dqn, tmp_path, capsy
     with pytest.raises(TianJiError, match=said):
         follow(tmp_path / "plan.json", dqn)
     assert not capsys.readouterr().err  # nothing else is said of it
+
+
+def test_a_plan_does_not_change_the_batch_of_environments_that_have_become_others(ppo, tmp_path):
+    """A plan says who has them; it trained with 64 where the file had been edited to 256."""
+    config, file, edited = load(ppo, []), tmp_path / "plan.json", tmp_path / "job.py"
+    costs = rollouts_of(config)
+    planfile.write(planner.make(config, costs, Wish(4, actors=2)).plan, file)
+    edited.write_text(ppo.read_text().replace("num=1, envs=64", "num=4, envs=16"))
+    for job in (ppo, edited):  # as many in all
+        assert follow(file, job).split.envs == 32
+    edited.write_text(ppo.read_text().replace("envs=64", "envs=256"))
+    said = r"another configuration \(.*actor_cfg.num times actor_cfg.envs, .*was 64 and is 256 now"
+    with pytest.raises(TianJiError, match=f"plan.json: this plan was made for {said}"):
+        follow(file, edited)
+    with pytest.raises(TianJiError, match=f"--profile: these costs are of {said}"):
+        planner.measure(ppo, ["actor_cfg.envs=256"], 4, profile=costs)
+    assert planner.measure(ppo, ["actor_cfg.envs=16", "actor_cfg.num=4"], 4, profile=costs)
+
+
+def test_a_batch_of_counted_trajectories_is_of_those_of_an_actor(ppo, tmp_path):
+    counted = "hyp.batch_size=2"
+    config = load(ppo, ["actor_cfg.num=2", "actor_cfg.envs=32", counted])
+    costs = rollouts_of(config, rollouts=2, batch=2 * 32 * 32, pool=2 * 32 * 32)
+    planfile.write(planner.make(config, costs, Wish(4)).plan, tmp_path / "plan.json")
+    assert follow(tmp_path / "plan.json", ppo, "actor_cfg.num=2", "actor_cfg.envs=32", counted)
+    with pytest.raises(TianJiError, match=r"actor_cfg.envs, .*was 32 and is 64 now"):
+        follow(tmp_path / "plan.json", ppo, counted)
+
+
+def test_a_plan_that_multiplies_environments_is_followed_by_the_configuration_it_was_made_for(
+    ppo, tmp_path
+):
+    scaled = load(ppo, ["actor_cfg.envs=128"])
+    settings = {"actor_cfg.envs": 128, "hyp.gamma": 0.9}
+    made = planner.make(scaled, rollouts_of(scaled), Wish(4), settings, batch_scale=2).plan
+    planfile.write(made, tmp_path / "plan.json")
+    assert follow(tmp_path / "plan.json", ppo) == made
+    assert made.settings == {"hyp.gamma": 0.9} and made.split.actors * made.split.envs == 128
+    (tmp_path / "job.py").write_text(ppo.read_text().replace("envs=64", "envs=128"))
+    with pytest.raises(TianJiError, match=r"was 64 and is 128 now"):
+        follow(tmp_path / "plan.json", tmp_path / "job.py")

@@ -12,7 +12,7 @@ from tianji.config import Config, load
 from tianji.config.keywords import as_overrides
 from tianji.errors import TianJiError
 from tianji.job import Job
-from tianji.planning.digest import digest_of, told_apart
+from tianji.planning.digest import batch_apart, digest_of, told_apart
 from tianji.planning.model import predict
 from tianji.planning.planfile import Plan
 from tianji.planning.profile import Profile, Work
@@ -57,19 +57,25 @@ def measure(
     if profile is None:
         with stoppable():
             return config, probe(tried(config, refuse), cores, say, seconds)
+    apart = batch_apart(profile.work, config)
     if profile.work.digest != digest_of(config):
+        apart = told_apart(profile.work, config)
+    if apart is not None:
         raise TianJiError(
-            "--profile: these costs are of another configuration "
-            f"({told_apart(profile.work, config)}; --batch-scale and --gpu set keys, too): leave "
-            f"--profile out, and {config.name} is measured"
+            f"--profile: these costs are of another configuration ({apart}; --batch-scale and "
+            f"--gpu set keys, too): leave --profile out, and {config.name} is measured"
         )
     return config, profile
 
 
 def make(
-    config: Config, profile: Profile, wish: Wish, settings: Mapping[str, Any] | None = None
+    config: Config,
+    profile: Profile,
+    wish: Wish,
+    settings: Mapping[str, Any] | None = None,
+    batch_scale: int = 1,
 ) -> Planned:
-    """Plans a job by its profile.
+    """Plans a job by its profile; `settings` are the keys that make its batch so much larger.
 
     Groups share `exp.train_steps`, and each learns from what its own actors made: the fastest split
     would be one that learns nothing if there were too many of them.
@@ -83,8 +89,9 @@ def make(
             f"no more groups, so that each makes {GROUP_UPDATES} updates of its share of "
             f"exp.train_steps={config.exp.train_steps:,}: raise that, or say --groups N"
         )
-    own = {key: value for key, value in (settings or {}).items() if key != "actor_cfg.envs"}
-    plan = Plan(profile, choices[0].split, choices[0].prediction, own)
+    own = dict(settings or {})
+    env_scale = 1 if own.pop("actor_cfg.envs", None) is None else batch_scale  # the split has them
+    plan = Plan(profile, choices[0].split, choices[0].prediction, own, env_scale)
     return Planned(plan, choices, _configured(config, profile, wish), note)
 
 

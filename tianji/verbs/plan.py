@@ -101,7 +101,8 @@ def run(options: argparse.Namespace) -> int:
     overrides = [*options.overrides, *(["learner_cfg.device='cuda'"] if options.gpu else [])]
     config = load(options.config, overrides)
     rule = options.lr_rule or scaling.DEFAULT
-    settings = scaling.scaling_keys(config, options.batch_scale or 1, rule)
+    scale = options.batch_scale or 1
+    settings = scaling.scaling_keys(config, scale, rule)
     if options.gpu:
         settings["learner_cfg.device"] = "cuda"
     profile, wish = _profile(options.profile), _wish(options)
@@ -125,10 +126,10 @@ def run(options: argparse.Namespace) -> int:
     if options.simulate:
         said = [f"{config.name}, {measured} on {where}"]
         if options.out is not None:
-            planfile.write(planner.make(planned_for, found, wish, settings).plan, out)
+            planfile.write(planner.make(planned_for, found, wish, settings, scale).plan, out)
             said.append(f"{out}: the costs, and a plan for {_words_of(wish)} that leaves all open")
         return verb.run(found, options, said)
-    planned = planner.make(planned_for, found, wish, settings)
+    planned = planner.make(planned_for, found, wish, settings, scale)
     planfile.write(planned.plan, out)  # first: who reads what is printed may go away
     _print(f"{config.name} for {_words_of(wish)}, {measured} on {where}")
     choices, own, changed = planned.choices, planned.configured, _changed(options)
