@@ -161,6 +161,9 @@ def test_actors_that_wait_for_something_else_are_named():
     )
     assert "need a core for 4 % of their time" in describe(waiting, CHOICES, None, width=400)
     assert "need a core for" not in describe(COSTS, CHOICES, None, width=400)
+    shared = solve(waiting, Wish(1))  # a plan that gives nobody a core
+    assert "all on one core" in (text := describe(waiting, shared, None, width=400))
+    assert "need a core for" not in text
 
 
 def test_what_happens_now_and_then_is_not_nothing():

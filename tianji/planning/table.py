@@ -80,7 +80,7 @@ def _about(profile: Profile, choices: list[Choice], cores: int | None) -> Iterab
         f"T_sp {making}, T_sd {sending}, T_rv {receiving} per trajectory: beyond "
         f"{found.knee:,.0f} actors receiving alone would be the limit",
     )
-    if cost.computing < WAITING:
+    if cost.computing < WAITING and not split.one_core:
         yield (
             "actors",
             f"need a core for {100 * cost.computing:.0f} % of their time, and wait for something "
