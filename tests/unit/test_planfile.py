@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 from commands import ROOT
@@ -90,14 +91,57 @@ def test_keys_that_were_edited_are_not_silently_left_out(plan, tmp_path):
 )
 def test_a_value_of_another_type_is_damage_wherever_it_stands(plan, path, value, said, tmp_path):
     """Such a plan was followed once, and the run's summary was lost when it was compared."""
+    write_with(plan, path, value, tmp_path / "plan.json")
+    with pytest.raises(TianJiError, match=rf"plan.json: this plan is damaged \(.*{said}"):
+        planfile.read(tmp_path / "plan.json")
+
+
+def write_with(plan, path, value, file):
+    """Writes a plan with another value of one of its keys."""
     plain = plan.to_json()
     *parents, last = path.split(".")
     place = plain
     for name in parents:
         place = place[int(name) if isinstance(place, list) else name]
     place[last] = value
-    (tmp_path / "plan.json").write_text(json.dumps(plain))
-    with pytest.raises(TianJiError, match=rf"plan.json: this plan is damaged \(.*{said}"):
+    file.write_text(json.dumps(plain))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "wanted"),
+    [
+        ("profile.learners.0.update_seconds", -1, "more than 0"),
+        ("profile.learners.0.update_seconds", float("nan"), "more than 0"),
+        ("profile.learners.0.update_seconds", float("inf"), "more than 0"),
+        ("profile.learners.2.contention", 0, "at least 1"),
+        ("profile.learners.1.cores", 0, "at least 1"),
+        ("profile.learners.0.draw_seconds", -0.1, "0 or more"),
+        ("profile.learners", [], "at least one cost"),
+        ("profile.actors", [], "at least one cost"),
+        ("profile.actors.0.step_seconds", 0.0, "more than 0"),
+        ("profile.actors.1.send_seconds", float("-inf"), "0 or more"),
+        ("profile.actors.0.computing", 1.5, "from 0 to 1"),
+        ("profile.unevenness", -5, "0 or more"),
+        ("profile.work.batch", 0, "at least 1"),
+        ("profile.work.steps", 0, "at least 1"),
+        ("profile.work.ratio", 0, "more than 0"),
+        ("profile.machine.cores", 0, "at least 1"),
+        ("split.groups", 0, "at least 1"),
+        ("split.hosts", 0, "at least 1"),
+        ("split.actors", -1, "at least 1"),
+        ("split.envs", 0, "at least 1"),
+        ("predicted.production", -3.0, "0 or more"),
+        ("predicted.memory_bytes", -1, "0 or more"),
+        ("env_scale", 0, "a whole number of at least 1"),
+        ("env_scale", "2", "a whole number of at least 1"),
+    ],
+)
+def test_a_number_that_nobody_can_have_measured_is_damage(plan, path, value, wanted, tmp_path):
+    """Costs of zero or less ended in a division by them, or in a plan that made no sense."""
+    write_with(plan, path, value, tmp_path / "plan.json")
+    named = re.sub(r"\\\.(\d)", r"\\[\1\\]", re.escape(path))
+    said = rf"plan.json: this plan is damaged \({named} is .*, want {wanted}\): make a new one with"
+    with pytest.raises(TianJiError, match=said):
         planfile.read(tmp_path / "plan.json")
 
 

@@ -13,6 +13,7 @@ from tianji.config import Config
 from tianji.errors import TianJiError
 from tianji.planning.digest import batch_apart, digest_of, told_apart
 from tianji.planning.profile import Machine, Profile
+from tianji.planning.ranges import refuse_out_of_range
 from tianji.planning.split import Bound, Prediction, Split
 from tianji.planning.typed import refuse_other_types
 from tianji.wording import count_of
@@ -133,9 +134,12 @@ def _from_json(plain: dict[str, Any]) -> Plan:
         dict(plain["settings"]),
         plain.get("env_scale", 1),  # plans of older versions do not say
     )
-    refuse_other_types(plan.profile, "profile")
-    refuse_other_types(plan.split, "split")
-    refuse_other_types(plan.prediction, "predicted")
+    parts = {"profile": plan.profile, "split": plan.split, "predicted": plan.prediction}
+    for name, part in parts.items():
+        refuse_other_types(part, name)
+        refuse_out_of_range(part, name)
+    if type(plan.env_scale) is not int or plan.env_scale < 1:
+        raise ValueError(f"env_scale is {plan.env_scale!r}, want a whole number of at least 1")
     return plan
 
 
