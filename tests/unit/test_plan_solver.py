@@ -183,6 +183,21 @@ def test_what_does_not_fit_into_memory_is_no_plan():
         solve(graded(), Wish(16, memory_bytes=100 * MB))
 
 
+@pytest.mark.parametrize(
+    ("changes", "wished", "advice"),
+    [
+        ({}, {}, "100 MiB are free: lower hyp.buffer_size"),
+        ({}, {"groups": 1, "actors": 1}, "lower hyp.buffer_size"),
+        ({}, {"groups": 2, "actors": 3}, "lower hyp.buffer_size or --groups or --actors"),
+        ({}, {"hosts": 2, "groups": 2}, "200 MiB are free on 2 hosts: lower hyp.buffer_size"),
+        ({"on_policy": True, "batch": 40, "pool": 40}, {}, "free: lower actor_cfg.envs"),
+    ],
+)
+def test_where_the_smallest_plan_has_no_room_only_what_helps_is_advised(changes, wished, advice):
+    with pytest.raises(TianJiError, match=f"no plan fits into memory.* {advice}$"):
+        solve(graded(**changes), Wish(16, memory_bytes=100 * MB, **wished))
+
+
 def test_what_cannot_be_split_says_what_was_asked():
     with pytest.raises(TianJiError, match="no split of 4 cores on 1 host has --actors 9"):
         solve(graded(), Wish(4, actors=9))

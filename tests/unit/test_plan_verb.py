@@ -187,6 +187,20 @@ def test_cores_that_nobody_uses_are_counted(ending, tmp_path, monkeypatch, capsy
     assert f"; {16 - used} of 16 cores stay idle\n" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("cores", "said"), [(4, False), (64, True)])
+def test_memory_that_nobody_knows_is_not_said_to_suffice(
+    ending, tmp_path, monkeypatch, capsys, cores, said
+):
+    ending()
+    monkeypatch.chdir(tmp_path)
+    words = ("--profile", "my job.plan.json", "--out", "new.json", "--cores", cores)
+    assert plan.run(options_of(*words, "--hosts", 2, file="my job.py")) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    each = planfile.read(Path("new.json")).prediction.memory_bytes / 2 / 2**20
+    unknown = f"nobody has checked that the {each:,.0f} MiB of this plan fit into it"
+    assert (unknown in text) is said
+
+
 def test_a_plan_in_a_container_is_for_the_cores_that_it_pays_for(monkeypatch):
     monkeypatch.setattr(resources, "available_cores", lambda: tuple(range(64)))
     monkeypatch.setattr(resources, "quota", lambda: 2.0)

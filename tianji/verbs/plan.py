@@ -133,9 +133,11 @@ def run(options: argparse.Namespace) -> int:
     planfile.write(planned.plan, out)  # first: who reads what is printed may go away
     _print(f"{config.name} for {_words_of(wish)}, {measured} on {where}")
     choices, own, changed = planned.choices, planned.configured, _changed(options)
-    print(table.describe(found, choices, own, width, wish.cores, changed), end="\n\n")
-    if planned.note is not None:
-        _print(planned.note, "note: ")
+    fused = planned_for.parallel.global_cfg.use_group_parallel
+    print(table.describe(found, choices, own, width, wish.cores, changed, fused), end="\n\n")
+    for note in (planned.note, _about_memory(wish, planned.plan)):
+        if note is not None:
+            _print(note, "note: ")
     print(_what_next(options, planned.plan, out, width))
     return 0
 
@@ -144,6 +146,17 @@ def _print(text: str, first: str = "") -> None:
     """A paragraph, and the blank line after it."""
     lines = wrapped(text, terminal.width(), len(first) or 2, first)
     print("\n".join(lines), end="\n\n")
+
+
+def _about_memory(wish: Wish, plan: Plan) -> str | None:
+    """That nobody has looked whether the plan fits; None: that was done."""
+    if wish.memory_bytes is not None:
+        return None
+    needed = plan.prediction.memory_bytes / wish.hosts / 2**20
+    return (
+        f"what such a machine has of memory is not known here: nobody has checked that the "
+        f"{needed:,.0f} MiB of this plan fit into it"
+    )
 
 
 def _refuse_impossible(work: Work, wish: Wish, options: argparse.Namespace) -> None:
