@@ -15,6 +15,7 @@ from tianji.planning import planfile
 from tianji.planning.digest import digest_of
 from tianji.planning.solver import Wish
 from tianji.probing import following, planner
+from tianji.verbs import train
 
 JOB = profile()
 
@@ -88,11 +89,40 @@ def test_who_is_given_several_groups_is_told_what_they_cost(dqn, tmp_path, capsy
     assert "2 groups" in words and "so a result takes more steps than with one group" in words
     assert "compare with --set global_cfg.group_num=1" in words
     follow("auto", dqn, "global_cfg.group_num=1")
-    assert "more steps" not in capsys.readouterr().err
+    assert "more steps than with one" not in capsys.readouterr().err
     (tmp_path / "hosts").write_text("a slots=9\nb slots=9\n")
     follow("auto", dqn, engine="mpi", hostfile=tmp_path / "hosts")  # a host has one at least
     words = " ".join(capsys.readouterr().err.split())
     assert "more steps" in words and "group_num=1" not in words
+
+
+def test_who_is_given_more_environments_than_configured_is_told_what_they_cost(
+    dqn, monkeypatch, capsys
+):
+    """With 64 instead of 8 a result takes more steps, as `tianji plan` says too."""
+
+    def probe(job, *_):
+        work = dataclasses.replace(JOB.work, digest=digest_of(job.config), envs=2)
+        return dataclasses.replace(JOB, work=work)
+
+    monkeypatch.setattr(following, "probe", probe)
+    plan = follow("auto", dqn, "global_cfg.group_num=1", "actor_cfg.num=1")
+    words = " ".join(capsys.readouterr().err.split())
+    assert plan.split.envs == 8
+    assert "more than the configuration has (2 in a group), and a result takes more steps" in words
+    assert "compare with --set actor_cfg.envs=2" in words
+
+
+@pytest.mark.parametrize(
+    ("places", "words"),
+    [(9, ["--hosts", "2"]), (3, ["--hosts", "2", "--cores", "3"])],
+)
+def test_the_same_machines_are_named_for_a_plan_that_is_kept(dqn, tmp_path, places, words):
+    hosts = tmp_path / "hosts"
+    hosts.write_text(f"a slots={places}\nb slots={places + 3}\n")
+    plan = follow("auto", dqn, engine="mpi", hostfile=hosts)
+    assert train._machines(plan, hosts) == words
+    assert train._machines(follow("auto", dqn), None) == []
 
 
 def test_a_plan_for_a_hostfile_is_for_all_its_machines_and_the_smallest_of_them(
@@ -243,6 +273,7 @@ def test_groups_that_are_too_many_on_several_hosts_are_as_many_on_each(dqn, tmp_
             r"--plan nothing/like/it: there is no such file: want auto.*ji plan",
         ),
         ("my.note.json", "my.note.json: this file is no plan"),
+        ("", "^--plan: the name is empty: want auto, to plan first, or a file: make one with"),
     ],
 )
 def test_what_is_no_plan_is_said_with_what_was_meant_or_wanted(

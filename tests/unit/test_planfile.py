@@ -178,6 +178,13 @@ def test_a_plan_of_an_older_version_that_does_not_know_its_keys_is_read(plan, co
         planfile.check(older, load(DQN, ["hyp.batch_size=64"]), MACHINE, "it")
 
 
+def test_a_plan_of_an_older_version_that_knows_more_of_its_machine_is_read(plan, tmp_path):
+    plain = plan.to_json()
+    plain["profile"]["machine"]["memory_bytes"] = 2**34
+    (tmp_path / "plan.json").write_text(json.dumps(plain))
+    assert planfile.read(tmp_path / "plan.json") == plan
+
+
 def test_a_plan_for_a_larger_machine_is_refused(plan, config):
     with pytest.raises(TianJiError, match="wants 4 cores and this machine offers 2"):
         planfile.check(plan, config, dataclasses.replace(MACHINE, cores=2), "it")
@@ -203,7 +210,13 @@ def test_cores_that_a_plan_of_a_smaller_machine_leaves_idle_are_counted(plan, co
     assert "was made on 16 cores and leaves 60 of this machine's 64 cores idle" in words
     assert "tianji plan CONFIG" in words
     [words] = planfile.check(plan, config, larger, "it", hosts=2)
-    assert "leaves 62 of" in words
+    assert "leaves 60 of" in words  # a group is on one host
+    four, eight = (dataclasses.replace(MACHINE, cores=n) for n in (4, 8))
+    costs = dataclasses.replace(plan.profile, machine=four)
+    three = dataclasses.replace(
+        plan, profile=costs, split=split(groups=3, actors=2, learner_cores=2)
+    )
+    assert planfile.check(three, config, eight, "it", hosts=2) == []  # one of them has two groups
     assert planfile.check(plan, config, larger, "it", hosts=None) == []
 
 

@@ -110,8 +110,8 @@ def read(path: Path) -> Plan:
     if plan.overrides != plain.get("set"):
         raise TianJiError(
             f"{path}: what stands under `set` does not follow from the plan's split: make a plan "
-            "with it fixed (tianji plan --actors, --envs, --groups, --learner-cores), or use --set "
-            "without --plan"
+            "with it fixed (tianji plan --actors, --envs, --groups, --learner-cores, "
+            "--buffer-alone), or use --set without --plan"
         )
     return plan
 
@@ -199,7 +199,8 @@ def _about_cores(plan: Plan, machine: Machine, source: str, hosts: int) -> Itera
             f"{source} wants {needed} cores and {where} {machine.cores * hosts}: on more machines "
             "that is right; on so many, roles will wait for each other's cores"
         )
-    used = -(-needed // hosts)  # on the host with most groups
+    groups = plan.split.groups
+    used = -(-groups // hosts) * (needed // groups)  # on the host with most groups
     if used >= machine.cores:
         return
     if plan.split.one_core:  # which are bound to no core

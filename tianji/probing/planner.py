@@ -18,8 +18,9 @@ from tianji.planning.planfile import Plan
 from tianji.planning.profile import Profile, Work
 from tianji.planning.solver import Choice, Wish, possible, ranked
 from tianji.planning.split import Split
+from tianji.probing import MOST_SECONDS
 from tianji.probing.crew import Say
-from tianji.probing.probe import MOST_SECONDS, probe
+from tianji.probing.probe import probe
 from tianji.probing.stopping import stoppable
 from tianji.probing.variants import work_of
 from tianji.roster import Kind, role_name, roles_of

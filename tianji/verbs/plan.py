@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tianji import terminal
 from tianji.columns import command, wrapped
 from tianji.errors import TianJiError
+from tianji.probing import MOST_SECONDS
 from tianji.verbs.training import add_overrides
 from tianji.wording import count_of
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from tianji.planning.solver import Wish
 
 HOSTFILE = "hosts.txt"  # in the command that trains on several machines
-SECONDS = 20.0  # about how long is measured, unless it is said
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +50,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--seconds",
         type=_seconds,
         metavar="S",
-        help=f"about how long to measure at most (default: {SECONDS:g})",
+        help=f"about how long to measure at most (default: {MOST_SECONDS:g})",
     )
     parser.add_argument(
         "--buffer-alone",
@@ -105,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
     settings = scaling.scaling_keys(config, scale, rule)
     if options.gpu:
         settings["learner_cfg.device"] = "cuda"
-    profile, wish = _profile(options.profile), _wish(options)
+    profile, told, wish = _profile(options.profile), *_wishes(options)
     began = time.monotonic()
     say = terminal.StatusLine(options.quiet or profile is not None)
     try:
@@ -115,9 +115,9 @@ def run(options: argparse.Namespace) -> int:
             wish.cores,
             settings,
             say=say,
-            seconds=options.seconds or SECONDS,
+            seconds=options.seconds or MOST_SECONDS,
             profile=profile,
-            refuse=lambda work: _refuse_impossible(work, wish, options),
+            refuse=lambda work: _refuse_impossible(work, told, wish, options),
         )
     finally:
         say.over()
@@ -159,15 +159,16 @@ def _about_memory(wish: Wish, plan: Plan) -> str | None:
     )
 
 
-def _refuse_impossible(work: Work, wish: Wish, options: argparse.Namespace) -> None:
+def _refuse_impossible(work: Work, told: Wish, wish: Wish, options: argparse.Namespace) -> None:
     """Raises for what need not be measured, since nothing could be made of it."""
     from tianji.planning import solver
+    from tianji.probing import wishes
     from tianji.simulation import verb
 
     if options.simulate:
         verb.refuse_impossible(work, options)
     if not options.simulate or options.out is not None:  # where a plan is made
-        solver.refuse_impossible(work, wish)
+        solver.refuse_impossible(work, wish, wishes.words_for(told))
 
 
 def _changed(options: argparse.Namespace) -> list[str]:
@@ -182,6 +183,12 @@ def _refuse_idle_options(options: argparse.Namespace) -> None:
         raise TianJiError(
             f"--seconds {options.seconds:g} with --profile {options.profile}: the costs are those "
             "of the file, and nothing is measured: leave one of the two out"
+        )
+    if options.simulate and options.cores and options.profile and options.out is None:
+        raise TianJiError(
+            f"--cores {options.cores} with --simulate --profile {options.profile}: nothing is "
+            f"measured on them and no plan is written: say --cores-list {options.cores} to predict "
+            "what they could do, or leave it out"
         )
     # The learning rate follows the batch, and only `--batch-scale` changes that.
     if options.lr_rule is not None and options.batch_scale is None:
@@ -258,18 +265,22 @@ def _words_of(wish: Wish) -> str:
     return cores if wish.hosts == 1 else f"{wish.hosts} hosts of {cores} each"
 
 
-def _wish(options: argparse.Namespace) -> Wish:
+def _wishes(options: argparse.Namespace) -> tuple[Wish, Wish]:
+    """What `--set` fixes of a plan, and all that is fixed of it."""
     from tianji.planning.solver import Wish
+    from tianji.probing import wishes
     from tianji.resources import free_bytes, usable_here
 
     here = usable_here()
-    cores = options.cores or here
+    cores, hosts = options.cores or here, options.hosts or 1
     memory = free_bytes() if cores <= here else None  # of a larger machine nobody knows
     if options.simulate:  # the layout that was named need not fit here
-        return Wish(cores, memory_bytes=None if options.out is None else memory)
-    return Wish(
+        free = Wish(cores, memory_bytes=None if options.out is None else memory)
+        return free, free
+    told = wishes.wish_of(options.config, options.overrides, cores, hosts, memory)
+    asked = Wish(
         cores,
-        options.hosts or 1,
+        hosts,
         groups=options.groups,
         actors=options.actors,
         envs=options.envs,
@@ -277,6 +288,7 @@ def _wish(options: argparse.Namespace) -> Wish:
         memory_bytes=memory,
         buffer_alone=options.buffer_alone or None,
     )
+    return told, wishes.both(told, asked)
 
 
 def _profile(path: Path | None) -> Profile | None:
