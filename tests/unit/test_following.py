@@ -379,7 +379,9 @@ def test_a_plan_for_several_hosts_is_no_news_where_they_are(dqn, tmp_path, capsy
     assert not capsys.readouterr().err  # nothing else is said of it
 
 
-def test_a_plan_does_not_change_the_batch_of_environments_that_have_become_others(ppo, tmp_path):
+def test_a_plan_does_not_change_the_batch_of_environments_that_have_become_others(
+    ppo, dqn, tmp_path
+):
     """A plan says who has them; it trained with 64 where the file had been edited to 256."""
     config, file, edited = load(ppo, []), tmp_path / "plan.json", tmp_path / "job.py"
     costs = rollouts_of(config)
@@ -391,6 +393,8 @@ def test_a_plan_does_not_change_the_batch_of_environments_that_have_become_other
     said = r"another configuration \(.*actor_cfg.num times actor_cfg.envs, .*was 64 and is 256 now"
     with pytest.raises(TianJiError, match=f"plan.json: this plan was made for {said}"):
         follow(file, edited)
+    with pytest.raises(TianJiError, match=r"another configuration \(made, or other values of its"):
+        follow(file, dqn)  # which has other environments as well, and that is not the point
     with pytest.raises(TianJiError, match=f"--profile: these costs are of {said}"):
         planner.measure(ppo, ["actor_cfg.envs=256"], 4, profile=costs)
     assert planner.measure(ppo, ["actor_cfg.envs=16", "actor_cfg.num=4"], 4, profile=costs)

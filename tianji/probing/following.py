@@ -57,9 +57,9 @@ def for_run(
     else:
         chosen, source = _made_now(config, spread, file, given, engine, quiet), "--plan auto"
     followed = _following(chosen, source, file, given)
-    planfile.refuse_other_batch(chosen, config, source)
     machine = this_machine(spread.cores, followed.parallel.learner_cfg.device)
     warnings = planfile.check(chosen, followed, machine, source, spread.hosts)
+    planfile.refuse_other_batch(chosen, config, source)
     if engine != "mpi" and mpirun.inside() is None:
         _refuse_without_cores(chosen, source)
     for warning in (*warnings, *_about_groups(chosen, followed, source)):
