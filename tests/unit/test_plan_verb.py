@@ -180,6 +180,8 @@ def test_a_key_that_was_set_stays_in_the_plan(ending, tmp_path, monkeypatch):
     assert [f"{key}={made.overrides[key]}" for key in (k.split("=")[0] for k in keys)] == [*keys]
     with pytest.raises(TianJiError, match=r"^--actors 3 with --set actor_cfg.num=2: they do not"):
         plan.run(options_of(*words, *sets, "--actors", 3, file="my job.py"))
+    with pytest.raises(TianJiError, match=r"no split of 16 cores .*has --set actor_cfg.num=77: "):
+        plan.run(options_of(*words, "--set", "actor_cfg.num=77", file="my job.py"))
 
 
 def test_what_was_changed_of_the_job_is_said_of_the_configurations_row():

@@ -52,7 +52,7 @@ def measure(
     """What `file` describes, and what it costs; `settings` are keys that go into the plan.
 
     With a `profile` nothing is measured, and it must be of the same configuration. `refuse` raises
-    where the costs would be of no use.
+    where the costs would be, or are, of no use.
     """
     config = load(file, [*overrides, *as_overrides(settings or {}, "plan")])
     if profile is None:
@@ -66,6 +66,7 @@ def measure(
             f"--profile: these costs are of another configuration ({apart}; --batch-scale and "
             f"--gpu set keys, too): leave --profile out, and {config.name} is measured"
         )
+    refuse(profile.work)
     return config, profile
 
 

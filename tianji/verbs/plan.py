@@ -16,9 +16,11 @@ from tianji.verbs.training import add_overrides
 from tianji.wording import count_of
 
 if TYPE_CHECKING:
+    from tianji.config import Config
     from tianji.planning.planfile import Plan
     from tianji.planning.profile import Profile, Work
     from tianji.planning.solver import Wish
+    from tianji.probing.planner import Planned
 
 HOSTFILE = "hosts.txt"  # in the command that trains on several machines
 
@@ -91,13 +93,13 @@ def _seconds(text: str) -> float:
 def run(options: argparse.Namespace) -> int:
     """Measures, plans, prints and writes."""
     from tianji.config import load
-    from tianji.planning import planfile, table
+    from tianji.planning import planfile
     from tianji.probing import planner, scaling
     from tianji.simulation import verb
 
     _refuse_idle_options(options)
     verb.check(options)
-    out, width = _out(options), terminal.width()
+    out = _out(options)
     overrides = [*options.overrides, *(["learner_cfg.device='cuda'"] if options.gpu else [])]
     config = load(options.config, overrides)
     rule = options.lr_rule or scaling.DEFAULT
@@ -132,14 +134,22 @@ def run(options: argparse.Namespace) -> int:
     planned = planner.make(planned_for, found, wish, settings, scale)
     planfile.write(planned.plan, out)  # first: who reads what is printed may go away
     _print(f"{config.name} for {_words_of(wish)}, {measured} on {where}")
-    choices, own, changed = planned.choices, planned.configured, _changed(options)
-    fused = planned_for.parallel.global_cfg.use_group_parallel
-    print(table.describe(found, choices, own, width, wish.cores, changed, fused), end="\n\n")
+    _show(planned, planned_for, wish, _changed(options))
+    print(_what_next(options, planned.plan, out, terminal.width()))
+    return 0
+
+
+def _show(planned: Planned, config: Config, wish: Wish, changed: list[str]) -> None:
+    """The plan, what it was chosen from, and the notes about it."""
+    from tianji.planning import table
+
+    profile, width = planned.plan.profile, terminal.width()
+    fused, choices = config.parallel.global_cfg.use_group_parallel, planned.choices
+    own = planned.configured
+    print(table.describe(profile, choices, own, width, wish.cores, changed, fused), end="\n\n")
     for note in (planned.note, _about_memory(wish, planned.plan)):
         if note is not None:
             _print(note, "note: ")
-    print(_what_next(options, planned.plan, out, width))
-    return 0
 
 
 def _print(text: str, first: str = "") -> None:
@@ -154,7 +164,7 @@ def _about_memory(wish: Wish, plan: Plan) -> str | None:
         return None
     needed = plan.prediction.memory_bytes / wish.hosts / 2**20
     return (
-        f"what such a machine has of memory is not known here: nobody has checked that the "
+        "what such a machine has of memory is not known here: nobody has checked that the "
         f"{needed:,.0f} MiB of this plan fit into it"
     )
 
