@@ -9,7 +9,7 @@ from tianji.planning.profile import ActorCost, LearnerCost, Machine, Profile, Wo
 from tianji.planning.split import Split
 
 MB = 2**20
-MACHINE = Machine("some CPU", 16, memory_bytes=2**34)
+MACHINE = Machine("some CPU", 16)
 
 
 def profile(
@@ -47,7 +47,7 @@ def graded(
     Each doubling of cores makes updates `speedup` as long.
     """
     return Profile(
-        Machine("some CPU", 16, gpu, 2**34),
+        Machine("some CPU", 16, gpu),
         work(**changes),
         tuple(ActorCost(e, step * (1 + e / 4), 1e-5, receive, 1_000 * e, 20 * MB) for e in (1, 4)),
         tuple(

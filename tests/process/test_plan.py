@@ -1,7 +1,11 @@
 """`tianji plan` and `train --plan` as a user has them, and what the probe measures."""
 
 import json
+import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from commands import tianji
@@ -130,6 +134,31 @@ def test_an_actor_whose_environment_sleeps_needs_its_core_for_a_part_of_the_time
     (tmp_path / "pace").write_text("0.02")
     config = load(tasks / "drifting_dqn.py", [f"environment.pace={str(tmp_path / 'pace')!r}"])
     assert ActorProbe(config).run(0.2).computing < 0.5
+
+
+def test_an_actor_that_others_keep_from_its_core_does_not_wait_for_something_else(tasks):
+    """On a machine that is shared it had a core for a part of the time, and needed it for all."""
+    probe, before = ActorProbe(load(tasks / "walk_dqn.py", [])), os.sched_getaffinity(0)
+    spinner = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        core = {min(before)}
+        os.sched_setaffinity(spinner.pid, core)
+        os.sched_setaffinity(0, core)
+        began, had = time.perf_counter(), time.process_time()
+        found = probe.run(0.5)
+        share = (time.process_time() - had) / (time.perf_counter() - began)
+    finally:
+        os.sched_setaffinity(0, before)
+        spinner.kill()
+        spinner.wait()
+    assert share < 0.8 < found.computing
+
+
+def test_where_nobody_counts_how_long_a_core_was_waited_for_the_time_on_one_counts(
+    tasks, monkeypatch
+):
+    monkeypatch.setattr("tianji.probing.measure.SCHEDSTAT", Path("/proc/self/none"))
+    assert 0 < ActorProbe(load(tasks / "walk_dqn.py", [])).run(0.05).computing <= 1
 
 
 def test_trajectories_that_a_trigger_cuts_short_are_counted_as_they_are(tmp_path, tasks):

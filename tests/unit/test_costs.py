@@ -42,6 +42,38 @@ def test_a_cost_that_was_measured_once_is_in_proportion():
     assert learner_cost_at(with_learners(1), 1, 256).update_seconds == pytest.approx(16e-3)
 
 
+def test_memory_that_was_measured_once_is_what_a_process_has():
+    """Nearly all of it is there with any number of environments: 40 MB of 8 are not 320 of 64."""
+    [actor] = profile().actors
+    assert actor_cost_at(profile(), 64).memory_bytes == actor.memory_bytes
+    assert actor_cost_at(profile(), 64).trajectory_bytes == 8 * actor.trajectory_bytes
+    [learner] = profile().learners
+    assert learner_cost_at(profile(), 1, 4 * 128).memory_bytes == learner.memory_bytes
+
+
+def test_an_inference_never_takes_longer_than_the_step_that_it_is_a_part_of():
+    measured = ActorCost(1, 4e-3, 0, 0, 1, 1, 1e-3), ActorCost(4, 5e-3, 0, 0, 1, 1, 4.9e-3)
+    far = actor_cost_at(dataclasses.replace(profile(), actors=measured), 64)
+    assert far.act_seconds == far.step_seconds
+
+
+def test_more_cores_of_which_one_batch_was_measured_go_with_the_batch_as_one_core_does():
+    """Half a batch takes one core 9 ms of 10; in proportion two would take 4.75 ms of 9.5."""
+    measured = [
+        LearnerCost(1, 128, 10e-3, 2e-4, 1),
+        LearnerCost(1, 512, 16e-3, 8e-4, 1),
+        LearnerCost(2, 128, 9.5e-3, 1e-4, 7),
+    ]
+    job = dataclasses.replace(profile(), learners=tuple(measured))
+    one, two = (learner_cost_at(job, n, 64) for n in (1, 2))
+    assert one.update_seconds == pytest.approx(9e-3)
+    assert two.update_seconds == pytest.approx(9e-3 * 9.5 / 10)
+    assert two.draw_seconds == pytest.approx(0.5 * 1e-4)
+    assert (two.cores, two.batch, two.memory_bytes) == (2, 64, 7)
+    assert learner_cost_at(job, 2, 128) == measured[2]
+    assert learner_cost_at(job, 2, 512).update_seconds == pytest.approx(16e-3 * 9.5 / 10)
+
+
 def test_costs_between_those_measured_lie_on_a_line():
     assert actor_cost_at(graded(), 2).step_seconds == pytest.approx(0.001 * 1.5)
     assert actor_cost_at(graded(), 8).step_seconds == pytest.approx(0.001 * 3)

@@ -15,6 +15,7 @@ from tianji.planning import planfile
 from tianji.planning.digest import digest_of
 from tianji.planning.solver import Wish
 from tianji.probing import following, planner
+from tianji.verbs import train
 
 JOB = profile()
 
@@ -55,6 +56,21 @@ def follow(plan, file, *given, folder=None, engine=None, hostfile=None):
     return following.for_run(plan, file, list(given), folder, engine, hostfile)
 
 
+@pytest.fixture
+def ppo(root):
+    return root / "configs" / "cartpole_ppo.py"
+
+
+def rollouts_of(config, **changes):
+    """Costs of a configuration whose batch is a trajectory of every environment."""
+    actors = config.parallel.actor_cfg
+    envs, batch = actors.num * actors.envs, 32 * actors.num * actors.envs
+    facts = dict(steps=32, ratio=1.0, on_policy=True, alternates=True, batch=batch, pool=batch)
+    costs = profile(envs=envs, **(facts | changes))
+    own = dataclasses.replace(costs.work, digest=digest_of(config))
+    return dataclasses.replace(costs, work=own)
+
+
 def with_plan(file, plan):
     return load(file, [f"{key}={value!r}" for key, value in plan.overrides.items()])
 
@@ -73,11 +89,40 @@ def test_who_is_given_several_groups_is_told_what_they_cost(dqn, tmp_path, capsy
     assert "2 groups" in words and "so a result takes more steps than with one group" in words
     assert "compare with --set global_cfg.group_num=1" in words
     follow("auto", dqn, "global_cfg.group_num=1")
-    assert "more steps" not in capsys.readouterr().err
+    assert "more steps than with one" not in capsys.readouterr().err
     (tmp_path / "hosts").write_text("a slots=9\nb slots=9\n")
     follow("auto", dqn, engine="mpi", hostfile=tmp_path / "hosts")  # a host has one at least
     words = " ".join(capsys.readouterr().err.split())
     assert "more steps" in words and "group_num=1" not in words
+
+
+def test_who_is_given_more_environments_than_configured_is_told_what_they_cost(
+    dqn, monkeypatch, capsys
+):
+    """With 64 instead of 8 a result takes more steps, as `tianji plan` says too."""
+
+    def probe(job, *_):
+        work = dataclasses.replace(JOB.work, digest=digest_of(job.config), envs=2)
+        return dataclasses.replace(JOB, work=work)
+
+    monkeypatch.setattr(following, "probe", probe)
+    plan = follow("auto", dqn, "global_cfg.group_num=1", "actor_cfg.num=1")
+    words = " ".join(capsys.readouterr().err.split())
+    assert plan.split.envs == 8
+    assert "more than the configuration has (2 in a group), and a result takes more steps" in words
+    assert "compare with --set actor_cfg.envs=2" in words
+
+
+@pytest.mark.parametrize(
+    ("places", "words"),
+    [(9, ["--hosts", "2"]), (3, ["--hosts", "2", "--cores", "3"])],
+)
+def test_the_same_machines_are_named_for_a_plan_that_is_kept(dqn, tmp_path, places, words):
+    hosts = tmp_path / "hosts"
+    hosts.write_text(f"a slots={places}\nb slots={places + 3}\n")
+    plan = follow("auto", dqn, engine="mpi", hostfile=hosts)
+    assert train._machines(plan, hosts) == words
+    assert train._machines(follow("auto", dqn), None) == []
 
 
 def test_a_plan_for_a_hostfile_is_for_all_its_machines_and_the_smallest_of_them(
@@ -228,6 +273,7 @@ def test_groups_that_are_too_many_on_several_hosts_are_as_many_on_each(dqn, tmp_
             r"--plan nothing/like/it: there is no such file: want auto.*ji plan",
         ),
         ("my.note.json", "my.note.json: this file is no plan"),
+        ("", "^--plan: the name is empty: want auto, to plan first, or a file: make one with"),
     ],
 )
 def test_what_is_no_plan_is_said_with_what_was_meant_or_wanted(
@@ -331,3 +377,48 @@ def test_a_plan_for_several_hosts_is_no_news_where_they_are(dqn, tmp_path, capsy
     with pytest.raises(TianJiError, match=said):
         follow(tmp_path / "plan.json", dqn)
     assert not capsys.readouterr().err  # nothing else is said of it
+
+
+def test_a_plan_does_not_change_the_batch_of_environments_that_have_become_others(
+    ppo, dqn, tmp_path
+):
+    """A plan says who has them; it trained with 64 where the file had been edited to 256."""
+    config, file, edited = load(ppo, []), tmp_path / "plan.json", tmp_path / "job.py"
+    costs = rollouts_of(config)
+    planfile.write(planner.make(config, costs, Wish(4, actors=2)).plan, file)
+    edited.write_text(ppo.read_text().replace("num=1, envs=64", "num=4, envs=16"))
+    for job in (ppo, edited):  # as many in all
+        assert follow(file, job).split.envs == 32
+    edited.write_text(ppo.read_text().replace("envs=64", "envs=256"))
+    said = r"another configuration \(.*actor_cfg.num times actor_cfg.envs, .*was 64 and is 256 now"
+    with pytest.raises(TianJiError, match=f"plan.json: this plan was made for {said}"):
+        follow(file, edited)
+    with pytest.raises(TianJiError, match=r"another configuration \(made, or other values of its"):
+        follow(file, dqn)  # which has other environments as well, and that is not the point
+    with pytest.raises(TianJiError, match=f"--profile: these costs are of {said}"):
+        planner.measure(ppo, ["actor_cfg.envs=256"], 4, profile=costs)
+    assert planner.measure(ppo, ["actor_cfg.envs=16", "actor_cfg.num=4"], 4, profile=costs)
+
+
+def test_a_batch_of_counted_trajectories_is_of_those_of_an_actor(ppo, tmp_path):
+    counted = "hyp.batch_size=2"
+    config = load(ppo, ["actor_cfg.num=2", "actor_cfg.envs=32", counted])
+    costs = rollouts_of(config, rollouts=2, batch=2 * 32 * 32, pool=2 * 32 * 32)
+    planfile.write(planner.make(config, costs, Wish(4)).plan, tmp_path / "plan.json")
+    assert follow(tmp_path / "plan.json", ppo, "actor_cfg.num=2", "actor_cfg.envs=32", counted)
+    with pytest.raises(TianJiError, match=r"actor_cfg.envs, .*was 32 and is 64 now"):
+        follow(tmp_path / "plan.json", ppo, counted)
+
+
+def test_a_plan_that_multiplies_environments_is_followed_by_the_configuration_it_was_made_for(
+    ppo, tmp_path
+):
+    scaled = load(ppo, ["actor_cfg.envs=128"])
+    settings = {"actor_cfg.envs": 128, "hyp.gamma": 0.9}
+    made = planner.make(scaled, rollouts_of(scaled), Wish(4), settings, batch_scale=2).plan
+    planfile.write(made, tmp_path / "plan.json")
+    assert follow(tmp_path / "plan.json", ppo) == made
+    assert made.settings == {"hyp.gamma": 0.9} and made.split.actors * made.split.envs == 128
+    (tmp_path / "job.py").write_text(ppo.read_text().replace("envs=64", "envs=128"))
+    with pytest.raises(TianJiError, match=r"was 64 and is 128 now"):
+        follow(tmp_path / "plan.json", tmp_path / "job.py")

@@ -56,6 +56,14 @@ def test_a_line_says_how_far_the_measurement_is_from_the_prediction(plan, times,
     )
 
 
+def test_what_happens_now_and_then_is_not_nothing():
+    slow = Comparison("L1A1", Pace(4.2, 0.31), Pace(2.1, 0.31))
+    assert slow.sentence() == (
+        "L1A1, predicted 4.2 steps/s made, 0.31 samples/s; measured 2.1 (50 % less) and 0.31 (as "
+        "predicted)"
+    )
+
+
 def test_a_run_that_was_too_short_is_not_compared(plan):
     found = compare(plan, None)
     assert found.to_json()["measured"] is None and found.to_json()["error"] is None

@@ -1,6 +1,7 @@
 """A plan in words and numbers."""
 
 import dataclasses
+import re
 
 import pytest
 from profiles import graded
@@ -92,6 +93,48 @@ def test_what_groups_cost_is_said():
     assert "more steps" not in describe(costs, solve(costs, Wish(16, groups=1)), None, width=400)
 
 
+def test_groups_that_nobody_averages_are_not_said_to_have_a_reducer():
+    choices = solve(COSTS, Wish(16, groups=2))
+    assert "averaged by a reducer" in describe(COSTS, choices, None, width=400)
+    text = describe(COSTS, choices, None, width=400, is_fused=False)
+    assert "reducer" not in text and "nothing averages their parameters" in text
+
+
+@pytest.mark.parametrize(("groups", "advised"), [(4, False), (8, True)])
+def test_fewer_groups_are_advised_only_where_hosts_can_have_them(groups, advised):
+    """Each of four hosts has one at least: `--groups 1` would be refused."""
+    text = describe(COSTS, solve(COSTS, Wish(16, hosts=4, groups=groups)), None, width=400)
+    assert "a result takes more steps than with one" in text and "--groups 1" not in text
+    assert ("compare with --groups 4" in text) is advised
+
+
+def test_memory_of_several_hosts_is_told_in_all_and_for_each():
+    one = describe(COSTS, solve(COSTS, Wish(4, groups=1, actors=1, buffer_alone=False)), None)
+    assert "memory      120 MiB\n" in one
+    wish = Wish(4, hosts=3, groups=3, actors=1, buffer_alone=False)
+    assert "memory      360 MiB in all, 120 MiB on each host\n" in describe(
+        COSTS, solve(COSTS, wish), None
+    )
+
+
+@pytest.mark.parametrize("alternates", [True, False])
+@pytest.mark.parametrize("groups", [1, 3])
+def test_the_numbers_of_equation_1_go_together(groups, alternates):
+    """Where roles take turns they depend on how many groups do, all three of them."""
+    costs = graded(
+        step=0.01, receive=1e-5, contention=3.0, on_policy=True, alternates=alternates,
+        ratio=1.0, batch=40, pool=40,
+    )  # fmt: skip
+    text = describe(costs, solve(costs, Wish(16, groups=groups)), None, width=400)
+    number = r"([\d.]+) (s|ms|us)"
+    found = re.search(rf"T_sp {number}, T_sd {number}, T_rv {number} .* beyond ([\d,]+) act", text)
+    words, units = found.groups(), {"s": 1, "ms": 1e-3, "us": 1e-6}
+    making, sending, receiving = (float(words[i]) * units[words[i + 1]] for i in (0, 2, 4))
+    assert (making + sending) / receiving == pytest.approx(
+        float(words[6].replace(",", "")), rel=0.01
+    )
+
+
 def test_what_was_measured_on_fewer_cores_is_said_to_be_extrapolated():
     """The costs are of 16 cores."""
     for cores, hosts, beyond in ((8, 1, False), (64, 1, True), (16, 4, False), (32, 2, True)):
@@ -125,6 +168,7 @@ def test_cores_that_stay_idle_are_counted():
     assert line.endswith(f"environments each; {16 - used} of 16 cores stay idle") and used < 5
     assert "idle" not in describe(COSTS, one, None)  # nobody said how many there are
     assert "idle" not in describe(COSTS, all_, None, cores=all_[0].split.cores(COSTS.work))
+    assert f"; 1 of {used + 1} cores stays idle" in describe(COSTS, one, None, cores=used + 1)
     hosts = solve(COSTS, Wish(16, hosts=3, groups=3, actors=2, learner_cores=1))
     assert f"; {16 - used} of 16 cores of each host stay idle" in describe(
         COSTS, hosts, None, cores=16
@@ -147,6 +191,14 @@ def test_the_row_of_the_configuration_says_what_it_shares_with_the_plan():
     assert "but with" not in describe(COSTS, CHOICES, own)
 
 
+def test_a_learner_of_slow_updates_does_not_learn_from_nothing():
+    slow = dataclasses.replace(COSTS.learners[0], batch=4, update_seconds=10.0, draw_seconds=0.0)
+    larger = dataclasses.replace(slow, batch=16)
+    costs = dataclasses.replace(COSTS, learners=(slow, larger))
+    text = describe(costs, solve(costs, Wish(8)), None)
+    assert "learns from 0.4 samples/s in batches of 4, 1.6 in batches of 16" in text
+
+
 def test_a_learner_whose_buffer_has_its_own_core_does_not_draw():
     first = COSTS.learners[0]
     larger = dataclasses.replace(first, batch=400, update_seconds=0.019)
@@ -161,6 +213,9 @@ def test_actors_that_wait_for_something_else_are_named():
     )
     assert "need a core for 4 % of their time" in describe(waiting, CHOICES, None, width=400)
     assert "need a core for" not in describe(COSTS, CHOICES, None, width=400)
+    shared = solve(waiting, Wish(1))  # a plan that gives nobody a core
+    assert "all on one core" in (text := describe(waiting, shared, None, width=400))
+    assert "need a core for" not in text
 
 
 def test_what_happens_now_and_then_is_not_nothing():

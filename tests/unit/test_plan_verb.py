@@ -159,6 +159,31 @@ def test_what_would_have_no_end_or_no_effect_is_refused(ending, tmp_path, monkey
         plan.run(options_of(*older, *words, file=tmp_path / "my job.py"))
 
 
+def test_cores_that_a_simulation_does_not_measure_on_are_refused(ending, tmp_path):
+    ending()
+    words = ("--simulate", "--profile", tmp_path / "my job.plan.json", "--cores", 16)
+    with pytest.raises(TianJiError, match=r"--cores 16 with --simulate --profile .*-list 16 to"):
+        plan.run(options_of(*words, file=tmp_path / "my job.py"))
+    words = (*words, "--actors", 2, "--out", tmp_path / "new.json")  # a plan is for cores
+    assert plan.run(options_of(*words, file=tmp_path / "my job.py")) == 0
+
+
+def test_a_key_that_was_set_stays_in_the_plan(ending, tmp_path, monkeypatch):
+    """As with `train --plan auto`: the plan had other numbers, and said nothing of it."""
+    ending()
+    monkeypatch.chdir(tmp_path)
+    words = ("--profile", "my job.plan.json", "--out", "new.json", "--cores", 16)
+    keys = ("actor_cfg.num=2", "global_cfg.group_num=2", "learner_cfg.cores=3")
+    sets = [part for key in keys for part in ("--set", key)]
+    assert plan.run(options_of(*words, *sets, file="my job.py")) == 0
+    made = planfile.read(Path("new.json"))
+    assert [f"{key}={made.overrides[key]}" for key in (k.split("=")[0] for k in keys)] == [*keys]
+    with pytest.raises(TianJiError, match=r"^--actors 3 with --set actor_cfg.num=2: they do not"):
+        plan.run(options_of(*words, *sets, "--actors", 3, file="my job.py"))
+    with pytest.raises(TianJiError, match=r"no split of 16 cores .*has --set actor_cfg.num=77: "):
+        plan.run(options_of(*words, "--set", "actor_cfg.num=77", file="my job.py"))
+
+
 def test_what_was_changed_of_the_job_is_said_of_the_configurations_row():
     assert plan._changed(options_of("--batch-scale", 4, "--gpu")) == ["--batch-scale 4", "--gpu"]
     assert plan._changed(options_of("--batch-scale", 1)) == plan._changed(options_of()) == []
@@ -187,13 +212,27 @@ def test_cores_that_nobody_uses_are_counted(ending, tmp_path, monkeypatch, capsy
     assert f"; {16 - used} of 16 cores stay idle\n" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("cores", "said"), [(4, False), (64, True)])
+def test_memory_that_nobody_knows_is_not_said_to_suffice(
+    ending, tmp_path, monkeypatch, capsys, cores, said
+):
+    ending()
+    monkeypatch.chdir(tmp_path)
+    words = ("--profile", "my job.plan.json", "--out", "new.json", "--cores", cores)
+    assert plan.run(options_of(*words, "--hosts", 2, file="my job.py")) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    each = planfile.read(Path("new.json")).prediction.memory_bytes / 2 / 2**20
+    unknown = f"nobody has checked that the {each:,.0f} MiB of this plan fit into it"
+    assert (unknown in text) is said
+
+
 def test_a_plan_in_a_container_is_for_the_cores_that_it_pays_for(monkeypatch):
     monkeypatch.setattr(resources, "available_cores", lambda: tuple(range(64)))
     monkeypatch.setattr(resources, "quota", lambda: 2.0)
-    assert plan._wish(options_of()).cores == 2
-    larger = plan._wish(options_of("--cores", 4))
+    assert plan._wishes(options_of())[1].cores == 2
+    _, larger = plan._wishes(options_of("--cores", 4))
     assert larger.cores == 4 and larger.memory_bytes is None  # what is free here says nothing there
-    assert plan._wish(options_of("--cores", 2)).memory_bytes is not None
+    assert plan._wishes(options_of("--cores", 2))[1].memory_bytes is not None
 
 
 def test_the_plan_that_costs_are_taken_from_is_kept(ending, tmp_path, monkeypatch):
@@ -240,6 +279,8 @@ def test_a_plan_takes_the_place_of_a_plan_alone(ending, tmp_path, monkeypatch):
         (("--groups", 3, "--hosts", 2), "--groups 3: each of 2 hosts has as many groups"),
         (("--envs", 4_000), "--envs 4000: .* 64,000 samples and the pool 50,000"),
         (("--learner-cores", 4, "--cores", 4), "has --learner-cores 4"),
+        (("--set", "actor_cfg.num=9", "--cores", 4), "4 cores .*has --set actor_cfg.num=9: leave"),
+        (("--set", "actor_cfg.cores=2"), "^actor_cfg.cores=2: a plan gives each actor one core"),
         (("--simulate", "--learners", 3), "--learners 3: a batch of 128 samples cannot"),
         (("--simulate", "--groups", 2, "--hosts", 3), "--hosts 3: hosts and 2 groups cannot"),
         (("--simulate", "--actors", 1, "--hosts", 3), "--hosts 3: there are only 2 processes"),

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 from commands import ROOT
@@ -90,14 +91,57 @@ def test_keys_that_were_edited_are_not_silently_left_out(plan, tmp_path):
 )
 def test_a_value_of_another_type_is_damage_wherever_it_stands(plan, path, value, said, tmp_path):
     """Such a plan was followed once, and the run's summary was lost when it was compared."""
+    write_with(plan, path, value, tmp_path / "plan.json")
+    with pytest.raises(TianJiError, match=rf"plan.json: this plan is damaged \(.*{said}"):
+        planfile.read(tmp_path / "plan.json")
+
+
+def write_with(plan, path, value, file):
+    """Writes a plan with another value of one of its keys."""
     plain = plan.to_json()
     *parents, last = path.split(".")
     place = plain
     for name in parents:
         place = place[int(name) if isinstance(place, list) else name]
     place[last] = value
-    (tmp_path / "plan.json").write_text(json.dumps(plain))
-    with pytest.raises(TianJiError, match=rf"plan.json: this plan is damaged \(.*{said}"):
+    file.write_text(json.dumps(plain))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "wanted"),
+    [
+        ("profile.learners.0.update_seconds", -1, "more than 0"),
+        ("profile.learners.0.update_seconds", float("nan"), "more than 0"),
+        ("profile.learners.0.update_seconds", float("inf"), "more than 0"),
+        ("profile.learners.2.contention", 0, "at least 1"),
+        ("profile.learners.1.cores", 0, "at least 1"),
+        ("profile.learners.0.draw_seconds", -0.1, "0 or more"),
+        ("profile.learners", [], "at least one cost"),
+        ("profile.actors", [], "at least one cost"),
+        ("profile.actors.0.step_seconds", 0.0, "more than 0"),
+        ("profile.actors.1.send_seconds", float("-inf"), "0 or more"),
+        ("profile.actors.0.computing", 1.5, "from 0 to 1"),
+        ("profile.unevenness", -5, "0 or more"),
+        ("profile.work.batch", 0, "at least 1"),
+        ("profile.work.steps", 0, "at least 1"),
+        ("profile.work.ratio", 0, "more than 0"),
+        ("profile.machine.cores", 0, "at least 1"),
+        ("split.groups", 0, "at least 1"),
+        ("split.hosts", 0, "at least 1"),
+        ("split.actors", -1, "at least 1"),
+        ("split.envs", 0, "at least 1"),
+        ("predicted.production", -3.0, "0 or more"),
+        ("predicted.memory_bytes", -1, "0 or more"),
+        ("env_scale", 0, "a whole number of at least 1"),
+        ("env_scale", "2", "a whole number of at least 1"),
+    ],
+)
+def test_a_number_that_nobody_can_have_measured_is_damage(plan, path, value, wanted, tmp_path):
+    """Costs of zero or less ended in a division by them, or in a plan that made no sense."""
+    write_with(plan, path, value, tmp_path / "plan.json")
+    named = re.sub(r"\\\.(\d)", r"\\[\1\\]", re.escape(path))
+    said = rf"plan.json: this plan is damaged \({named} is .*, want {wanted}\): make a new one with"
+    with pytest.raises(TianJiError, match=said):
         planfile.read(tmp_path / "plan.json")
 
 
@@ -134,6 +178,13 @@ def test_a_plan_of_an_older_version_that_does_not_know_its_keys_is_read(plan, co
         planfile.check(older, load(DQN, ["hyp.batch_size=64"]), MACHINE, "it")
 
 
+def test_a_plan_of_an_older_version_that_knows_more_of_its_machine_is_read(plan, tmp_path):
+    plain = plan.to_json()
+    plain["profile"]["machine"]["memory_bytes"] = 2**34
+    (tmp_path / "plan.json").write_text(json.dumps(plain))
+    assert planfile.read(tmp_path / "plan.json") == plan
+
+
 def test_a_plan_for_a_larger_machine_is_refused(plan, config):
     with pytest.raises(TianJiError, match="wants 4 cores and this machine offers 2"):
         planfile.check(plan, config, dataclasses.replace(MACHINE, cores=2), "it")
@@ -159,7 +210,13 @@ def test_cores_that_a_plan_of_a_smaller_machine_leaves_idle_are_counted(plan, co
     assert "was made on 16 cores and leaves 60 of this machine's 64 cores idle" in words
     assert "tianji plan CONFIG" in words
     [words] = planfile.check(plan, config, larger, "it", hosts=2)
-    assert "leaves 62 of" in words
+    assert "leaves 60 of" in words  # a group is on one host
+    four, eight = (dataclasses.replace(MACHINE, cores=n) for n in (4, 8))
+    costs = dataclasses.replace(plan.profile, machine=four)
+    three = dataclasses.replace(
+        plan, profile=costs, split=split(groups=3, actors=2, learner_cores=2)
+    )
+    assert planfile.check(three, config, eight, "it", hosts=2) == []  # one of them has two groups
     assert planfile.check(plan, config, larger, "it", hosts=None) == []
 
 

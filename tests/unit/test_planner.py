@@ -55,6 +55,27 @@ def test_groups_share_the_steps_of_a_run_so_there_are_not_more_than_can_learn_fr
     assert planner.make(short, costs, Wish(16, hosts=4)).plan.split.groups == 4  # one on each
 
 
+def test_groups_that_nobody_would_average_are_one_of_each_host_unless_more_are_asked_for(dqn):
+    """Each would be a training of its own, and only the first is kept."""
+    costs = profile(update=16e-3)
+    apart = load(dqn, ["global_cfg.use_group_parallel=False"])
+    assert planner.make(load(dqn, []), costs, Wish(16)).plan.split.groups > 1
+    alone = planner.make(apart, costs, Wish(16))
+    assert alone.plan.split.groups == 1
+    assert "use_group_parallel=False" in alone.note and "--groups N" in alone.note
+    assert planner.make(apart, costs, Wish(16, hosts=4)).plan.split.groups == 4
+    assert planner.make(apart, costs, Wish(16, groups=2)).plan.split.groups == 2
+
+
+def test_the_split_of_a_configuration_for_a_single_core_is_that_of_its_plan(dqn):
+    made = planner.make(load(dqn, []), JOB, Wish(1))
+    assert made.plan.split.one_core and made.configured.split == made.plan.split
+    more = load(dqn, ["actor_cfg.num=2"])
+    assert planner.make(more, JOB, Wish(1)).configured is None
+    turns = profile(on_policy=True, alternates=True, batch=128, pool=128)
+    assert not planner.make(load(dqn, []), turns, Wish(1)).configured.split.one_core
+
+
 def test_a_limit_of_groups_does_not_have_every_split_looked_at_twice(dqn, monkeypatch):
     seen, predict = [], solver.predict
     monkeypatch.setattr(

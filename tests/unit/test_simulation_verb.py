@@ -313,7 +313,7 @@ def costs(tmp_path):
 
 
 def simulated(costs, *words):
-    return plan_verb.run(parsed(DQN, "--profile", costs, "--cores", "2", "--simulate", *words))
+    return plan_verb.run(parsed(DQN, "--profile", costs, "--simulate", *words))
 
 
 def test_a_layout_that_does_not_fit_here_is_simulated(costs, capsys, tmp_path, monkeypatch):
@@ -326,7 +326,7 @@ def test_a_layout_that_does_not_fit_here_is_simulated(costs, capsys, tmp_path, m
 
 def test_a_plan_is_written_beside_a_simulation_where_it_was_asked_for(costs, capsys, tmp_path):
     out = tmp_path / "own.json"
-    assert simulated(costs, "--actors", "12", "--out", out) == 0
+    assert simulated(costs, "--actors", "12", "--out", out, "--cores", "2") == 0
     assert f"{out}: the costs, and a plan for 2 cores" in capsys.readouterr().out
     written = planfile.read(out)
     assert written.profile == planfile.read(costs).profile

@@ -4,9 +4,10 @@ import pytest
 from commands import ROOT
 
 from tianji.cli import parser
+from tianji.errors import TianJiError
 from tianji.planning.solver import Wish
-from tianji.probing.wishes import as_options, wish_of
-from tianji.verbs.plan import _wish
+from tianji.probing.wishes import wish_of
+from tianji.verbs.plan import _wishes
 
 DQN = ROOT / "configs" / "cartpole_dqn.py"
 
@@ -27,12 +28,35 @@ def test_a_single_core_is_nobodys_own():
     assert wish_of(DQN, given, 1, 1, None) == Wish(1)
 
 
-def test_a_plan_with_the_same_options_wishes_for_the_same():
-    given = ["actor_cfg.num=2", "global_cfg.group_num=2", "environment.kwargs={'a b': 1}"]
-    words = as_options(DQN, given)
-    assert words[6:] == ["--groups", "2", "--actors", "2"]
-    options = parser(["plan"]).parse_args(["plan", str(DQN), "--cores", "8", *words])
-    assert options.overrides == given
-    wish = _wish(options)
-    assert wish == wish_of(DQN, given, 8, 1, wish.memory_bytes)
-    assert (wish.groups, wish.actors, wish.envs) == (2, 2, None)
+def planned_with(*words):
+    """What `tianji plan` wishes for: by its keys, and in all."""
+    return _wishes(parser(["plan"]).parse_args(["plan", str(DQN), "--cores", "8", *words]))
+
+
+def test_a_plan_with_the_same_keys_wishes_for_the_same():
+    given = ["actor_cfg.num=2", "global_cfg.group_num=2", "learner_cfg.cores=3"]
+    told, wish = planned_with(*(part for word in given for part in ("--set", word)))
+    assert told == wish == wish_of(DQN, given, 8, 1, wish.memory_bytes)
+    assert (wish.groups, wish.actors, wish.learner_cores, wish.envs) == (2, 2, 3, None)
+
+
+def test_keys_and_options_of_a_plan_go_together():
+    _, wish = planned_with("--set", "actor_cfg.num=2", "--actors", "2", "--envs", "4")
+    assert (wish.actors, wish.envs, wish.groups, wish.buffer_alone) == (2, 4, None, None)
+    _, wish = planned_with("--set", "buffer_cfg.cores=None")
+    assert wish.buffer_alone is False
+
+
+@pytest.mark.parametrize(
+    ("key", "option"),
+    [
+        ("actor_cfg.num=2", "--actors 3"),
+        ("actor_cfg.envs=2", "--envs 3"),
+        ("global_cfg.group_num=1", "--groups 2"),
+        ("learner_cfg.cores=1", "--learner-cores 2"),
+        ("buffer_cfg.cores=None", "--buffer-alone"),
+    ],
+)
+def test_a_key_and_an_option_that_do_not_agree_are_both_named(key, option):
+    with pytest.raises(TianJiError, match=f"^{option} with --set {key}: they do not agree"):
+        planned_with("--set", key, *option.split())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tianji.errors import TianJiError
 from tianji.planning.profile import ActorCost, LearnerCost, Profile
@@ -35,16 +35,17 @@ def actor_cost_at(profile: Profile, envs: int) -> ActorCost:
     def at(x: float, y: float) -> float:
         return _line(a.envs, x, b.envs, y, envs)
 
+    step = at(a.step_seconds, b.step_seconds)
     return ActorCost(
         envs=envs,
-        step_seconds=at(a.step_seconds, b.step_seconds),
+        step_seconds=step,
         send_seconds=at(a.send_seconds, b.send_seconds),
         receive_seconds=at(a.receive_seconds, b.receive_seconds),
         trajectory_bytes=round(at(a.trajectory_bytes, b.trajectory_bytes)),
-        memory_bytes=round(at(a.memory_bytes, b.memory_bytes)),
+        memory_bytes=_process_bytes(a.envs, a.memory_bytes, b.envs, b.memory_bytes, envs),
         act_seconds=None
         if a.act_seconds is None or b.act_seconds is None
-        else at(a.act_seconds, b.act_seconds),
+        else min(step, at(a.act_seconds, b.act_seconds)),  # of which it is a part
         computing=max(a.computing, b.computing),
     )
 
@@ -55,23 +56,56 @@ def learner_cost_at(profile: Profile, cores: int, batch: int) -> LearnerCost:
         raise TianJiError("the profile has no learner: measure it again")
     counts = sorted({cost.cores for cost in profile.learners})
     nearest = max((n for n in counts if n <= cores), default=counts[0])
+    fewest, known = (
+        sorted((c for c in profile.learners if c.cores == n), key=lambda c: c.batch)
+        for n in (counts[0], nearest)
+    )
+    cost = _at_batch(known, batch)
+    if len(known) == 1 < len(fewest):
+        cost = _like(fewest, known[0], batch)
     slower = max(1.0, nearest / cores)
-    known = sorted((c for c in profile.learners if c.cores == nearest), key=lambda c: c.batch)
+    return replace(cost, cores=cores, update_seconds=slower * cost.update_seconds)
+
+
+def _at_batch(known: Sequence[LearnerCost], batch: int) -> LearnerCost:
+    """A cost on the line through the two nearest batches that were measured with these cores."""
     low, high = _around([cost.batch for cost in known], batch)
     a, b = known[low], known[high]
 
     def at(x: float, y: float) -> float:
         return _line(a.batch, x, b.batch, y, batch)
 
-    return LearnerCost(
-        cores=cores,
+    return replace(
+        a,
         batch=batch,
-        update_seconds=slower * at(a.update_seconds, b.update_seconds),
+        update_seconds=at(a.update_seconds, b.update_seconds),
         draw_seconds=at(a.draw_seconds, b.draw_seconds),
-        memory_bytes=round(at(a.memory_bytes, b.memory_bytes)),
+        memory_bytes=_process_bytes(a.batch, a.memory_bytes, b.batch, b.memory_bytes, batch),
         contention=max(a.contention, b.contention),
-        on_gpu=a.on_gpu,
     )
+
+
+def _like(fewest: Sequence[LearnerCost], known: LearnerCost, batch: int) -> LearnerCost:
+    """A cost of which only one batch was measured, as that of fewer cores goes with the batch.
+
+    Those have a part that no batch makes smaller: in proportion alone more cores would seem to.
+    """
+    here, there = _at_batch(fewest, batch), _at_batch(fewest, known.batch)
+
+    def scaled(own: float, to: float, since: float) -> float:
+        return own * (to / since if since else batch / known.batch)
+
+    return replace(
+        known,
+        batch=batch,
+        update_seconds=scaled(known.update_seconds, here.update_seconds, there.update_seconds),
+        draw_seconds=scaled(known.draw_seconds, here.draw_seconds, there.draw_seconds),
+    )
+
+
+def _process_bytes(x0: int, y0: int, x1: int, y1: int, x: int) -> int:
+    """Memory of a process: most of it is there whatever its size, so one alone says all."""
+    return y0 if x0 == x1 else round(_line(x0, y0, x1, y1, x))
 
 
 def shared_update_seconds(

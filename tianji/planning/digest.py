@@ -31,7 +31,7 @@ SPLIT = frozenset(
         *_paths("parallel.buffer_cfg", "cores"),
     )
 )
-"""What a plan decides."""
+"""What a plan decides; of on-policy environments only who has them (`batch_apart`)."""
 
 COSTLESS = frozenset(
     (
@@ -81,6 +81,26 @@ def told_apart(work: Work, config: Config) -> str:
     if (more := len(words) - MOST_NAMED) > 0:
         words[MOST_NAMED:] = [f"and so on: {count_of(more, 'more key')}"]
     return f"{work.name}: {', '.join(words)}"
+
+
+def batch_apart(work: Work, config: Config, times: int = 1) -> str | None:
+    """How environments make the batch of a configuration another than the one measured, if they do.
+
+    On-policy their sum makes the batch, and where trajectories are counted, those of an actor. For
+    the measurement there were `times` as many.
+    """
+    actors, wanted = config.parallel.actor_cfg, work.envs // times
+    found = actors.num * actors.envs
+    if not work.on_policy:
+        return None
+    if found != wanted:
+        names = "actor_cfg.num times actor_cfg.envs"
+    elif work.rollouts is not None:
+        names, found = "actor_cfg.envs", actors.envs
+        wanted = work.batch // (work.rollouts * work.steps)
+    if found == wanted:
+        return None
+    return f"{work.name}: {names}, which makes the batch, was {wanted:,} and is {found:,} now"
 
 
 def _value(keys: Mapping[str, Any], key: str) -> str:

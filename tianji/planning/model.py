@@ -8,6 +8,7 @@ the two rates the smaller one is what happens; the other side waits.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from statistics import NormalDist
 
 from tianji.planning.costs import (
@@ -19,7 +20,7 @@ from tianji.planning.costs import (
     share_in_turns,
     shared_update_seconds,
 )
-from tianji.planning.profile import ActorCost, LearnerCost, Profile
+from tianji.planning.profile import ActorCost, LearnerCost, Profile, Work
 from tianji.planning.split import Bound, Prediction, Split, Taking
 
 EQUAL = 0.10  # two rates that differ by less than this share count as equal
@@ -29,16 +30,10 @@ def predict(profile: Profile, split: Split) -> Prediction:
     """What `split` would do on the machine of `profile`, if it has as many cores."""
     work, actor = profile.work, actor_cost_at(profile, split.envs)
     learner = learner_cost_at(profile, split.learner_cores, split.batch)
-    units = work.steps * split.envs  # of one trajectory
-    making = work.steps * actor.step_seconds + actor.send_seconds  # T_sp + T_sd
-
-    def acting(share: float) -> float:
-        """Steps per second of actors whose T_sp is a share of the measured one."""
-        seconds = share * work.steps * actor.step_seconds + actor.send_seconds
-        return _acting(profile, split, split.actors * units / seconds)
-
-    could_produce = acting(1.0)
     measured, cores = _taking(profile, split, actor, learner), profile.machine.cores
+    share = _share(profile, split, actor, learner)
+    costs = _trajectory(work, actor, share)
+    could_produce = _acting(profile, split, costs)
 
     def beside(busy: float) -> Taking:
         """What is left of the measured costs: actors that wait leave the learner more."""
@@ -46,9 +41,7 @@ def predict(profile: Profile, split: Split) -> Prediction:
         return measured.times(contended_share(cores, learner, here - split.learner_cores))
 
     if work.alternates:
-        turns = Turn(measured.whole, split.learning_cores), Turn(1 / could_produce, split.actors)
-        share = share_in_turns(cores, learner, split.groups_per_host - 1, *turns)
-        taking, could_produce = measured.times(share), acting(share)
+        taking = measured.times(share)
     else:
         taking = beside(settled_share(lambda busy: 1.0 / (beside(busy).whole * could_produce)))
     could_take = 1.0 / taking.whole
@@ -71,8 +64,48 @@ def predict(profile: Profile, split: Split) -> Prediction:
         staleness=_staleness(profile, split, could_produce < could_take),
         freshness=min(1.0, split.batch / split.pool),
         memory_bytes=_memory(profile, split, actor, learner),
-        knee=making / actor.receive_seconds if actor.receive_seconds else float("inf"),
+        knee=costs.knee,
     )
+
+
+@dataclass(frozen=True)
+class TrajectoryCosts:
+    """The three times of equation 1, of one trajectory."""
+
+    making: float  # T_sp
+    sending: float  # T_sd
+    receiving: float  # T_rv
+
+    @property
+    def knee(self) -> float:
+        """N_A*: actors beyond which receiving takes all of the time."""
+        return (self.making + self.sending) / self.receiving if self.receiving else math.inf
+
+
+def trajectory_costs(profile: Profile, split: Split) -> TrajectoryCosts:
+    """Equation 1 as this split has it."""
+    actor = actor_cost_at(profile, split.envs)
+    learner = learner_cost_at(profile, split.learner_cores, split.batch)
+    return _trajectory(profile.work, actor, _share(profile, split, actor, learner))
+
+
+def _trajectory(work: Work, actor: ActorCost, share: float = 1.0) -> TrajectoryCosts:
+    """Of this actor, where all but sending takes a share of the measured time."""
+    making = share * work.steps * actor.step_seconds
+    return TrajectoryCosts(making, actor.send_seconds, share * actor.receive_seconds)
+
+
+def _share(profile: Profile, split: Split, actor: ActorCost, learner: LearnerCost) -> float:
+    """What is left of the measured costs of a group that takes turns, beside the others.
+
+    Where roles work at the same time, actors cost what was measured.
+    """
+    if not profile.work.alternates:
+        return 1.0
+    learning = _taking(profile, split, actor, learner).whole
+    acting = 1.0 / _acting(profile, split, _trajectory(profile.work, actor))
+    turns = Turn(learning, split.learning_cores), Turn(acting, split.actors)
+    return share_in_turns(profile.machine.cores, learner, split.groups_per_host - 1, *turns)
 
 
 def lesser(a: float, a_deviation: float, b: float, b_deviation: float) -> float:
@@ -88,12 +121,13 @@ def lesser(a: float, a_deviation: float, b: float, b_deviation: float) -> float:
     return a * normal.cdf(x) + b * normal.cdf(-x) - apart * normal.pdf(x)
 
 
-def _acting(profile: Profile, split: Split, free: float) -> float:
+def _acting(profile: Profile, split: Split, costs: TrajectoryCosts) -> float:
     """Steps per second of the actors, who take the weights of every update as they come.
 
     Of several that came during one step of their environments they take the newest.
     """
     work = profile.work
+    free = split.actors * work.steps * split.envs / (costs.making + costs.sending)
     updates = work.ratio / (split.batch * work.send_interval)  # for each step made
     most = 1.0 / (split.actors * split.envs)
     return free / (1.0 + free * min(updates, most) * profile.load_seconds)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tianji.planning.planfile import Plan
+from tianji.wording import per_second
 
 SETTLING_SECONDS = 1.0  # from the first update until rates are those of a run that goes on
 SHORTEST_SECONDS = 1.0  # that a rate is taken over
@@ -82,8 +83,8 @@ class Comparison:
         """The same in a line; behind what was measured stands how much more or less that is."""
         predicted, measured = self.predicted, self.measured
         words = (
-            f"{self.split}, predicted {predicted.production_per_second:,.0f} steps/s made, "
-            f"{predicted.consumption_per_second:,.0f} samples/s"
+            f"{self.split}, predicted {per_second(predicted.production_per_second)} steps/s made, "
+            f"{per_second(predicted.consumption_per_second)} samples/s"
         )
         if measured is None:
             return f"{words}; the run was too short to compare"
@@ -103,10 +104,10 @@ def _beside(measured: float, predicted: float) -> str:
     """As in `14,456 (42 % less)`: what was measured, seen from what was predicted."""
     share = measured / predicted - 1.0 if predicted else math.inf
     if math.isinf(share):
-        return f"{measured:,.0f}"
+        return f"{per_second(measured)}"
     if abs(share) < EQUAL_SHARE:
-        return f"{measured:,.0f} (as predicted)"
-    return f"{measured:,.0f} ({100 * abs(share):.0f} % {'more' if share > 0 else 'less'})"
+        return f"{per_second(measured)} (as predicted)"
+    return f"{per_second(measured)} ({100 * abs(share):.0f} % {'more' if share > 0 else 'less'})"
 
 
 def compare(plan: Plan, measured: Pace | None) -> Comparison:

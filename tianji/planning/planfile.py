@@ -11,8 +11,9 @@ from typing import Any
 from tianji import wholefile
 from tianji.config import Config
 from tianji.errors import TianJiError
-from tianji.planning.digest import digest_of, told_apart
+from tianji.planning.digest import batch_apart, digest_of, told_apart
 from tianji.planning.profile import Machine, Profile
+from tianji.planning.ranges import refuse_out_of_range
 from tianji.planning.split import Bound, Prediction, Split
 from tianji.planning.typed import refuse_other_types
 from tianji.wording import count_of
@@ -29,6 +30,7 @@ class Plan:
     split: Split
     prediction: Prediction
     settings: Mapping[str, Any] = field(default_factory=dict)  # beside those of the split
+    env_scale: int = 1  # times as many environments as the configuration has (--batch-scale)
 
     @property
     def overrides(self) -> dict[str, Any]:
@@ -52,6 +54,7 @@ class Plan:
             "predicted": self.prediction.to_json(),
             "split": asdict(self.split),
             "settings": dict(self.settings),
+            "env_scale": self.env_scale,
             "profile": self.profile.to_json(),
         }
 
@@ -107,8 +110,8 @@ def read(path: Path) -> Plan:
     if plan.overrides != plain.get("set"):
         raise TianJiError(
             f"{path}: what stands under `set` does not follow from the plan's split: make a plan "
-            "with it fixed (tianji plan --actors, --envs, --groups, --learner-cores), or use --set "
-            "without --plan"
+            "with it fixed (tianji plan --actors, --envs, --groups, --learner-cores, "
+            "--buffer-alone), or use --set without --plan"
         )
     return plan
 
@@ -129,10 +132,14 @@ def _from_json(plain: dict[str, Any]) -> Plan:
         Split(**plain["split"]),
         Prediction(**predicted),
         dict(plain["settings"]),
+        plain.get("env_scale", 1),  # plans of older versions do not say
     )
-    refuse_other_types(plan.profile, "profile")
-    refuse_other_types(plan.split, "split")
-    refuse_other_types(plan.prediction, "predicted")
+    parts = {"profile": plan.profile, "split": plan.split, "predicted": plan.prediction}
+    for name, part in parts.items():
+        refuse_other_types(part, name)
+        refuse_out_of_range(part, name)
+    if type(plan.env_scale) is not int or plan.env_scale < 1:
+        raise ValueError(f"env_scale is {plan.env_scale!r}, want a whole number of at least 1")
     return plan
 
 
@@ -157,14 +164,24 @@ def check(
     return warnings
 
 
+def refuse_other_batch(plan: Plan, config: Config, source: str) -> None:
+    """Raises where the keys of the plan would change the batch; `config` is without them."""
+    if (apart := batch_apart(plan.profile.work, config, plan.env_scale)) is not None:
+        raise _for_another(apart, config, source)
+
+
+def _for_another(apart: str, config: Config, source: str) -> TianJiError:
+    return TianJiError(
+        f"{source}: this plan was made for another configuration ({apart}): make one for "
+        f"{config.name} with tianji plan CONFIG, or leave --plan out"
+    )
+
+
 def _refuse_unfit(plan: Plan, config: Config, machine: Machine, source: str) -> None:
     """Raises if the plan is for another job, or a group of it has no room on a machine."""
     work, split = plan.profile.work, plan.split
     if digest_of(config) != work.digest:
-        raise TianJiError(
-            f"{source}: this plan was made for another configuration ({told_apart(work, config)}): "
-            f"make one for {config.name} with tianji plan CONFIG, or leave --plan out"
-        )
+        raise _for_another(told_apart(work, config), config, source)
     of_group = split.cores(work) // split.groups
     if of_group > machine.cores:
         raise TianJiError(
@@ -182,7 +199,8 @@ def _about_cores(plan: Plan, machine: Machine, source: str, hosts: int) -> Itera
             f"{source} wants {needed} cores and {where} {machine.cores * hosts}: on more machines "
             "that is right; on so many, roles will wait for each other's cores"
         )
-    used = -(-needed // hosts)  # on the host with most groups
+    groups = plan.split.groups
+    used = -(-groups // hosts) * (needed // groups)  # on the host with most groups
     if used >= machine.cores:
         return
     if plan.split.one_core:  # which are bound to no core

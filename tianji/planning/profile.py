@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+FORGOTTEN = ("memory_bytes",)  # of a machine, in plans of older versions
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -19,7 +21,6 @@ class Machine:
     cpu: str  # the model's name
     cores: int  # that this process may use
     gpu: str | None = None  # the learner's, if it had one; a host has one for all its learners
-    memory_bytes: int | None = None  # free when the probe began; None: unknown
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,6 @@ class Work:
     slackless: bool = False  # `slack = 0`: the order of serial training, one trajectory under way
     keys: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What the digest is of; nothing in plans of older versions."""
-
-    @property
-    def freshness(self) -> float:
-        """P of equation 2."""
-        return min(1.0, self.batch / self.pool)
 
     def cores_of(self, learning: int, acting: int) -> int:
         """That a group needs to learn and act on so many; taking turns, both use the same ones."""
@@ -109,12 +105,16 @@ class Profile:
         return cls(
             **{
                 **plain,
-                "machine": Machine(**plain["machine"]),
+                "machine": _machine(plain["machine"]),
                 "work": Work(**plain["work"]),
                 "actors": tuple(ActorCost(**cost) for cost in plain["actors"]),
                 "learners": tuple(_learner(cost) for cost in plain["learners"]),
             }
         )
+
+
+def _machine(plain: Mapping[str, Any]) -> Machine:
+    return Machine(**{name: value for name, value in plain.items() if name not in FORGOTTEN})
 
 
 def _learner(plain: Mapping[str, Any]) -> LearnerCost:

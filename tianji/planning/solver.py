@@ -74,9 +74,23 @@ def possible(profile: Profile, wish: Wish) -> list[Choice]:
         least = min(choice.prediction.memory_bytes for choice in found)
         raise TianJiError(
             f"no plan fits into memory: the smallest needs {least / 2**20:,.0f} MiB and "
-            f"{(room or 0) / 2**20:,.0f} MiB are free: lower hyp.buffer_size, --cores or --groups"
+            f"{(room or 0) / 2**20:,.0f} MiB are free{_on_all(wish)}: lower "
+            + " or ".join(_what_helps(profile.work, wish))
         )
     return fitting
+
+
+def _on_all(wish: Wish) -> str:
+    return f" on {wish.hosts} hosts" if wish.hosts > 1 else ""
+
+
+def _what_helps(work: Work, wish: Wish) -> Iterator[str]:
+    """What makes the smallest plan smaller: it has as few roles as it may already."""
+    yield "actor_cfg.envs" if work.on_policy else "hyp.buffer_size"
+    least = {"groups": wish.hosts, "actors": 1, "envs": 1}
+    for name, n in least.items():
+        if (getattr(wish, name) or n) > n and not (work.on_policy and name == "envs"):
+            yield OPTIONS[name].split()[0]
 
 
 def refuse_impossible(work: Work, wish: Wish, said: Mapping[str, str] = OPTIONS) -> None:

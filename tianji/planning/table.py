@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from tianji.columns import fitted, labelled, wrapped
 from tianji.planning.costs import actor_cost_at
-from tianji.planning.model import EQUAL
+from tianji.planning.model import EQUAL, trajectory_costs
 from tianji.planning.profile import Profile, Work
 from tianji.planning.solver import Choice
 from tianji.planning.split import Bound, Prediction, Split
@@ -28,14 +28,16 @@ def describe(
     width: int | None = None,
     cores: int | None = None,
     changed: Sequence[str] = (),
+    is_fused: bool = True,
 ) -> str:
     """The chosen split, what is expected of it, and the next-best ones with what limits each.
 
     `configured` is None where the configuration's own split does not fit. `cores` are those of each
     host, of which some may stay idle; `changed` are the options that changed the job itself, and
-    the row of the configuration with it.
+    the row of the configuration with it. Of several groups nobody averages the parameters unless
+    the configuration `is_fused`.
     """
-    about = _about(profile, choices, cores)
+    about = [*_about(profile, choices, cores), *_cautions(profile, choices[0].split, is_fused)]
     lines = [
         *(labelled(name, words, width, LABEL_WIDTH) for name, words in about),
         "",
@@ -70,20 +72,23 @@ def _about(profile: Profile, choices: list[Choice], cores: int | None) -> Iterab
     yield "balance", _balance(found, choices)
     stale = "none: acting and learning take turns" if work.alternates else _updates(found)
     yield "staleness", stale
-    yield "memory", f"{found.memory_bytes / 2**20:,.0f} MiB"
-    cost = actor_cost_at(profile, split.envs)
-    making, sending, receiving = map(
-        duration, (_making(profile, choices[0]), cost.send_seconds, cost.receive_seconds)
-    )
+    yield "memory", _memory(split, found)
+    costs = trajectory_costs(profile, split)
+    making, sending, receiving = map(duration, (costs.making, costs.sending, costs.receiving))
     yield (
         "equation 1",
         f"T_sp {making}, T_sd {sending}, T_rv {receiving} per trajectory: beyond "
         f"{found.knee:,.0f} actors receiving alone would be the limit",
     )
-    if cost.computing < WAITING:
+
+
+def _cautions(profile: Profile, split: Split, is_fused: bool) -> Iterable[tuple[str, str]]:
+    """What may make another split the better one, whatever is predicted."""
+    work, computing = profile.work, actor_cost_at(profile, split.envs).computing
+    if computing < WAITING and not split.one_core:
         yield (
             "actors",
-            f"need a core for {100 * cost.computing:.0f} % of their time, and wait for something "
+            f"need a core for {100 * computing:.0f} % of their time, and wait for something "
             "else in the rest. A plan gives each a core; if what they wait for is not on these "
             "cores, more of them may be faster: compare with tianji train --set actor_cfg.num=N, "
             "without a plan",
@@ -96,12 +101,26 @@ def _about(profile: Profile, choices: list[Choice], cores: int | None) -> Iterab
             f"more steps: where that matters, compare with --envs {own}",
         )
     if split.groups > 1:
+        averaged = (
+            "their parameters are averaged by a reducer, which needs next to no core; "
+            if is_fused
+            else "nothing averages their parameters (global_cfg.use_group_parallel=False); "
+        )
+        fewer = f": where that matters, compare with --groups {split.hosts}"  # each host has one
         yield (
             "groups",
-            "their parameters are averaged by a reducer, which needs next to no core; each learns "
-            "from its own samples, so a result takes more steps than with one: where that matters, "
-            "compare with --groups 1",
+            f"{averaged}each learns from its own samples, so a result takes more steps than with "
+            f"one{fewer * (split.groups > split.hosts)}",
         )
+
+
+def _memory(split: Split, found: Prediction) -> str:
+    """Of everything; of several hosts also what each needs."""
+    whole = f"{found.memory_bytes / 2**20:,.0f} MiB"
+    if split.hosts == 1:
+        return whole
+    each = found.memory_bytes / split.groups * split.groups_per_host
+    return f"{whole} in all, {each / 2**20:,.0f} MiB on each host"
 
 
 def _idle(split: Split, work: Work, cores: int | None) -> str:
@@ -110,7 +129,8 @@ def _idle(split: Split, work: Work, cores: int | None) -> str:
     if cores is None or used >= cores:
         return ""
     each = " of each host" if split.hosts > 1 else ""
-    return f"; {cores - used:,} of {count_of(cores, 'core')}{each} stay idle"
+    stay = "stays" if cores - used == 1 else "stay"
+    return f"; {cores - used:,} of {count_of(cores, 'core')}{each} {stay} idle"
 
 
 def _about_config(configured: Choice | None, changed: Sequence[str]) -> str:
@@ -128,16 +148,6 @@ def _about_config(configured: Choice | None, changed: Sequence[str]) -> str:
     return ""
 
 
-def _making(profile: Profile, choice: Choice) -> float:
-    """T_sp as this split has it: where roles take turns it depends on how many groups do."""
-    work, split = profile.work, choice.split
-    cost = actor_cost_at(profile, split.envs)
-    if not work.alternates:
-        return work.steps * cost.step_seconds
-    units = split.groups * split.actors * split.envs * work.steps
-    return units / choice.prediction.could_produce - cost.send_seconds
-
-
 def _by_batch(profile: Profile, split: Split) -> str:
     """TR_L for every size of batch that was measured; empty if that was one."""
     known = [cost for cost in profile.learners if cost.cores == split.learner_cores]
@@ -149,7 +159,9 @@ def _by_batch(profile: Profile, split: Split) -> str:
         seconds = max(cost.update_seconds + drawing, cost.draw_seconds) / cost.contention
         larger = f" (--batch-scale {cost.batch // split.batch})" if cost.batch > split.batch else ""
         unit = "" if rates else " samples/s"
-        rates.append(f"{cost.batch / seconds:,.0f}{unit} in batches of {cost.batch:,}{larger}")
+        rates.append(
+            f"{per_second(cost.batch / seconds)}{unit} in batches of {cost.batch:,}{larger}"
+        )
     return f"one learner alone learns from {', '.join(rates)}"
 
 

@@ -28,6 +28,7 @@ from tianji.probing.wishes import KEYS, WISHED, wish_of
 from tianji.wording import count_of
 
 AUTO = "auto"  # instead of a plan's file: make one
+WANTED = f"want {AUTO}, to plan first, or a file: make one with tianji plan CONFIG"
 
 
 def for_run(
@@ -47,6 +48,8 @@ def for_run(
     config = load(file, given)
     _refuse_one_process(config, engine)
     spread = _spread(hostfile)
+    if not str(plan):
+        raise TianJiError(f"--plan: the name is empty: {WANTED}")
     if str(plan) != AUTO:
         chosen, source = _read(Path(plan)), str(plan)
     elif folder is not None and (kept := planfile.of_run(folder)) is not None:
@@ -56,6 +59,7 @@ def for_run(
     followed = _following(chosen, source, file, given)
     machine = this_machine(spread.cores, followed.parallel.learner_cfg.device)
     warnings = planfile.check(chosen, followed, machine, source, spread.hosts)
+    planfile.refuse_other_batch(chosen, config, source)
     if engine != "mpi" and mpirun.inside() is None:
         _refuse_without_cores(chosen, source)
     for warning in (*warnings, *_about_groups(chosen, followed, source)):
@@ -65,15 +69,14 @@ def for_run(
 
 def _read(path: Path) -> Plan:
     """The plan in the file that `--plan` names; says what is wanted where there is none."""
-    wanted = f"want {AUTO}, to plan first, or a file: make one with tianji plan CONFIG"
     if (path / planfile.NAME).is_file():
         raise TianJiError(
             f"--plan {path}: this is the folder of a run: name its plan, {path / planfile.NAME}"
         )
     if path.is_dir():
-        raise TianJiError(f"--plan {path}: this is a folder: {wanted}")
+        raise TianJiError(f"--plan {path}: this is a folder: {WANTED}")
     if not path.exists():
-        raise TianJiError(f"--plan {path}: there is no such file{_meant(path)}: {wanted}")
+        raise TianJiError(f"--plan {path}: there is no such file{_meant(path)}: {WANTED}")
     return planfile.read(path)
 
 
@@ -170,7 +173,10 @@ def _made_now(
 ) -> Plan:
     """A plan by what is measured now; one whose processes have places on the hosts."""
     hosts = _known_hosts(spread, engine)
-    wish = wish_of(file, given, spread.cores, hosts, resources.free_bytes())
+    try:
+        wish = wish_of(file, given, spread.cores, hosts, resources.free_bytes())
+    except TianJiError as error:
+        raise TianJiError(f"--plan auto: {error}") from None
     least = {"global_cfg.group_num": hosts, "actor_cfg.num": 1, "buffer_cfg.cores": None}
     needed = n_ranks(load(file, [*as_overrides(least), *given]))
     if spread.places is not None and needed > spread.places:
@@ -193,19 +199,28 @@ def _made_now(
             plan = make(config, profile, wish).plan
         except TianJiError:  # there is no smaller one
             raise _too_few_places(spread.places, needed) from None
-    terminal.say("plan", roles_in(plan.split) + _caution(plan, hosts))
+    terminal.say("plan", roles_in(plan.split) + _caution(plan))
     return plan
 
 
-def _caution(plan: Plan, hosts: int) -> str:
-    """What several groups cost; each host has one at least."""
-    if plan.split.groups == 1:
-        return ""
-    instead = "" if hosts > 1 else ": where that matters, compare with --set global_cfg.group_num=1"
-    return (
-        ". Each group learns from its own samples, so a result takes more steps than with one group"
-        + instead
-    )
+def _caution(plan: Plan) -> str:
+    """What several groups cost, of which each host has one at least, and more environments."""
+    split, work, words = plan.split, plan.profile.work, ""
+    if split.groups > 1:
+        words += (
+            ". Each group learns from its own samples, so a result takes more steps than with one "
+            "group"
+        )
+        if split.groups > split.hosts:
+            instead = f"global_cfg.group_num={split.hosts}"
+            words += f": where that matters, compare with --set {instead}"
+    if not work.on_policy and split.actors * split.envs > work.envs:
+        words += (
+            f". Its environments are more than the configuration has ({work.envs} in a group), and "
+            "a result takes more steps with them: where that matters, compare with --set "
+            f"actor_cfg.envs={max(1, work.envs // split.actors)}"
+        )
+    return words
 
 
 def _refuse_impossible(work: Work, wish: Wish) -> None:
@@ -259,11 +274,10 @@ def _contradiction(
     says, others = (
         ", ".join(f"{key}={shown(found.get(key))}" for key in keys) for found in (planned, told)
     )
-    options = [
-        OPTIONS[name].format(told[key])
-        for name, key in WISHED.items()
-        if key in keys and told[key] is not None
-    ]
+    named = [(name, key) for name, key in WISHED.items() if key in keys and told[key] is not None]
+    options = [OPTIONS[name].format(told[key]) for name, key in named]
+    if plan.profile.work.on_policy:  # with other environments it is another job
+        options = [f"--set {key}={told[key]}" for _, key in named]
     fixed = f", or make a plan with tianji plan CONFIG {' '.join(options)}" if options else ""
     return TianJiError(
         f"{source} says {says}, and other options say {others}: leave "

@@ -22,7 +22,11 @@ Answer = dict[str, Any]
 
 SILENT_SECONDS = 60.0  # after which a role is given up
 
-MAKE_ROOM = "lower hyp.buffer_size, or offer fewer --cores"
+MAKE_ROOM = {
+    "learner": "lower hyp.buffer_size",  # in the end there is only one
+    "actor": "lower actor_cfg.envs, or offer fewer --cores",
+}
+"""What helps where memory runs out."""
 
 
 class OutOfMemory(TianJiError):
@@ -112,7 +116,7 @@ class Hand:
             return answer
         problem = f"plan: the {self.kind} that was measured: {answer['error']}"
         if answer.get("memory"):
-            raise OutOfMemory(f"{problem}: {MAKE_ROOM}")
+            raise OutOfMemory(f"{problem}: {MAKE_ROOM[self.kind]}")
         raise TianJiError(problem)
 
     def _gone(self) -> TianJiError:
@@ -120,7 +124,7 @@ class Hand:
         if status == -signal.SIGKILL:
             return OutOfMemory(
                 f"plan: the {self.kind} that was measured was killed, as the system does where "
-                "memory runs out: " + MAKE_ROOM
+                "memory runs out: " + MAKE_ROOM[self.kind]
             )
         return TianJiError(
             f"plan: the {self.kind} that was measured ended with status {status}; its last words "

@@ -6,12 +6,12 @@ import platform
 from pathlib import Path
 
 from tianji.planning.profile import Machine
-from tianji.resources import free_bytes, gpu_of
+from tianji.resources import gpu_of
 
 
 def this_machine(cores: int, device: str) -> Machine:
     """This machine, with the cores that may be used, and where a learner computes on `device`."""
-    return Machine(cpu_name(), cores, gpu_of(device), free_bytes())
+    return Machine(cpu_name(), cores, gpu_of(device))
 
 
 def cpu_name() -> str:

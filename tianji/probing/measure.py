@@ -31,6 +31,7 @@ LEAST_STEPS, LEAST_UPDATES = 2, 2  # however long they take
 FAR_VERSION = 2**31  # a synchronous actor waits for no version before it
 ENDLESS = 2**62  # environment steps
 PLAYING_SECONDS = 0.3  # for the trajectory that a buffer gets again and again
+SCHEDSTAT = Path("/proc/self/schedstat")  # of the main thread: ns on a core, ns waiting for one
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Acting:
     deciding: float  # seconds of one inference for all its environments
     trajectory_bytes: int
     memory_bytes: int
-    computing: float  # share of the time in which this process had a core
+    computing: float  # share of the time in which this process had a core, or waited for one
     rollouts: list[float]  # seconds of each that is whole, where there are pauses between them
 
 
@@ -105,7 +106,7 @@ class ActorProbe:
         def read() -> None:
             awake = time.perf_counter() - drain.paused
             done = steps_taken(), drain.n_sent, drain.seconds
-            marks.append((awake, *done, time.process_time()))
+            marks.append((awake, *done, time.process_time() + queued_seconds()))
 
         def enough() -> bool:
             return not marks or steps_taken() >= LEAST_STEPS + marks[0][1]
@@ -244,6 +245,17 @@ def _usual(deed: Callable[[], object], times: int = 21) -> float:
         deed()
         taken.append(time.perf_counter() - began)
     return median(taken)
+
+
+def queued_seconds() -> float:
+    """How long this thread could have run and others had its core; 0 where nobody counts that.
+
+    On a machine that is shared with others this is no waiting for a sleep or a device.
+    """
+    try:
+        return int(SCHEDSTAT.read_text().split()[1]) * 1e-9
+    except (OSError, IndexError, ValueError):
+        return 0.0
 
 
 def own_bytes() -> int:

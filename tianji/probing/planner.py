@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,15 @@ from tianji.config import Config, load
 from tianji.config.keywords import as_overrides
 from tianji.errors import TianJiError
 from tianji.job import Job
-from tianji.planning.digest import digest_of, told_apart
+from tianji.planning.digest import batch_apart, digest_of, told_apart
 from tianji.planning.model import predict
 from tianji.planning.planfile import Plan
 from tianji.planning.profile import Profile, Work
 from tianji.planning.solver import Choice, Wish, possible, ranked
 from tianji.planning.split import Split
+from tianji.probing import MOST_SECONDS
 from tianji.probing.crew import Say
-from tianji.probing.probe import MOST_SECONDS, probe
+from tianji.probing.probe import probe
 from tianji.probing.stopping import stoppable
 from tianji.probing.variants import work_of
 from tianji.roster import Kind, role_name, roles_of
@@ -51,41 +52,61 @@ def measure(
     """What `file` describes, and what it costs; `settings` are keys that go into the plan.
 
     With a `profile` nothing is measured, and it must be of the same configuration. `refuse` raises
-    where the costs would be of no use.
+    where the costs would be, or are, of no use.
     """
     config = load(file, [*overrides, *as_overrides(settings or {}, "plan")])
     if profile is None:
         with stoppable():
             return config, probe(tried(config, refuse), cores, say, seconds)
+    apart = batch_apart(profile.work, config)
     if profile.work.digest != digest_of(config):
+        apart = told_apart(profile.work, config)
+    if apart is not None:
         raise TianJiError(
-            "--profile: these costs are of another configuration "
-            f"({told_apart(profile.work, config)}; --batch-scale and --gpu set keys, too): leave "
-            f"--profile out, and {config.name} is measured"
+            f"--profile: these costs are of another configuration ({apart}; --batch-scale and "
+            f"--gpu set keys, too): leave --profile out, and {config.name} is measured"
         )
+    refuse(profile.work)
     return config, profile
 
 
 def make(
-    config: Config, profile: Profile, wish: Wish, settings: Mapping[str, Any] | None = None
+    config: Config,
+    profile: Profile,
+    wish: Wish,
+    settings: Mapping[str, Any] | None = None,
+    batch_scale: int = 1,
 ) -> Planned:
-    """Plans a job by its profile.
+    """Plans a job by its profile; `settings` are the keys that make its batch so much larger.
 
     Groups share `exp.train_steps`, and each learns from what its own actors made: the fastest split
-    would be one that learns nothing if there were too many of them.
+    would be one that learns nothing if there were too many of them. Groups that nobody averages
+    are trainings apart, of which only one is kept: a host has one, unless more are asked for.
     """
     found, note = possible(profile, wish), None
-    most = max(wish.hosts, most_groups(config, profile.work))
+    fused = config.parallel.global_cfg.use_group_parallel
+    most = max(wish.hosts, most_groups(config, profile.work) if fused else 1)
     fewer = found if wish.groups else [choice for choice in found if choice.split.groups <= most]
     choices = ranked(fewer, profile.work)
     if len(fewer) < len(found) and ranked(found, profile.work)[0].split.groups > most:
-        note = (
-            f"no more groups, so that each makes {GROUP_UPDATES} updates of its share of "
-            f"exp.train_steps={config.exp.train_steps:,}: raise that, or say --groups N"
-        )
-    own = {key: value for key, value in (settings or {}).items() if key != "actor_cfg.envs"}
-    plan = Plan(profile, choices[0].split, choices[0].prediction, own)
+        note = _why_no_more(config)
+    own = dict(settings or {})
+    env_scale = 1 if own.pop("actor_cfg.envs", None) is None else batch_scale  # the split has them
+    plan = Plan(profile, choices[0].split, choices[0].prediction, own, env_scale)
     return Planned(plan, choices, _configured(config, profile, wish), note)
+
+
+def _why_no_more(config: Config) -> str:
+    """What limits the groups, and how to have more."""
+    if not config.parallel.global_cfg.use_group_parallel:
+        return (
+            "no more groups, since global_cfg.use_group_parallel=False has nobody average them: "
+            "leave that key out, or say --groups N"
+        )
+    return (
+        f"no more groups, so that each makes {GROUP_UPDATES} updates of its share of "
+        f"exp.train_steps={config.exp.train_steps:,}: raise that, or say --groups N"
+    )
 
 
 def most_groups(config: Config, work: Work) -> int:
@@ -117,6 +138,8 @@ def _configured(config: Config, profile: Profile, wish: Wish) -> Choice | None:
         buffer_alone=parallel.buffer_cfg.cores is not None,
         hosts=hosts,
     )
+    if wish.cores == split.groups_per_host == split.learning_cores == split.actors == 1:
+        split = replace(split, one_core=not work.alternates)  # as a plan for a single core has it
     if split.cores_per_host(work) > wish.cores:
         return None
     return Choice(split, predict(profile, split))

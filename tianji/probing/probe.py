@@ -16,13 +16,11 @@ from statistics import fmean
 from tianji import resources
 from tianji.job import Job
 from tianji.planning.profile import Machine, Profile
-from tianji.probing import at_once, in_turns, learners
+from tianji.probing import MOST_SECONDS, at_once, in_turns, learners
 from tianji.probing.answers import length_of, unevenness
 from tianji.probing.crew import Crew, Say
 from tianji.probing.machine import this_machine
 from tianji.probing.variants import takes_turns, work_of
-
-MOST_SECONDS = 20.0  # of a whole probe, unless it is given another limit
 
 
 def probe(

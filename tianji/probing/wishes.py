@@ -1,11 +1,12 @@
-"""What the options of a run fix of the plan that is made for it.
+"""What the keys that are set on the command line fix of the plan that is made.
 
-`--plan auto` decides what is left open. A key that the run was told, as `actor_cfg.num=2`, stays as
-it is; what no plan could have is refused before anything is measured.
+A plan decides what is left open. A key that was set, as `actor_cfg.num=2`, stays as it is, with
+`tianji plan` as with `--plan auto`; what no plan could have is refused before anything is measured.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ KEYS = {
 def wish_of(
     file: str | Path, given: list[str], cores: int, hosts: int, memory_bytes: int | None
 ) -> Wish:
-    """What a plan for this machine is free to decide beside the overrides that are `given`."""
+    """What a plan is free to decide beside the overrides that are `given`."""
     fixed = _fixed(file, given)
     _refuse_other_cores(fixed, cores)
     return Wish(
@@ -47,18 +48,34 @@ def wish_of(
     )
 
 
-def as_options(file: str | Path, given: list[str]) -> list[str]:
-    """The same overrides for `tianji plan`, which has options for what a plan is not to decide."""
-    fixed = _fixed(file, given)
-    words = [part for word in given for part in ("--set", word)]  # they may change the job, too
-    for name, key in WISHED.items():
-        if key in fixed:
-            words += OPTIONS[name].format(fixed[key]).split()
-    return [*words, *[OPTIONS["buffer_alone"]] * (fixed.get(BUFFER_CORES) == 1)]
+def both(told: Wish, asked: Wish) -> Wish:
+    """What keys and options say together; refuses two that do not agree.
+
+    `told` is what `--set` fixes, `asked` what the options of `tianji plan` do.
+    """
+    values: dict[str, Any] = {}
+    for name in (*WISHED, "buffer_alone"):
+        mine, other = getattr(told, name), getattr(asked, name)
+        if None not in (mine, other) and mine != other:
+            key = f"{BUFFER_CORES}=None" if name == "buffer_alone" else KEYS[name].format(mine)
+            raise TianJiError(
+                f"{OPTIONS[name].format(other)} with --set {key}: they do not agree: leave one of "
+                "the two out"
+            )
+        values[name] = other if mine is None else mine
+    return replace(asked, **values)
+
+
+def words_for(told: Wish) -> dict[str, str]:
+    """How a user has said what `tianji plan` is not to decide: with `--set`, or else an option."""
+    named = [name for name in (*WISHED, "buffer_alone") if getattr(told, name) is not None]
+    return OPTIONS | {name: f"--set {KEYS[name]}" for name in named}
 
 
 def _fixed(file: str | Path, given: list[str]) -> dict[str, Any]:
     """The keys that the overrides set: those whose value does not depend on what came before."""
+    if not given:
+        return {}
     one, two = (
         _decided(load(file, [*as_overrides(dict.fromkeys(DECIDED, n)), *given])) for n in (1, 2)
     )
@@ -89,7 +106,4 @@ def _refuse_other_cores(fixed: dict[str, Any], cores: int) -> None:
         if key not in fixed or (fixed[key] is None and cores == 1):
             continue
         if not is_had(fixed[key]):
-            raise TianJiError(
-                f"--plan auto with {key}={fixed[key]}: a plan gives {whose}: leave {key} out, or "
-                "--plan"
-            )
+            raise TianJiError(f"{key}={fixed[key]}: a plan gives {whose}: leave {key} out")

@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING
 from tianji import terminal
 from tianji.columns import command, wrapped
 from tianji.errors import TianJiError
+from tianji.probing import MOST_SECONDS
 from tianji.verbs.training import add_overrides
 from tianji.wording import count_of
 
 if TYPE_CHECKING:
+    from tianji.config import Config
     from tianji.planning.planfile import Plan
     from tianji.planning.profile import Profile, Work
     from tianji.planning.solver import Wish
+    from tianji.probing.planner import Planned
 
 HOSTFILE = "hosts.txt"  # in the command that trains on several machines
-SECONDS = 20.0  # about how long is measured, unless it is said
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +52,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--seconds",
         type=_seconds,
         metavar="S",
-        help=f"about how long to measure at most (default: {SECONDS:g})",
+        help=f"about how long to measure at most (default: {MOST_SECONDS:g})",
     )
     parser.add_argument(
         "--buffer-alone",
@@ -91,20 +93,21 @@ def _seconds(text: str) -> float:
 def run(options: argparse.Namespace) -> int:
     """Measures, plans, prints and writes."""
     from tianji.config import load
-    from tianji.planning import planfile, table
+    from tianji.planning import planfile
     from tianji.probing import planner, scaling
     from tianji.simulation import verb
 
     _refuse_idle_options(options)
     verb.check(options)
-    out, width = _out(options), terminal.width()
+    out = _out(options)
     overrides = [*options.overrides, *(["learner_cfg.device='cuda'"] if options.gpu else [])]
     config = load(options.config, overrides)
     rule = options.lr_rule or scaling.DEFAULT
-    settings = scaling.scaling_keys(config, options.batch_scale or 1, rule)
+    scale = options.batch_scale or 1
+    settings = scaling.scaling_keys(config, scale, rule)
     if options.gpu:
         settings["learner_cfg.device"] = "cuda"
-    profile, wish = _profile(options.profile), _wish(options)
+    profile, told, wish = _profile(options.profile), *_wishes(options)
     began = time.monotonic()
     say = terminal.StatusLine(options.quiet or profile is not None)
     try:
@@ -114,9 +117,9 @@ def run(options: argparse.Namespace) -> int:
             wish.cores,
             settings,
             say=say,
-            seconds=options.seconds or SECONDS,
+            seconds=options.seconds or MOST_SECONDS,
             profile=profile,
-            refuse=lambda work: _refuse_impossible(work, wish, options),
+            refuse=lambda work: _refuse_impossible(work, told, wish, options),
         )
     finally:
         say.over()
@@ -125,18 +128,28 @@ def run(options: argparse.Namespace) -> int:
     if options.simulate:
         said = [f"{config.name}, {measured} on {where}"]
         if options.out is not None:
-            planfile.write(planner.make(planned_for, found, wish, settings).plan, out)
+            planfile.write(planner.make(planned_for, found, wish, settings, scale).plan, out)
             said.append(f"{out}: the costs, and a plan for {_words_of(wish)} that leaves all open")
         return verb.run(found, options, said)
-    planned = planner.make(planned_for, found, wish, settings)
+    planned = planner.make(planned_for, found, wish, settings, scale)
     planfile.write(planned.plan, out)  # first: who reads what is printed may go away
     _print(f"{config.name} for {_words_of(wish)}, {measured} on {where}")
-    choices, own, changed = planned.choices, planned.configured, _changed(options)
-    print(table.describe(found, choices, own, width, wish.cores, changed), end="\n\n")
-    if planned.note is not None:
-        _print(planned.note, "note: ")
-    print(_what_next(options, planned.plan, out, width))
+    _show(planned, planned_for, wish, _changed(options))
+    print(_what_next(options, planned.plan, out, terminal.width()))
     return 0
+
+
+def _show(planned: Planned, config: Config, wish: Wish, changed: list[str]) -> None:
+    """The plan, what it was chosen from, and the notes about it."""
+    from tianji.planning import table
+
+    profile, width = planned.plan.profile, terminal.width()
+    fused, choices = config.parallel.global_cfg.use_group_parallel, planned.choices
+    own = planned.configured
+    print(table.describe(profile, choices, own, width, wish.cores, changed, fused), end="\n\n")
+    for note in (planned.note, _about_memory(wish, planned.plan)):
+        if note is not None:
+            _print(note, "note: ")
 
 
 def _print(text: str, first: str = "") -> None:
@@ -145,15 +158,27 @@ def _print(text: str, first: str = "") -> None:
     print("\n".join(lines), end="\n\n")
 
 
-def _refuse_impossible(work: Work, wish: Wish, options: argparse.Namespace) -> None:
+def _about_memory(wish: Wish, plan: Plan) -> str | None:
+    """That nobody has looked whether the plan fits; None: that was done."""
+    if wish.memory_bytes is not None:
+        return None
+    needed = plan.prediction.memory_bytes / wish.hosts / 2**20
+    return (
+        "what such a machine has of memory is not known here: nobody has checked that the "
+        f"{needed:,.0f} MiB of this plan fit into it"
+    )
+
+
+def _refuse_impossible(work: Work, told: Wish, wish: Wish, options: argparse.Namespace) -> None:
     """Raises for what need not be measured, since nothing could be made of it."""
     from tianji.planning import solver
+    from tianji.probing import wishes
     from tianji.simulation import verb
 
     if options.simulate:
         verb.refuse_impossible(work, options)
     if not options.simulate or options.out is not None:  # where a plan is made
-        solver.refuse_impossible(work, wish)
+        solver.refuse_impossible(work, wish, wishes.words_for(told))
 
 
 def _changed(options: argparse.Namespace) -> list[str]:
@@ -168,6 +193,12 @@ def _refuse_idle_options(options: argparse.Namespace) -> None:
         raise TianJiError(
             f"--seconds {options.seconds:g} with --profile {options.profile}: the costs are those "
             "of the file, and nothing is measured: leave one of the two out"
+        )
+    if options.simulate and options.cores and options.profile and options.out is None:
+        raise TianJiError(
+            f"--cores {options.cores} with --simulate --profile {options.profile}: nothing is "
+            f"measured on them and no plan is written: say --cores-list {options.cores} to predict "
+            "what they could do, or leave it out"
         )
     # The learning rate follows the batch, and only `--batch-scale` changes that.
     if options.lr_rule is not None and options.batch_scale is None:
@@ -244,18 +275,22 @@ def _words_of(wish: Wish) -> str:
     return cores if wish.hosts == 1 else f"{wish.hosts} hosts of {cores} each"
 
 
-def _wish(options: argparse.Namespace) -> Wish:
+def _wishes(options: argparse.Namespace) -> tuple[Wish, Wish]:
+    """What `--set` fixes of a plan, and all that is fixed of it."""
     from tianji.planning.solver import Wish
+    from tianji.probing import wishes
     from tianji.resources import free_bytes, usable_here
 
     here = usable_here()
-    cores = options.cores or here
+    cores, hosts = options.cores or here, options.hosts or 1
     memory = free_bytes() if cores <= here else None  # of a larger machine nobody knows
     if options.simulate:  # the layout that was named need not fit here
-        return Wish(cores, memory_bytes=None if options.out is None else memory)
-    return Wish(
+        free = Wish(cores, memory_bytes=None if options.out is None else memory)
+        return free, free
+    told = wishes.wish_of(options.config, options.overrides, cores, hosts, memory)
+    asked = Wish(
         cores,
-        options.hosts or 1,
+        hosts,
         groups=options.groups,
         actors=options.actors,
         envs=options.envs,
@@ -263,6 +298,7 @@ def _wish(options: argparse.Namespace) -> Wish:
         memory_bytes=memory,
         buffer_alone=options.buffer_alone or None,
     )
+    return told, wishes.both(told, asked)
 
 
 def _profile(path: Path | None) -> Profile | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from tianji.verbs.training import (
     add_engine,
@@ -21,6 +22,9 @@ from tianji.verbs.training import (
     refuse_idle_hostfile,
     start_ranks,
 )
+
+if TYPE_CHECKING:
+    from tianji.planning.planfile import Plan
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,7 +110,7 @@ def _planned(options: argparse.Namespace, overrides: list[str]) -> tuple[list[st
     A plan that was made now takes the place of the word.
     """
     from tianji.config.keywords import as_overrides
-    from tianji.probing import following, wishes
+    from tianji.probing import following
 
     where, advice = (options.run_dir, options.engine, options.hostfile), None
     is_new = following.is_made_now(options.plan, options.run_dir)
@@ -114,10 +118,20 @@ def _planned(options: argparse.Namespace, overrides: list[str]) -> tuple[list[st
     options.plan = plan if options.plan == following.AUTO else options.plan
     if is_new and options.dry_run:
         words = ["tianji", "plan", options.config]
-        words += wishes.as_options(options.config, options.overrides)
-        words += ["--hosts", str(plan.split.hosts)] if plan.split.hosts > 1 else []
+        words += [part for word in options.overrides for part in ("--set", word)]
+        words += _machines(plan, options.hostfile)
         advice = f"a dry run keeps no plan: to have one for --plan FILE, {shlex.join(words)}"
     return as_overrides(plan.overrides), advice
+
+
+def _machines(plan: Plan, hostfile: Path | None) -> list[str]:
+    """The options of `tianji plan` for the machines that a plan was made for."""
+    from tianji.resources import usable_here
+
+    split, used = plan.split, plan.split.cores_per_host(plan.profile.work)
+    hosts = ["--hosts", str(split.hosts)] if split.hosts > 1 else []
+    is_smaller = hostfile is not None and used < usable_here()  # its machines have fewer places
+    return [*hosts, *(["--cores", str(used)] if is_smaller else [])]
 
 
 @contextmanager
