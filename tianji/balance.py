@@ -68,15 +68,15 @@ class Balance:
         """Whether one more batch keeps the ratio."""
         return self.consumed + self.batch <= self.earned
 
-    def may_produce(self, unsettled: int = 0) -> bool:
-        """Whether more may be received.
+    def may_produce(self, unsettled: int = 0, ahead: int = 0) -> bool:
+        """Whether more may be received, `ahead` steps beyond the slack for now.
 
         `unsettled` samples were handed out and are not learned from yet: they count as still owed,
         so that with no slack an actor goes on only after the learner has published what it
         learned.
         """
         owed = self.earned - (self.consumed - unsettled)
-        return owed < self.batch + self.slack * self.ratio
+        return owed < self.batch + (self.slack + ahead) * self.ratio
 
     def state(self) -> State:
         """Both counts; the rest follows from the configuration."""

@@ -55,9 +55,8 @@ class Job:
         """Trajectories in flight per actor."""
         if self.in_turns:
             return 1
-        arriving = self.task.n_actors * self.length * self.task.env.n_envs
         on_policy = isinstance(self.sampling, Rollouts)
-        return depth_for(self.sampling.batch_units, self.ratio, arriving, on_policy)
+        return depth_for(self.sampling.batch_units, self.ratio, self._arriving, on_policy)
 
     @property
     def batches_ahead(self) -> int:
@@ -70,8 +69,21 @@ class Job:
         given = self.config.parallel.buffer_cfg.slack
         if given is not None:
             return given
-        rides = self.config.parallel.buffer_cfg.cores is None
-        return 0 if rides else self.task.n_actors * self.length * self.task.env.n_envs
+        return 0 if self.config.parallel.buffer_cfg.cores is None else self._arriving
+
+    @property
+    def ahead(self) -> int:
+        """The same for a buffer that rides with its learner, while it works beside it.
+
+        A pool of rollouts has no room for more than it was made for.
+        """
+        fixed = self.config.parallel.buffer_cfg.slack is not None
+        return 0 if fixed or isinstance(self.sampling, Rollouts) else self._arriving
+
+    @property
+    def _arriving(self) -> int:
+        """Steps of a trajectory from every actor of a group."""
+        return self.task.n_actors * self.length * self.task.env.n_envs
 
     @property
     def weights(self) -> Schema:

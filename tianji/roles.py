@@ -119,9 +119,10 @@ class Buffer(Role):
         balance: Balance,
         max_steps: int | None = None,
         in_turns: bool = False,  # an actor goes on when its next trajectory is looked for
+        ahead: int = 0,  # steps to have ready, beyond the slack, when it works beside its learner
     ) -> None:
         super().__init__(name)
-        self._in_turns = in_turns
+        self._in_turns, self._ahead = in_turns, ahead
         self.trajectories = trajectories
         self.batches = batches
         self.store = store
@@ -194,7 +195,7 @@ class Buffer(Role):
         in_flight = self.batches.in_flight
         if in_flight == 0 and not self.store.ready():
             return True  # whatever is owed, there is nothing to pay it with
-        return self.balance.may_produce(in_flight * self.balance.batch)
+        return self.balance.may_produce(in_flight * self.balance.batch, self._ahead * self.apart)
 
     def _full(self) -> bool:
         return self._max_steps is not None and self.received >= self._max_steps

@@ -119,6 +119,7 @@ def _build_buffer(role: RoleSpec, job: Job, ports: Ports) -> Buffer:
         balance,
         max_steps=job.train_steps(role.group),
         in_turns=job.in_turns or isinstance(job.sampling, Rollouts),  # on-policy: fresh before fast
+        ahead=job.ahead,
     )
     return buffer
 

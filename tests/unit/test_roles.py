@@ -297,7 +297,7 @@ def trajectory(n_valid=LENGTH, first=0):
 class BufferStage:
     """One buffer between `n` actors and a learner."""
 
-    def __init__(self, n=1, sampling=None, ratio=1.0, slack=0, depth=2, max_steps=None):
+    def __init__(self, n=1, sampling=None, ratio=1.0, slack=0, depth=2, **more):
         sampling = sampling or Replay(batch=4, capacity=100, warmup=0)
         batch = sampling.batch_schema(TRAJECTORY)
         specs = [ChannelSpec(f"t{i}", f"a{i}", ("buffer",), TRAJECTORY, depth=2) for i in range(n)]
@@ -309,7 +309,7 @@ class BufferStage:
         self.store = sampling.build(TRAJECTORY, n, 0, 0)
         inboxes = [transport.inbox(f"t{i}") for i in range(n)]
         outbox = transport.outbox("batches")
-        self.buffer = Buffer("buffer", inboxes, outbox, self.store, self.balance, max_steps)
+        self.buffer = Buffer("buffer", inboxes, outbox, self.store, self.balance, **more)
 
     def push(self, actor=0, version=0, n_valid=LENGTH):
         return self.actors[actor].push(trajectory(n_valid), version)
@@ -364,6 +364,17 @@ def test_with_slack_it_receives_ahead():
     stage.push()
     stage.buffer.step()
     assert stage.buffer.counts[Count.RECEIVED] == 2 * LENGTH
+
+
+def test_beside_its_learner_it_has_a_trajectory_ready_and_back_in_turns_it_waits_again():
+    stage = BufferStage(ratio=4.0, ahead=LENGTH)
+    for apart, received in ((False, LENGTH), (True, 2 * LENGTH), (False, 2 * LENGTH)):
+        stage.buffer.apart = apart
+        stage.push()
+        stage.buffer.step()
+        assert stage.buffer.counts[Count.RECEIVED] == received
+    stage.batches()  # all that is owed, and what was pushed with it
+    assert stage.buffer.counts[Count.RECEIVED] == 3 * LENGTH
 
 
 def test_a_batch_that_the_learner_still_holds_is_not_settled():

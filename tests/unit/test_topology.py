@@ -101,6 +101,12 @@ def test_without_slack_an_actor_has_one_trajectory_in_flight(job):
     assert job().depth == 2
 
 
+def test_a_buffer_beside_its_learner_has_what_one_with_a_process_has_unless_it_was_said(job):
+    rides, own = job(), job(OWN_BUFFER)
+    assert rides.slack == 0 and rides.ahead == own.slack > 0
+    assert job("parallel_parameters.buffer_cfg.slack=0").ahead == 0
+
+
 def test_seeds_of_all_roles_differ_and_follow_the_runs_seed(job):
     made, other = job("exp.seed=1"), job("exp.seed=2")
     kinds = [(kind, index) for kind in Kind for index in range(50)]
