@@ -22,6 +22,15 @@ def depth_for(batch: int, ratio: float, arriving: int, on_policy: bool) -> int:
     return max(LEAST_DEPTH, min(needed, MOST_DEPTH))
 
 
+def slack_for(batch: int, ratio: float, arriving: int, on_policy: bool) -> int:
+    """Steps that a buffer which works beside its learner may receive ahead.
+
+    A trajectory of everybody, and what the next batch needs: it is made while the learner is at the
+    last. On-policy samples would be older for it.
+    """
+    return arriving if on_policy else max(arriving, math.ceil(batch / ratio))
+
+
 class Balance:
     """Keeps consumption at `ratio` samples per sample received, without waiting.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tianji import fitting
 from tianji.algorithms.base import Algorithm, Task
-from tianji.balance import depth_for
+from tianji.balance import depth_for, slack_for
 from tianji.config import Config, bind
 from tianji.envs.base import EnvSpec
 from tianji.errors import TianJiError
@@ -69,7 +69,7 @@ class Job:
         given = self.config.parallel.buffer_cfg.slack
         if given is not None:
             return given
-        return 0 if self.config.parallel.buffer_cfg.cores is None else self._arriving
+        return 0 if self.config.parallel.buffer_cfg.cores is None else self._beside
 
     @property
     def ahead(self) -> int:
@@ -78,7 +78,13 @@ class Job:
         A pool of rollouts has no room for more than it was made for.
         """
         fixed = self.config.parallel.buffer_cfg.slack is not None
-        return 0 if fixed or isinstance(self.sampling, Rollouts) else self._arriving
+        return 0 if fixed or isinstance(self.sampling, Rollouts) else self._beside
+
+    @property
+    def _beside(self) -> int:
+        """Of a buffer that does not take turns with its learner."""
+        on_policy = isinstance(self.sampling, Rollouts)
+        return slack_for(self.sampling.batch_units, self.ratio, self._arriving, on_policy)
 
     @property
     def _arriving(self) -> int:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tianji.balance import MOST_DEPTH, Balance, depth_for
+from tianji.balance import MOST_DEPTH, Balance, depth_for, slack_for
 from tianji.errors import TianJiError
 
 
@@ -103,3 +103,25 @@ def test_when_all_that_may_be_consumed_is_consumed_less_than_a_batch_is_owed(bal
 def test_a_ratio_that_would_never_consume_is_refused(ratio):
     with pytest.raises(TianJiError, match="replay_ratio: want a number above 0"):
         Balance(ratio, batch=1)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "on_policy", "slack"),
+    [
+        (4.0, False, 64),  # a trajectory of everybody is more than the next batch needs
+        (1.0, False, 128),
+        (0.5, False, 256),  # or it could not be made before the last was learned from
+        (0.5, True, 64),  # old samples would cost more than a learner that waits
+    ],
+)
+def test_a_buffer_beside_its_learner_may_have_what_the_next_batch_needs(ratio, on_policy, slack):
+    assert slack_for(128, ratio, 64, on_policy) == slack
+    balance = Balance(ratio, 128, slack=slack)
+    for _ in range(int(128 / ratio / 64)):
+        balance.receive(64)
+    balance.consume()  # handed out, and being learned from
+    received = 0
+    while balance.may_produce(128):
+        balance.receive(64)
+        received += 64
+    assert balance.may_consume() is not on_policy and received >= slack

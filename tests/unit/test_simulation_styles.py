@@ -65,7 +65,7 @@ seconds = st.floats(1e-5, 1e-2)
 @given(
     step=seconds,
     update=seconds,
-    drawing=st.floats(0.01, 0.3),  # of an update: a buffer as busy as its learner takes turns
+    drawing=st.floats(0.01, 1.0),  # of an update
     receiving=st.floats(0.001, 0.05),  # of a rollout
     ratio=st.sampled_from([0.5, 1.0, 4.0]),
     actors=st.sampled_from([2, 4, 7]),
@@ -94,6 +94,13 @@ def test_several_groups_are_one_of_them_so_many_times():
     assert three.split == "L3A6" and three.heading.startswith(
         "ours: 9 cores (3 groups, one is drawn), idle"
     )
+
+
+@pytest.mark.parametrize("ratio", [0.5, 4.0])
+def test_a_buffer_as_busy_as_its_learner_works_while_it_does(ratio):
+    job = profile(step=1e-5, update=1e-3, draw=1e-3, ratio=ratio)
+    alone = simulate(job, Layout(actors=1, buffer_alone=True))
+    assert alone.consumption == pytest.approx(job.work.batch / 1e-3, rel=0.05)
 
 
 def test_a_buffer_with_a_core_of_its_own_leaves_the_others_an_actor_more():

@@ -153,8 +153,8 @@ class BufferConfig:
     slack: int | None = key(
         None,
         "environment steps that production may run ahead of consumption; 0: strictly in turns, as "
-        "serial training; default: none beyond the rings, or one trajectory per actor where the "
-        "buffer has a process or a thread of its own",
+        "serial training; default: none beyond the rings, or one trajectory per actor, and what "
+        "the next batch needs, where the buffer has a process or a thread of its own",
         at_least=0,
     )
     send_size: Any = key(

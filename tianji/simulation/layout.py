@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from tianji.balance import depth_for
+from tianji.balance import depth_for, slack_for
 from tianji.errors import TianJiError
 from tianji.planning.costs import (
     Turn,
@@ -125,7 +125,9 @@ class Costs:
     @property
     def slack(self) -> int:
         """Units that may come ahead, as `job.Job.slack` has them."""
-        return self.actors * self.units if self.is_alone and not self.slackless else 0
+        if self.slackless or not self.is_alone:
+            return 0
+        return slack_for(self.batch, self.ratio, self.actors * self.units, self.takes_once)
 
     @property
     def batches_ahead(self) -> int:
