@@ -150,7 +150,7 @@ def main() -> int:
     options = parser.parse_args()
     rows, worst = [], 0.0
     print("simulated costs (sleeps); said by the simulator / measured, error\n")
-    print(f"{'job':9}{'layout':22}{'produced/s':>22}{'consumed/s':>22}", end="")
+    print(f"{'job':9}{'layout':22}{'produced/s':>24}{'consumed/s':>24}", end="")
     print(f"{'actors idle %':>22}{'learner idle %':>22}{'staleness':>16}")
     cases = QUICK if options.quick else CASES
     for case in cases:
@@ -178,7 +178,7 @@ def _line(
     words = f"G{layout.groups} L1 A{layout.actors}" + " buffer alone" * layout.buffer_alone
     cells = f"{case.config[5:8]:9}{words:22}"
     for name in ("produced/s", "consumed/s"):
-        cells += f"{f'{said[name]:,.0f} / {was[name]:,.0f}':>15}{100 * errors[name]:+6.1f}%"
+        cells += f"{f'{said[name]:,.0f} / {was[name]:,.0f}':>17}{100 * errors[name]:+6.1f}%"
     for name in ("actors idle", "learner idle"):
         both = f"{100 * said[name]:.1f} / {100 * was[name]:.1f}"
         cells += f"{both:>15}{100 * errors[name]:+7.1f}"
