@@ -47,7 +47,7 @@ class ChannelSpec:
 
     def __str__(self) -> str:
         """As in `actor-0.3 -> buffer-0.0`."""
-        return f"{self.source} -> {', '.join(self.targets)}"
+        return f"{self.source} -> {', '.join(self.targets or self.readers)}"
 
 
 @dataclass(slots=True)

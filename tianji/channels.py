@@ -55,10 +55,10 @@ def _group_channels(job: Job, group: int) -> list[ChannelSpec]:
     buffer, weights = role_name(Kind.BUFFER, 0, group), job.weights
     batch = shard_schema(job.sampling.batch_schema(job.trajectory), n)
     ahead, gradient = job.batches_ahead, exchange_schema(job.n_parameters)
-    latest, readers = Delivery.LATEST, _readers(job, group)
-    specs = [
-        ChannelSpec(weights_of(group), learners[0], tuple(actors), weights, latest, readers=readers)
-    ]
+    latest, targets, readers = Delivery.LATEST, tuple(actors), _readers(job, group)
+    if job.sampling.per_version is None:  # it looks before every step, and waits for room alone
+        targets, readers = (), (*actors, *readers)
+    specs = [ChannelSpec(weights_of(group), learners[0], targets, weights, latest, readers=readers)]
     for i, learner in enumerate(learners):
         specs.append(ChannelSpec(batches_of(group, i), buffer, (learner,), batch, depth=ahead))
         specs += [
@@ -75,7 +75,7 @@ def _group_channels(job: Job, group: int) -> list[ChannelSpec]:
 
 
 def _readers(job: Job, group: int) -> tuple[str, ...]:
-    """Who looks at a group's weights besides its actors; a learner would wake them for nothing."""
+    """Who else looks at a group's weights; a learner that rang for them would wake them in vain."""
     evaluator = evaluator_of(job.config)
     return (LAUNCHER,) if evaluator is None or group else (LAUNCHER, evaluator.name)
 
@@ -110,8 +110,8 @@ def _evaluation_channels(job: Job) -> list[ChannelSpec]:
 
 
 def is_private(spec: ChannelSpec, homes: Mapping[str, str], home: str) -> bool:
-    """Whether both ends of a channel are in the process called `home`."""
-    return {homes[role] for role in (spec.source, *spec.targets)} == {home}
+    """Whether all ends of a channel are in the process called `home`."""
+    return {homes[role] for role in (spec.source, *spec.targets, *spec.readers)} == {home}
 
 
 def n_bytes_of(job: Job) -> dict[str, int]:

@@ -13,7 +13,7 @@ from tianji.envs.base import EnvSpec
 from tianji.errors import TianJiError
 from tianji.job import prepare
 from tianji.roles import Actor, Buffer, Learner
-from tianji.roster import Kind, homes_of, roles_of
+from tianji.roster import LAUNCHER, Kind, homes_of, roles_of
 from tianji.schema import Field
 from tianji.transports.local import LocalTransport
 
@@ -77,17 +77,26 @@ def test_every_channel_joins_roles_that_exist(job):
     homes = homes_of(made.config)
     specs = channels_of(made)
     assert len({spec.name for spec in specs}) == len(specs)
-    assert all({spec.source, *spec.targets} <= set(homes) for spec in specs)
+    assert all({spec.source, *spec.targets, *spec.readers} <= set(homes) for spec in specs)
 
 
 def test_trajectories_arrive_every_one_and_weights_only_the_latest(job):
     by_name = {spec.name: spec for spec in channels_of(job(ACTORS))}
     weights = by_name["weights 0"]
     assert weights.delivery is Delivery.LATEST
-    assert weights.targets == ("actor-0.0", "actor-0.1", "actor-0.2")
     trajectories = by_name["trajectories actor-0.1"]
     assert trajectories.delivery is Delivery.EVERY
     assert (trajectories.source, trajectories.targets) == ("actor-0.1", ("buffer-0.0",))
+
+
+def test_only_actors_that_wait_for_weights_are_woken_for_them(job):
+    actors = ("actor-0.0", "actor-0.1", "actor-0.2")
+    for name, waits in (("cartpole_dqn", False), ("cartpole_ppo", True)):
+        made = job(ACTORS, name=name)
+        weights = next(spec for spec in channels_of(made) if spec.name == "weights 0")
+        assert weights.targets == (actors if waits else ())
+        assert {*actors, LAUNCHER} == {*weights.targets, *weights.readers}
+        assert not is_private(weights, homes_of(made.config), "learner-0.0")
 
 
 def test_batches_are_private_where_the_buffer_rides_and_shared_where_it_does_not(job):
