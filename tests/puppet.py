@@ -120,9 +120,9 @@ class Puppet:
         self.transport.close()
 
 
-def _spec(name, targets, schema, delivery, depth):
-    layout = Schema.from_json(schema)
-    return ChannelSpec(name, "source", tuple(targets), layout, Delivery(delivery), depth)
+def _spec(name, targets, readers, schema, delivery, depth):
+    layout, how = Schema.from_json(schema), Delivery(delivery)
+    return ChannelSpec(name, "source", tuple(targets), layout, how, depth, tuple(readers))
 
 
 def main():

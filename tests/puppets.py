@@ -87,7 +87,8 @@ class Puppets:
 
 def _plain(spec):
     schema = spec.schema.to_json()
-    return [spec.name, list(spec.targets), schema, spec.delivery.value, spec.depth]
+    who = list(spec.targets), list(spec.readers)
+    return [spec.name, *who, schema, spec.delivery.value, spec.depth]
 
 
 class Side:

@@ -56,7 +56,7 @@ def _group_channels(job: Job, group: int) -> list[ChannelSpec]:
     batch = shard_schema(job.sampling.batch_schema(job.trajectory), n)
     ahead, gradient = job.batches_ahead, exchange_schema(job.n_parameters)
     latest, targets, readers = Delivery.LATEST, tuple(actors), _readers(job, group)
-    if job.sampling.per_version is None:  # it looks before every step, and waits for room alone
+    if job.sampling.per_version is None:  # it looks before every step, and waits only for the first
         targets, readers = (), (*actors, *readers)
     specs = [ChannelSpec(weights_of(group), learners[0], targets, weights, latest, readers=readers)]
     for i, learner in enumerate(learners):

@@ -15,6 +15,7 @@ from tianji.config import Config, bind
 from tianji.envs.base import EnvSpec
 from tianji.errors import TianJiError
 from tianji.imports import load_class
+from tianji.replay import Replay
 from tianji.rollouts import Rollouts
 from tianji.roster import Kind
 from tianji.schema import Field, Schema
@@ -75,10 +76,10 @@ class Job:
     def ahead(self) -> int:
         """The same for a buffer that rides with its learner, while it works beside it.
 
-        A pool of rollouts has no room for more than it was made for.
+        A replay store overwrites; others have no room for more than they were made for.
         """
         fixed = self.config.parallel.buffer_cfg.slack is not None
-        return 0 if fixed or isinstance(self.sampling, Rollouts) else self._beside
+        return self._beside if isinstance(self.sampling, Replay) and not fixed else 0
 
     @property
     def _beside(self) -> int:

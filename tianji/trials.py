@@ -115,5 +115,6 @@ def _promising(reading: Reading) -> Iterator[tuple[Change, int, str]]:
     if not reading.apart and share and reading.batch_seconds >= LONG_BATCH:
         batch = f"a batch {reading.batch_seconds * 1e3:.1f} ms"
         yield Change.BUFFER, reading.apart, f"{update} and {batch}"
-    if reading.update_seconds >= LONG_UPDATE:
+    is_slower = not reading.apart or reading.update_seconds > reading.batch_seconds  # of the two
+    if reading.update_seconds >= LONG_UPDATE and is_slower:
         yield Change.THREADS, reading.threads, update

@@ -133,6 +133,19 @@ def number(taken):
     return int(taken.arrays["number"])
 
 
+def test_who_reads_without_being_woken_finds_the_newest_and_the_end(connect):
+    readers = ("target", "other")
+    quiet = ChannelSpec("channel", "source", (), SCHEMA, LATEST, readers=readers)
+    left, right = connect(quiet)
+    outbox, inbox = left.outbox("channel"), right.inbox("channel")
+    for i in range(3):
+        assert outbox.push(message(i), i)
+    assert number(inbox.take()) == 2 and inbox.take() is None and not inbox.closed
+    outbox.push(message(3), 3)
+    outbox.close()
+    assert number(inbox.take()) == 3 and inbox.closed
+
+
 def test_every_message_arrives_once_in_order(channel):
     outbox, inbox = channel(depth=2)
     assert [outbox.push(message(i), 10 + i) for i in range(3)] == [True, True, False]

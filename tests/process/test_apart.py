@@ -48,10 +48,11 @@ def beside():
 
 
 def test_it_takes_turns_without_being_given_any(beside):
-    role, _ = beside
+    role, apart = beside
     eventually(lambda: role.n > 20)
-    assert role.counts[Count.APART_SECONDS] > 0.005
-    assert role.counts[Count.BUSY_SECONDS] == role.counts[Count.APART_SECONDS]
+    with apart.held():
+        assert role.counts[Count.APART_SECONDS] > 0.005
+        assert role.counts[Count.BUSY_SECONDS] == role.counts[Count.APART_SECONDS]
 
 
 def test_whoever_holds_it_finds_it_between_two_steps(beside):
@@ -67,12 +68,14 @@ def test_whoever_holds_it_finds_it_between_two_steps(beside):
 def test_it_is_told_when_there_is_something_to_do(beside, monkeypatch):
     role, apart = beside
     monkeypatch.setattr("tianji.engines.apart.NAP_SECONDS", 60.0)
-    role.allowed = False
-    eventually(lambda: apart._news.is_set() is False)
-    time.sleep(0.02)  # it naps for long now
+    with apart.held():
+        role.allowed, before = False, role.n
+    time.sleep(0.05)  # it naps for long now
     role.allowed = True
+    time.sleep(0.01)
+    assert role.n == before
     apart.tell()
-    eventually(lambda: role.n > 0, seconds=5.0)
+    eventually(lambda: role.n > before, seconds=5.0)
 
 
 def test_called_back_it_takes_no_turn_any_more():
@@ -191,6 +194,57 @@ def test_an_error_of_a_buffer_beside_its_learner_ends_the_process():
     with pytest.raises(RuntimeError, match="the store is broken"):
         group.run(look, updates=10**9)
     assert not any(thread.name == "buffer-0.0" for thread in threading.enumerate())
+
+
+def test_an_error_of_the_last_step_beside_the_learner_is_not_lost():
+    group, steps = Group(), []
+
+    def failing():
+        steps.append(1)
+        time.sleep(0.05)  # it is called back meanwhile
+        raise RuntimeError("the last one")
+
+    loop = Loop([group.learner, group.buffer], group.ports)
+    loop._all_turns = [(group.learner, group.learner.step), (group.buffer, failing)]
+    group.buffer.apart = True
+    loop._move(group.buffer)
+    eventually(lambda: steps)
+    group.buffer.apart = False
+    with pytest.raises(RuntimeError, match="the last one"):
+        loop._move(group.buffer)
+
+
+def test_in_the_middle_of_an_update_nobody_waits_for_the_buffer():
+    group = Group()
+    loop = Loop([group.learner, group.buffer], group.ports)
+    group.buffer.apart = True
+    loop._move(group.buffer)
+    try:
+        with loop._apart.held():  # as if it were at a long step
+            group.learner.exchange = type("Exchange", (), {"running": True})()
+            loop._pulse()  # or this would never return
+            assert loop._next_pulse == 0.0
+    finally:
+        loop._call_back()
+
+
+def test_time_that_the_learner_waits_for_the_buffers_step_is_idle():
+    group = Group()
+
+    def long_step():
+        time.sleep(0.03)
+        return True
+
+    loop = Loop([group.learner, group.buffer], group.ports)
+    loop._all_turns = [(group.learner, group.learner.step), (group.buffer, long_step)]
+    group.buffer.apart = True
+    loop._move(group.buffer)
+    for _ in range(5):
+        loop._pulse()
+        time.sleep(0.001)
+    loop._call_back()
+    assert group.learner.counts[Count.IDLE_SECONDS] > 0.02
+    assert group.buffer.counts[Count.IDLE_SECONDS] == 0  # it was at work
 
 
 def test_a_buffer_goes_where_it_is_told_to():

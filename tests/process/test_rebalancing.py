@@ -81,6 +81,8 @@ def cpu_ticks(pid):
         return sum(map(int, file.read().rpartition(")")[2].split()[11:13]))
 
 
+@pytest.mark.slow  # it needs a core that is free, and so no tests beside it
+@pytest.mark.timeout(300)
 def test_a_buffer_that_holds_its_learner_up_gets_a_thread_of_its_own(tmp_path):
     folder = tmp_path / "run"
     options = (*pace(tmp_path, FAST), "--set", "agent.type='drifting:DrawnOutDQN'")

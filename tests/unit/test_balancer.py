@@ -280,6 +280,12 @@ def test_a_buffer_that_does_not_goes_back_into_its_learners_turns_and_a_thread_i
     assert "can be used with a thread for the buffer, 1,000 before" in load.decisions[1].why
 
 
+def test_a_learner_that_is_faster_than_its_buffer_gets_no_thread():
+    load = drawing(buffer_gain=0.3, thread_gain=0.4)
+    load.free_cores, load.batch_seconds = 2.9, 0.03
+    assert load.run(100).kinds == ["buffer"]
+
+
 def test_a_buffer_that_loses_its_core_goes_back():
     load = drawing(buffer_gain=0.3).run(20)
     load.buffer_gain, load.free_cores = -0.2, 0.0

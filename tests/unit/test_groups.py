@@ -62,7 +62,7 @@ def test_a_buffer_rides_with_the_first_learner_of_its_group():
 def test_channels_stay_within_a_group_but_for_those_of_the_reducer():
     specs = {spec.name: spec for spec in channels_of(job(GROUPS, LEARNERS))}
     for name, spec in specs.items():
-        ends = {spec.source, *spec.targets} - {"launcher"}
+        ends = {spec.source, *spec.targets, *spec.readers} - {"launcher"}
         if not ends & {"reducer-0.0"} and name not in ("control", "orders"):
             assert len({group_of(end) for end in ends}) == 1, name
     assert specs["mean"].targets == ("learner-0.0", "learner-1.0")

@@ -56,8 +56,8 @@ class GlobalConfig:
     rebalance: bool = key(
         True,
         "while the run goes on, pause actors that the learner has no use for, wake them when it "
-        "has, and try more threads for the learner where cores are free; not for synchronous "
-        "training, where every actor owes its share",
+        "has, and where cores are free try a thread for the buffer and more of them for the "
+        "learner; not for synchronous training, where every actor owes its share",
     )
     use_group_parallel: bool = key(
         True,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from tianji.transports.local import LocalTransport
 from tianji.transports.shm import ShmTransport
 
 PULSE_SECONDS = 0.05  # between two reports
-NAP_SECONDS = 0.02  # longest sleep of a role that was not woken: insurance, not the mechanism
+NAP_SECONDS = 0.02  # longest sleep of a role that nobody woke: insurance, and for first weights
 REST_SECONDS = 0.05  # from one look of a paused role to the next; nobody rings for it meanwhile
 
 
@@ -157,8 +156,9 @@ class Loop:
             [step] = [step for role, step in self._all_turns if role is rider]
             self._turns = [turn for turn in self._all_turns if turn[0] is not rider]
             self._apart = Apart(rider, step)
-        else:
+        elif (beside := self._apart) is not None:
             self._call_back()
+            beside.check()  # the step that it was at is the last that could fail there
 
     def _call_back(self) -> None:
         """All turns are taken here again."""
@@ -175,7 +175,7 @@ class Loop:
         self._pulse()
 
     def _idle(self, seconds: float) -> None:
-        for role in self._roles:
+        for role, _ in self._turns:  # a rider that works apart has a time of its own
             role.counts[Count.IDLE_SECONDS] += seconds
         if self._apart is not None:
             self._apart.tell()  # what woke this thread may be for the rider
@@ -183,11 +183,17 @@ class Loop:
             self._pulse()
 
     def _pulse(self) -> None:
-        still: AbstractContextManager[None] = nullcontext()
-        if self._apart is not None:
-            still = self._apart.held()
-        with still:
+        if self._apart is None:
             self._report()
+        elif not all(role.settled for role in self._roles):
+            self._next_pulse = 0.0  # in the middle of an update nobody waits for the rider
+        else:
+            began = time.monotonic()
+            with self._apart.held():
+                waited = time.monotonic() - began
+                self._report()
+            for role, _ in self._turns:
+                role.counts[Count.IDLE_SECONDS] += waited
 
     def _report(self) -> None:
         for role, outbox in zip(self._roles, self._reports, strict=True):

@@ -31,8 +31,8 @@ def preload(home: str) -> None:
 def yield_to_others(home: str) -> None:
     """Has the operating system put others first where a core is shared.
 
-    An evaluator takes what the others leave. An actor that new weights wake up does not push away
-    who sent them: a learner on the same core, which still has to wake the other actors.
+    An evaluator takes what the others leave. An actor that is woken does not push away who woke it:
+    a learner on the same core, which in synchronous training still has to wake the others.
     """
     kind = kind_of(home)
     if kind is Kind.EVALUATOR:

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
+from tianji.balance import slack_for
 from tianji.planning.costs import (
     Turn,
     actor_cost_at,
@@ -157,13 +158,15 @@ def _staleness(profile: Profile, split: Split, sample_bound: bool) -> float:
     """Updates from the policy that made a sample to the one that learns from it.
 
     A trajectory is of the policy that began it. Until it is received everybody sends one, or as
-    many as fit into a ring if the learner is the slower side.
+    many as fit into a ring if the learner is the slower side; a buffer by itself then has more.
     """
     work = profile.work
     if work.alternates:
         return 0.0
     units = work.steps * split.envs
     in_flight = split.actors * units * (1 if sample_bound else split.depth(work))
+    if split.buffer_alone and not (sample_bound or work.slackless):
+        in_flight += slack_for(split.batch, work.ratio, split.actors * units, work.on_policy)
     kept = split.pool - split.batch if work.on_policy else split.pool / 2
     return work.ratio * (in_flight + kept) / split.batch
 
