@@ -65,6 +65,12 @@ def test_a_buffer_with_a_core_of_its_own_works_beside_the_learner():
     assert alone.could_take > 1.5 * rides.could_take
 
 
+def test_samples_wait_longer_in_a_buffer_by_itself_where_the_learner_is_the_limit():
+    for costs, more in ((graded(step=1e-5, update=0.1), 50), (graded(step=0.1), 0)):
+        rides, alone = (predict(costs, split(buffer_alone=own)).staleness for own in (False, True))
+        assert alone - rides == pytest.approx(costs.work.ratio * more / costs.work.batch)
+
+
 @pytest.mark.parametrize(
     ("costs", "bound"),
     [
