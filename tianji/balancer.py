@@ -60,13 +60,11 @@ class Balancer:
         if direction > 0 and (self._n_agree >= WAKE_READINGS or not reading.n_awake):
             return self._wake(reading, wanted, now)
         if self._trials.running:
-            decision = self._trials.judged(reading, now)
-            if not self._trials.running:  # whatever came of it
-                self._not_before = now + LEAST_SECONDS
+            decision = self._trials.judged(now)
             return decision and self._changed(decision, now)
         if now < self._not_before:
             return None
-        if (decision := self._trials.lost(reading, now)) is not None:
+        if (decision := self._trials.lost()) is not None:
             return self._changed(decision, now)
         if direction < 0:
             return self._pause(reading, wanted, now) if self._n_agree >= PAUSE_READINGS else None

@@ -21,7 +21,7 @@ UNITS = {
     Change.PAUSE: "actors awake",
     Change.WAKE: "actors awake",
     Change.THREADS: "threads of the learner",
-    Change.BUFFER: "threads of its own",
+    Change.BUFFER: "threads of the buffer's own",
 }
 """What the numbers of a decision count."""
 
@@ -44,7 +44,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Decision:
-    """A change of one number, and why."""
+    """A change of one number, or that a change of it stays, and why."""
 
     kind: Change
     before: int  # as `UNITS` counts

@@ -159,7 +159,8 @@ class Run:
         """Who works was changed: it is said now, and again in the summary."""
         self._decisions.append(decision)
         del self._decisions[:-MOST_DECISIONS]
-        change = f"{decision['before']} -> {decision['after']}"
+        before, after = decision["before"], decision["after"]
+        change = f"stays at {after}" if before == after else f"{before} -> {after}"
         note(f"{decision['kind']} {change} {decision['unit']}: {decision['why']}")
 
     def saved(self, seconds: float) -> None:

@@ -264,8 +264,10 @@ def _measured(summary: dict[str, Any]) -> list[Line]:
         words = f"{played['n']:,} in training: best mean return {best:,.1f}, last {last:,.1f}"
         lines.append(("evaluation", words))
     if decided := summary.get("rebalancing"):
-        last = f"{decided[-1]['unit']} at last: {decided[-1]['after']}"
-        lines.append(("balance", f"{count_of(len(decided), 'change')} (balance.jsonl), {last}"))
+        last = {row["unit"]: row["after"] for row in decided}
+        words = ", ".join(f"{n} {unit}" for unit, n in last.items())
+        n = count_of(len(decided), "decision")
+        lines.append(("balance", f"{n} (balance.jsonl), at last {words}"))
     if lost := summary.get("lost"):  # a summary of an earlier version has none
         lines.append(("lost", _without(lost)))
     if summary["dropped"]:

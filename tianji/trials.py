@@ -4,10 +4,10 @@
              where a batch takes long to make
     threads  one more for the learner, where an update takes long
 
-Either needs a core that is free, and a learner that is what limits. It is kept only if the learner
-then uses `WORTH` more per busy second, and only as long as it does not lose `LOSS` of that. What
-was kept goes one at a time as it came: where somebody else has taken one core, the others still
-earn theirs; where all is slower, the next one goes some seconds later.
+Either needs a core that is free, and a learner that is what limits. It stays only if the learner
+then uses `WORTH` more per busy second, and only as long as it does not lose `LOSS` of that. Then it
+is taken back for a trial too: what is slower because somebody else uses the cores may be slower yet
+without it. What stayed goes one at a time as it came.
 """
 
 from __future__ import annotations
@@ -31,11 +31,26 @@ LONGEST_SECONDS = 3_600.0
 
 @dataclass(frozen=True)
 class _Trial:
-    """One thread more than `before`."""
+    """A change that is watched: a thread more, or one less than was worth it once."""
 
     kind: Change
     before: int
-    rate: float  # TR_L before it, or with it once it is kept
+    after: int
+    rate: float  # TR_L before it
+
+    @property
+    def pays(self) -> float:
+        """What TR_L must be for it to stay: more for a thread more, hardly less for one less."""
+        return (1 + WORTH if self.after > self.before else 1 - WORTH) * self.rate
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A thread more than `before` that was worth it."""
+
+    kind: Change
+    before: int
+    rate: float  # TR_L with it
 
 
 class Trials:
@@ -44,7 +59,7 @@ class Trials:
     def __init__(self) -> None:
         self._rates: deque[float] = deque(maxlen=TRIAL_READINGS)  # TR_L since the last change
         self._running: _Trial | None = None
-        self._kept: list[_Trial] = []  # what was worth it, each with TR_L since then
+        self._kept: list[_Kept] = []
         self._retry_at = dict.fromkeys(Change, 0.0)
         self._retry_seconds = dict.fromkeys(Change, RETRY_SECONDS)
 
@@ -61,24 +76,34 @@ class Trials:
         """Something was changed: what was read before is of another time."""
         self._rates.clear()
 
-    def judged(self, reading: Reading, now: float) -> Decision | None:
-        """What comes of the trial that runs: nothing if it was worth it, or if it is too soon."""
+    def judged(self, now: float) -> Decision | None:
+        """What comes of the trial that runs: it stays or is undone; nothing if it is too soon."""
         assert self._running is not None
         if len(self._rates) < TRIAL_READINGS:
             return None
-        trial, self._running = self._running, None
-        if self._rate() <= (1 + WORTH) * trial.rate:
-            return self._taken_back(trial, reading, now)
-        self._kept.append(_Trial(trial.kind, trial.before, self._rate()))
-        return None
+        trial, rate, self._running = self._running, self._rate(), None
+        stays = rate > trial.pays
+        found = trial.after if stays else trial.before
+        least = min(trial.before, trial.after)
+        if found > least:
+            self._kept.append(_Kept(trial.kind, least, rate if stays else trial.rate))
+        else:
+            self._wait(trial.kind, now)
+        used = f"{rate:,.0f} steps/s can be used with {trial.after}"
+        why = f"{used}, {trial.rate:,.0f} with {trial.before}"
+        return Decision(trial.kind, trial.after, found, why)
 
-    def lost(self, reading: Reading, now: float) -> Decision | None:
-        """Takes back what was kept last, if it does not earn what it did."""
+    def lost(self) -> Decision | None:
+        """Takes back what was kept last, if it does not earn what it did: is it better without?"""
         if not self._kept or len(self._rates) < TRIAL_READINGS:
             return None
-        if self._rate() >= (1 - LOSS) * self._kept[-1].rate:
+        last, rate = self._kept[-1], self._rate()
+        if max(self._rates) >= (1 - LOSS) * last.rate:  # a mean may be of two times
             return None
-        return self._taken_back(self._kept.pop(), reading, now)
+        self._kept.pop()
+        self._running = _Trial(last.kind, last.before + 1, last.before, rate)
+        why = f"to see what it gains: {rate:,.0f} steps/s can be used, {last.rate:,.0f} at its best"
+        return Decision(last.kind, last.before + 1, last.before, why)
 
     def begun(self, reading: Reading, now: float) -> Decision | None:
         """Something new, if there is a core for it and something that it could do."""
@@ -90,19 +115,15 @@ class Trials:
             if now >= self._retry_at[kind]:
                 rate, free = self._rate(), f"{reading.free_cores:.1f} cores are free"
                 why = f"to see what it gains: {rate:,.0f} steps/s can be used, {takes}, {free}"
-                self._running = _Trial(kind, before, rate)
+                self._running = _Trial(kind, before, before + 1, rate)
                 return Decision(kind, before, before + 1, why)
         return None
 
-    def _taken_back(self, trial: _Trial, reading: Reading, now: float) -> Decision:
-        kind = trial.kind
-        if now >= self._retry_at[kind]:  # else this one goes for the same reason as the last
+    def _wait(self, kind: Change, now: float) -> None:
+        """Until it is tried again; what goes meanwhile goes for the same reason."""
+        if now >= self._retry_at[kind]:
             self._retry_at[kind] = now + self._retry_seconds[kind]
             self._retry_seconds[kind] = min(2 * self._retry_seconds[kind], LONGEST_SECONDS)
-        with_it = "a thread for the buffer" if kind is Change.BUFFER else f"{reading.threads}"
-        used = f"{self._rate():,.0f} steps/s can be used with {with_it}"
-        why = f"{used}, {trial.rate:,.0f} before; {reading.n_awake} actors are awake"
-        return Decision(kind, trial.before + 1, trial.before, why)
 
     def _rate(self) -> float:
         return sum(self._rates) / len(self._rates)

@@ -106,7 +106,7 @@ def test_a_buffer_that_holds_its_learner_up_gets_a_thread_of_its_own(tmp_path):
     finally:
         end(process)
     summary = json.loads((folder / "summary.json").read_text())
-    assert "tianji: buffer 0 -> 1 threads of its own: to see what it gains" in err
+    assert "tianji: buffer 0 -> 1 threads of the buffer's own: to see what it gains" in err
     first = moves()[0]
     assert (first["before"], first["after"]) == (0, 1)
     assert summary["replay_ratio"]["measured"] == pytest.approx(32, rel=0.05)

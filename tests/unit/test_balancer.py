@@ -60,7 +60,11 @@ class Load:
 
     @property
     def kinds(self):
-        return [str(decision.kind) for decision in self.decisions]
+        return [str(decision.kind) for decision in self.changes]
+
+    @property
+    def changes(self):
+        return [decision for decision in self.decisions if decision.before != decision.after]
 
 
 STEADY = Reading(4, 4, acting=1_300.0, learning=1_000.0, idle=0.0)
@@ -208,12 +212,15 @@ def test_a_thread_that_gains_is_kept():
     assert load.threads == 2
     load.run(100)
     assert load.threads == 2 and load.kinds.count("threads") == 1
+    kept = load.decisions[-1]  # that it stays is said too
+    assert (kept.before, kept.after) == (2, 2)
+    assert kept.why == "1,400 steps/s can be used with 2, 1,000 with 1"
 
 
 def test_a_thread_that_gains_nothing_is_taken_back():
     load = spare(thread_gain=0.03).run(30)
     assert load.threads == 1 and load.kinds == ["threads", "threads"]
-    assert "steps/s can be used with 2" in load.decisions[1].why
+    assert load.decisions[1].why == "1,030 steps/s can be used with 2, 1,000 with 1"
     load.run(80)
     assert load.kinds == ["threads", "threads"]  # not tried again so soon
 
@@ -237,7 +244,7 @@ class Threads(Load):
 
     @property
     def threads_seen(self):
-        return [decision.after for decision in self.decisions]
+        return [decision.after for decision in self.changes]
 
 
 def test_only_the_thread_that_lost_its_core_is_taken_back():
@@ -277,7 +284,7 @@ def test_a_buffer_that_does_not_goes_back_into_its_learners_turns_and_a_thread_i
     load = drawing(thread_gain=0.4).run(100)
     assert load.apart == 0 and load.threads == 2
     assert load.kinds == ["buffer", "buffer", "threads"]  # one does not wait for the other
-    assert "can be used with a thread for the buffer, 1,000 before" in load.decisions[1].why
+    assert load.decisions[1].why == "1,000 steps/s can be used with 1, 1,000 with 0"
 
 
 def test_a_learner_that_is_faster_than_its_buffer_gets_no_thread():
@@ -307,6 +314,17 @@ def test_a_buffer_stays_whose_batches_take_next_to_no_time_beside_an_update():
     load = drawing(buffer_gain=0.3)
     load.update_seconds = 0.1
     assert "buffer" not in load.run(60).kinds
+
+
+def test_a_thread_that_was_not_to_blame_is_put_back():
+    load = Threads(1_000.0, 1_800.0).run(30)
+    load.speeds, load.free_cores = (600.0, 1_100.0), 0.0  # somebody else is at work
+    load.run(60)
+    assert load.threads_seen == [2, 1, 2]
+    assert load.decisions[-1].why == "600 steps/s can be used with 1, 1,100 with 2"
+    load.speeds = (600.0, 500.0)
+    load.run(20)
+    assert load.threads_seen == [2, 1, 2, 1]  # measured by what it brought last
 
 
 def test_no_thread_is_tried_without_a_core_or_for_small_updates():

@@ -218,6 +218,14 @@ def test_actors_that_wait_for_something_else_are_named():
     assert "need a core for" not in text
 
 
+@pytest.mark.parametrize("foreign, is_said", [(0.5, False), (1.4, True)])
+def test_others_that_were_at_work_are_named(foreign, is_said):
+    costs = dataclasses.replace(graded(), foreign_cores=foreign)
+    costs = dataclasses.replace(costs, machine=dataclasses.replace(costs.machine, cores=4))
+    text = describe(costs, solve(costs, Wish(cores=4)), None)
+    assert ("others      kept 1.4 of 4 cores busy while this was measured" in text) is is_said
+
+
 def test_what_happens_now_and_then_is_not_nothing():
     assert [per_second(rate) for rate in (0.0, 0.031, 4.2, 9.96, 12_345.6)] == [
         "0", "0.031", "4.2", "10", "12,346",

@@ -263,3 +263,21 @@ def test_pauses_are_in_the_time_that_a_stage_takes(monkeypatch):
     assert table.is_late()
     table.spend_all()
     assert not table.is_late() and table.is_late(times=2)
+
+
+def test_what_others_do_meanwhile_is_what_neither_sleeps_nor_is_our_own(monkeypatch):
+    from tianji.probing import machine
+
+    def at(now, idled, own):
+        monkeypatch.setattr(machine.time, "monotonic", lambda: now)
+        monkeypatch.setattr(machine, "idle_seconds", lambda cores: idled)
+        monkeypatch.setattr(machine, "_own_seconds", lambda: own)
+
+    at(100.0, 500.0, 7.0)
+    others = machine.Others((0, 1, 2, 3))
+    at(110.0, 512.0, 25.0)  # of 40 s on four cores 12 were idle, and 18 ours
+    assert others.used() == pytest.approx(1.0)
+    at(110.0, 512.0, 60.0)
+    assert others.used() == 0.0
+    at(110.0, None, 25.0)
+    assert others.used() == 0.0  # nobody says

@@ -82,6 +82,9 @@ class LearnerCost:
     """Learners that share the GPU, and times as long as alone that each of them takes."""
 
 
+FOREIGN_SHARE = 0.15  # of the cores
+
+
 @dataclass(frozen=True)
 class Profile:
     """All that was measured."""
@@ -93,6 +96,12 @@ class Profile:
     load_seconds: float = 0.0  # an actor takes newer weights
     link_bytes_per_second: float | None = None  # between hosts, where there are several
     unevenness: float = 0.0  # standard deviation of the speeds of cores, as a share of their mean
+    foreign_cores: float = 0.0  # that others kept busy meanwhile
+
+    @property
+    def was_disturbed(self) -> bool:
+        """Whether others took so much of the machine that it is another one without them."""
+        return self.foreign_cores > FOREIGN_SHARE * self.machine.cores
 
     def to_json(self) -> dict[str, Any]:
         """Plain data that `from_json` reads."""

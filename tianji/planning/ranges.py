@@ -20,7 +20,7 @@ OTHERS: dict[str, Range] = {
     **dict.fromkeys(("send_interval", "fusion_interval", "contention"), AT_LEAST_ONE),
     **dict.fromkeys(("step_seconds", "update_seconds", "ratio", "on_gpu"), ABOVE_ZERO),
     "link_bytes_per_second": ABOVE_ZERO,
-    **dict.fromkeys(("computing", "freshness"), SHARE),
+    **dict.fromkeys(("computing", "freshness", "unevenness"), SHARE),
 }
 """What is more than not negative, by the name of the field."""
 

@@ -85,6 +85,8 @@ def _about(profile: Profile, choices: list[Choice], cores: int | None) -> Iterab
 def _cautions(profile: Profile, split: Split, is_fused: bool) -> Iterable[tuple[str, str]]:
     """What may make another split the better one, whatever is predicted."""
     work, computing = profile.work, actor_cost_at(profile, split.envs).computing
+    if profile.was_disturbed:
+        yield "others", disturbed(profile)
     if computing < WAITING and not split.one_core:
         yield (
             "actors",
@@ -112,6 +114,15 @@ def _cautions(profile: Profile, split: Split, is_fused: bool) -> Iterable[tuple[
             f"{averaged}each learns from its own samples, so a result takes more steps than with "
             f"one{fewer * (split.groups > split.hosts)}",
         )
+
+
+def disturbed(profile: Profile) -> str:
+    """What it means that others were at work."""
+    return (
+        f"kept {profile.foreign_cores:.1f} of {count_of(profile.machine.cores, 'core')} busy while "
+        "this was measured: without them it is faster, and another split may be the best; measure "
+        "again when they have gone"
+    )
 
 
 def _memory(split: Split, found: Prediction) -> str:

@@ -96,7 +96,7 @@ def unevenness(stages: list[list[Answer]]) -> float:
         middle = fmean(rates)
         squares += sum((rate / middle - 1.0) ** 2 for rate in rates)
         freedom += len(rates) - 1
-    return math.sqrt(squares / freedom) if freedom else 0.0
+    return min(1.0, math.sqrt(squares / freedom)) if freedom else 0.0
 
 
 def length_of(answers: list[Answer]) -> float:

@@ -19,7 +19,7 @@ from tianji.planning.digest import flat
 from tianji.planning.planfile import Plan
 from tianji.planning.profile import Work
 from tianji.planning.solver import OPTIONS, Wish
-from tianji.planning.table import roles_in
+from tianji.planning.table import disturbed, roles_in
 from tianji.probing.machine import this_machine
 from tianji.probing.planner import GROUP_UPDATES, make, most_groups, tried
 from tianji.probing.probe import probe
@@ -204,8 +204,10 @@ def _made_now(
 
 
 def _caution(plan: Plan) -> str:
-    """What several groups cost, of which each host has one at least, and more environments."""
+    """What others at work, several groups (a host has one at least) and more environments cost."""
     split, work, words = plan.split, plan.profile.work, ""
+    if plan.profile.was_disturbed:
+        words += f". Others {disturbed(plan.profile)}"
     if split.groups > 1:
         words += (
             ". Each group learns from its own samples, so a result takes more steps than with one "

@@ -19,7 +19,7 @@ from tianji.planning.profile import Machine, Profile
 from tianji.probing import MOST_SECONDS, at_once, in_turns, learners
 from tianji.probing.answers import length_of, unevenness
 from tianji.probing.crew import Crew, Say
-from tianji.probing.machine import this_machine
+from tianji.probing.machine import Others, this_machine
 from tianji.probing.variants import takes_turns, work_of
 
 
@@ -29,8 +29,10 @@ def probe(
     """What a job costs; at most `n_cores` of this machine's cores are used for `seconds`."""
     ends, cores = time.monotonic() + seconds, resources.available_cores()[:n_cores]
     machine = this_machine(len(cores), job.config.parallel.learner_cfg.device)
+    others = Others(cores)
     with ExitStack() as stack:
-        return _profile(Crew(job, cores, machine.gpu is not None, ends, say, stack), machine)
+        found = _profile(Crew(job, cores, machine.gpu is not None, ends, say, stack), machine)
+    return replace(found, foreign_cores=others.used())
 
 
 def _profile(crew: Crew, machine: Machine) -> Profile:
