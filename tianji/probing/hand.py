@@ -23,7 +23,7 @@ Answer = dict[str, Any]
 SILENT_SECONDS = 60.0  # after which a role is given up
 
 MAKE_ROOM = {
-    "learner": "lower hyp.buffer_size",  # in the end there is only one
+    "learner": "lower hyp.buffer_size, or on-policy actor_cfg.envs or the length of rollouts",
     "actor": "lower actor_cfg.envs, or offer fewer --cores",
 }
 """What helps where memory runs out."""
