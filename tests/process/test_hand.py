@@ -77,7 +77,7 @@ def test_hands_can_be_used_again_after_one_of_them_had_no_memory(child, when, ro
 def test_a_child_that_the_system_killed_lacked_memory(child):
     """Nobody else kills it, and it has no last words."""
     hand = child("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-    with hand, pytest.raises(OutOfMemory, match=r"killed.* lower hyp\.buffer_size$"):
+    with hand, pytest.raises(OutOfMemory, match=r"killed.* lower hyp\.buffer_size, or on-policy"):
         hand.await_ready()  # with fewer cores its store would be as large
 
 
