@@ -40,6 +40,12 @@ COLUMNS = (
     "ratio", *(f"deviation_{width:g}s" for width in WINDOWS), "updates", "foreign_load",
 )  # fmt: skip
 
+JUDGED = {
+    "idle": "learner_idle",
+    "deviation over 0.1 s": "deviation_0.1s",
+    "over 0.25 s": "deviation_0.25s",
+}
+
 Way = Callable[[int, float], Log]  # from a seed and seconds
 
 SCENARIOS = {
@@ -118,10 +124,10 @@ def verdict(rows: list[Row]) -> str:
         for theirs in (name for name in names if name.startswith("limiter")):
             lower = [
                 word
-                for word, column in (("idle", "learner_idle"), ("deviation", "deviation_0.25s"))
+                for word, column in JUDGED.items()
                 if _middle(rows, ours, column) < _middle(rows, theirs, column)
             ]
-            said.append(f"{theirs.removeprefix('limiter, ')}: {' and '.join(lower) or 'neither'}")
+            said.append(f"{theirs.removeprefix('limiter, ')}: {', '.join(lower) or 'nothing'}")
         lines.append(f"- lower with {ours} than with the limiter, {'; '.join(said)}")
     return "\n".join(lines)
 

@@ -124,12 +124,16 @@ def _gain_of_an_actor(found: Capacity) -> Words:
 
 
 def _gain_of_a_core(found: Capacity) -> Words:
-    """As if its work were divided evenly, up to what actors could make and the buffer pass on."""
+    """As if updates were divided evenly, and what rides with the learner took as long as ever.
+
+    Up to what the actors could make and the buffer pass on.
+    """
     if not (found.acting and found.learning):
         return _same("more learner cores or fewer actors would help")
     cores = found.threads
     passed = 1 / found.buffer_busy if found.buffer_busy > BUSY_BUFFER else math.inf
-    gain = max(0.0, min((cores + 1) / cores, found.acting / found.learning, passed) - 1)
+    faster = 1 / (found.riding + (1 - found.riding) * cores / (cores + 1))
+    gain = max(0.0, min(faster, found.acting / found.learning, passed) - 1)
     return Words(
         f"one more learner core, if one is free, would bring at most {gain:+.0%}",
         f"one more learner core: at most {gain:+.0%}",

@@ -30,6 +30,7 @@ class Capacity:
     threads: int = 1  # of all learners
     update_seconds: float = 0.0
     batch_seconds: float = 0.0  # of a buffer, for a batch and the trajectories that it came with
+    riding: float = 0.0  # share of the learners' processes' busy time that went into others in turn
 
 
 def capacity(
@@ -55,6 +56,7 @@ def capacity(
     learned = sum(float(since[name][Count.BUSY_SECONDS]) for name in learners)
     batches = sum(float(since[name][Count.PUSHED]) for name in buffers)
     made = sum(float(since[name][Count.BUSY_SECONDS]) for name in buffers)
+    turns = sum(_seconds(name, since, homes).in_turns for name in learners)
     return Capacity(
         acting=acted.n_awake * acted.speed,
         learning=sum(_learning(name, since, homes) for name in learners) / ratio,
@@ -67,6 +69,7 @@ def capacity(
         threads=max(1, round(sum(float(after[name][Count.THREADS]) for name in learners))),
         update_seconds=_over(learned, updates),
         batch_seconds=_over(made, batches),
+        riding=_over(turns - learned, turns),
     )
 
 
@@ -99,10 +102,21 @@ def _learning(learner: str, since: Counts, homes: Mapping[str, str]) -> float:
 
     Of a buffer that works beside the learner, instead of in turns with it, the slower one counts.
     """
+    return _over(float(since[learner][Count.CONSUMED]), max(_seconds(learner, since, homes)))
+
+
+class _Seconds(NamedTuple):
+    """In which the process of a learner was busy."""
+
+    in_turns: float  # one role after the other
+    apart: float  # a buffer beside them, in a thread of its own
+
+
+def _seconds(learner: str, since: Counts, homes: Mapping[str, str]) -> _Seconds:
     together = [counts for name, counts in since.items() if homes[name] == homes[learner]]
     apart = sum(float(counts[Count.APART_SECONDS]) for counts in together)
-    in_turns = sum(float(counts[Count.BUSY_SECONDS]) for counts in together) - apart
-    return _over(float(since[learner][Count.CONSUMED]), max(in_turns, apart))
+    busy = sum(float(counts[Count.BUSY_SECONDS]) for counts in together)
+    return _Seconds(busy - apart, apart)
 
 
 def _over(value: float, whole: float) -> float:

@@ -235,7 +235,11 @@ def refuse_unfit(folder: Path, config: Config, extend: bool) -> None:
                 "only when it ends and what it saves can be said anew; "
                 f"for another {next(iter(changes))} begin a new run"
             )
-        elif not others:
+        elif others:  # it may have had a plan, or keys of a command line
+            advice += (
+                f", or go on with it as it is: {shlex.join(['tianji', 'resume', str(folder)])}"
+            )
+        else:
             advice += f", or go on with it: {_resume_with(folder, list(changes), here)}"
         raise TianJiError(
             f"{folder} holds the run of another configuration (differs in {listed}): {advice}"

@@ -264,15 +264,27 @@ def _measured(summary: dict[str, Any]) -> list[Line]:
         words = f"{played['n']:,} in training: best mean return {best:,.1f}, last {last:,.1f}"
         lines.append(("evaluation", words))
     if decided := summary.get("rebalancing"):
-        last = {row["unit"]: row["after"] for row in decided}
-        words = ", ".join(f"{n} {unit}" for unit, n in last.items())
         n = count_of(len(decided), "decision")
-        lines.append(("balance", f"{n} (balance.jsonl), at last {words}"))
+        lines.append(("balance", f"{n} (balance.jsonl), at last {_at_last(decided)}"))
     if lost := summary.get("lost"):  # a summary of an earlier version has none
         lines.append(("lost", _without(lost)))
     if summary["dropped"]:
         lines.append(("dropped", f"{summary['dropped']:,} samples for their age"))
     return [*lines, ("limit", summary["bottleneck"])]
+
+
+def _at_last(decided: list[dict[str, Any]]) -> str:
+    """What was last decided of each number; where groups differ, of each of them."""
+    last: dict[str, dict[int, int]] = {}  # by unit and group
+    for row in decided:
+        last.setdefault(row["unit"], {})[row["group"]] = row["after"]
+    words = []
+    for unit, of_group in last.items():
+        numbers = "/".join(str(of_group[group]) for group in sorted(of_group))
+        where = ", ".join(map(str, sorted(of_group)))
+        groups = f" (groups {where})" if len(of_group) > 1 else ""
+        words.append(f"{numbers} {unit}{groups}")
+    return ", ".join(words)
 
 
 def _without(lost: list[str]) -> str:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"))
+MOST_NAMED = 8  # numbers in a message
 
 
 def count_of(n: int, word: str) -> str:
     """As in `1 core`, `1,024 cores` and `2 processes`."""
     ending = "es" if word.endswith("s") else "s"
     return f"{n:,} {word}{ending * (n != 1)}"
+
+
+def one_of(numbers: Sequence[int]) -> str:
+    """As in `1, 2 or 4`; of many only the first and the last ones."""
+    words = [f"{n:,}" for n in numbers]
+    if len(words) > MOST_NAMED:
+        words = [*words[: MOST_NAMED - 2], "...", words[-1]]
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def per_second(rate: float) -> str:

@@ -292,6 +292,8 @@ def test_the_sentence_has_the_numbers_and_says_what_it_leaves_open():
     assert "margin 7.09" in said and "IQM of 4 seeds" in said
     _, found = compared(lambda s: learning(seed=s), lambda s: learning(seed=s), 1)
     assert "One seed has no interval" in words.sentence(found, settings())
+    shown = words.outcomes(found, settings()) + words.sentence(found, settings())
+    assert "interval none" in shown and "inf" not in shown
     _, found = compared(lambda s: learning(seed=s), lambda s: learning(final=80 + 8 * s, seed=s), 5)
     assert "it would take about" in words.sentence(found, settings())
 

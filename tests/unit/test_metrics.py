@@ -332,6 +332,14 @@ def test_one_more_core_brings_its_share_up_to_what_the_actors_can_make() -> None
         assert "at most +25 %" in bottleneck(progress, job)
 
 
+def test_what_rides_with_the_learner_gains_nothing_by_its_cores() -> None:
+    made = {"produced": 1_000, "consumed": 32_000}
+    job, progress = working((60, 0), (30, 70), buffer=(40, 0), **made)
+    assert "at most +43 %" in bottleneck(progress, job)  # 60 + 40 -> 30 + 40
+    progress.counts["buffer-0.0"][Count.APART_SECONDS] = 40.0  # beside the learner
+    assert "at most +100 %" in bottleneck(progress, job)
+
+
 def test_updates_that_are_short_gain_little_by_cores() -> None:
     made = {"produced": 1_000, "consumed": 32_000}
     job, progress = working((100, 0), (40, 60), **made)

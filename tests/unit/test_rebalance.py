@@ -270,6 +270,18 @@ def test_the_summary_repeats_what_was_decided_and_so_does_a_resumed_run(begin, t
     assert run.state(group.progress)["rebalancing"] == told
 
 
+def test_the_summary_says_what_was_decided_of_which_group(begin, tmp_path):
+    run = Run(job_of("actor_cfg.num=2"), "process", tmp_path, quiet=True)
+    group = begin(job_of("actor_cfg.num=2"))
+    group.run(15)
+    summary = run._summary("running", group.progress, 120.0)
+    rows = [(1, 4), (0, 2), (1, 3)]
+    summary["rebalancing"] = [{"unit": "actors awake", "group": g, "after": n} for g, n in rows]
+    assert "3 decisions (balance.jsonl), at last 2/3 actors awake (groups 0, 1)" in describe(
+        summary, tmp_path
+    )
+
+
 class Clock:
     def __init__(self):
         self.now = 10.0

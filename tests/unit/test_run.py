@@ -139,6 +139,7 @@ def test_the_run_of_another_configuration_is_refused_with_the_difference(tmp_pat
     assert "holds the run of another configuration (differs in " in said
     assert "lr: 0.1 there, 0.2 here" in said.lower()
     assert "actor_cfg.num: 1 there, 2 here" in said
+    assert said.endswith(f"go on with it as it is: tianji resume {tmp_path}")
     assert (tmp_path / "config.json").read_bytes() == before
 
 
@@ -250,7 +251,8 @@ def test_another_end_is_advised_to_resume(tmp_path: Path) -> None:
     said = refusal(tmp_path, config_of("exp.train_steps=900", "exp.max_seconds=9"))
     command = f"tianji resume {tmp_path} --set exp.train_steps=900 --set exp.max_seconds=9"
     assert command in said
-    assert "tianji resume" not in refusal(tmp_path, config_of("exp.train_steps=900", "hyp.lr=1"))
+    other = refusal(tmp_path, config_of("exp.train_steps=900", "hyp.lr=1"))
+    assert other.endswith(f"as it is: tianji resume {tmp_path}")
 
 
 def ended_run(folder: Path, status: str, mean: float = 480.0) -> None:

@@ -46,6 +46,14 @@ def test_figures_say_what_they_leave_out(capsys, monkeypatch):
     assert "(contention) is not in this table" in capsys.readouterr().out
 
 
+def test_training_in_turns_is_said_to_be_gorilas_schedule(capsys):
+    turns = profile(batch=512, pool=512, warmup=0, on_policy=True, alternates=True)
+    run(turns, said("--styles", "gorila,ours"))
+    assert "ours: synchronous training, in which acting and learning take" in (
+        " ".join(capsys.readouterr().out.split())
+    )
+
+
 def test_styles_are_drawn_and_written(capsys, tmp_path):
     run(JOB, said("--actors", "3", "--styles", "gorila,ours", "--figure", str(tmp_path / "f.svg")))
     out = capsys.readouterr().out

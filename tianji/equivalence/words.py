@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tianji import stats
 from tianji.columns import fitted
 from tianji.equivalence import measures
@@ -42,9 +44,18 @@ def outcomes(found: Equivalence, settings: Settings, width: int | None = None) -
 
 def _outcome(each: Comparison) -> tuple[str, ...]:
     difference, low, high = each.interval
-    between = f"{signed(low)} to {signed(high)}"
-    numbers = (*map(number, each.iqms), signed(difference), between, number(each.margin))
+    numbers = (
+        *map(number, each.iqms),
+        signed(difference),
+        _between(low, high),
+        number(each.margin),
+    )
     return (each.name, *numbers, each.verdict)
+
+
+def _between(low: float, high: float) -> str:
+    """An interval; that of a single seed has no ends."""
+    return f"{signed(low)} to {signed(high)}" if math.isfinite(high - low) else "none"
 
 
 def ages(
@@ -107,7 +118,7 @@ def _part(each: Comparison, settings: Settings) -> str:
         what = f"return after {settings.steps:,} steps"
     return (
         f"{what} {number(serial)} serial, {number(distributed)} {settings.engine}, difference "
-        f"{signed(difference)}, interval {signed(low)} to {signed(high)}, "
+        f"{signed(difference)}, interval {_between(low, high)}, "
         f"margin {number(each.margin)}: {each.verdict}"
     )
 

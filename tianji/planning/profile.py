@@ -47,6 +47,10 @@ class Work:
     keys: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What the digest is of; nothing in plans of older versions."""
 
+    def equal_parts(self) -> list[int]:
+        """Numbers of actors that can share the environments of a group."""
+        return [n for n in range(1, self.envs + 1) if self.envs % n == 0]
+
     def cores_of(self, learning: int, acting: int) -> int:
         """That a group needs to learn and act on so many; taking turns, both use the same ones."""
         return max(learning, acting) if self.alternates else learning + acting

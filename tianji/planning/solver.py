@@ -14,7 +14,7 @@ from tianji.errors import TianJiError
 from tianji.planning.model import predict
 from tianji.planning.profile import Profile, Work
 from tianji.planning.split import Prediction, Split
-from tianji.wording import count_of
+from tianji.wording import count_of, one_of
 
 NOISE = 0.03  # a split that is faster by less than this share may just have been lucky
 MORE_STEPS = 0.05  # share of the rate that other environments than the configuration's must bring
@@ -207,6 +207,11 @@ def _no_split(work: Work, wish: Wish, said: Mapping[str, str]) -> str:
         return (
             f"{words['groups']}: each of {wish.hosts} hosts has as many groups as the others: "
             f"name a multiple of that, or another number of {said['hosts']}"
+        )
+    if work.on_policy and wish.actors is not None and work.envs % wish.actors:
+        return (
+            f"{words['actors']}: the actors of a group share {count_of(work.envs, 'environment')}, "
+            f"and so many cannot have equal parts: name {one_of(work.equal_parts())}"
         )
     learners = f", {count_of(work.learners, 'learner')} in a group" if work.learners > 1 else ""
     envs = count_of(work.envs, "environment")

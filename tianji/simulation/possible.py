@@ -7,21 +7,20 @@ import math
 from tianji.errors import TianJiError
 from tianji.planning.profile import Work
 from tianji.simulation.layout import Layout
-from tianji.wording import count_of
+from tianji.wording import count_of, one_of
 
 MOST_CORES = 1_024  # of one machine: all ways to split them are looked at, and they are many
-MOST_NAMED = 8  # numbers in a message
 
 
 def refuse_impossible_layout(layout: Layout, work: Work) -> None:
     """Raises for what a run would refuse, too."""
     refuse_unequal(layout, work, layout.actors)
     if work.alternates and layout.envs is None and work.envs % layout.actors:
-        counts = _equal_parts(work)
+        counts = work.equal_parts()
         raise TianJiError(
             f"--actors {layout.actors}: the actors of a group share "
             f"{count_of(work.envs, 'environment')}, and so many cannot have equal parts: name "
-            f"{_or(counts)}, or say with --envs how many each has"
+            f"{one_of(counts)}, or say with --envs how many each has"
         )
     of_group = layout.learners + layout.buffer_alone + layout.actors
     if layout.hosts > layout.groups * of_group:
@@ -83,7 +82,7 @@ def refuse_unshared(layout: Layout, work: Work) -> None:
     """
     if not work.on_policy or work.rollouts is not None:
         return
-    counts = _equal_parts(work)
+    counts = work.equal_parts()
     if layout.envs is not None:
         counts = [n for n in counts if n * layout.envs == work.envs]
     if any(n % layout.learners == 0 for n in counts):
@@ -101,18 +100,6 @@ def refuse_unshared(layout: Layout, work: Work) -> None:
     raise TianJiError(
         f"--learners {layout.learners}: a batch has one rollout of each actor, and learners have "
         f"equal parts of it; but the actors of a group share {envs}{of_each}, and there can be "
-        f"{_or(counts)} of them, none a multiple of {layout.learners}: name {_or(near)} learners"
+        f"{one_of(counts)} of them, none a multiple of {layout.learners}: name {one_of(near)} "
+        "learners"
     )
-
-
-def _equal_parts(work: Work) -> list[int]:
-    """Numbers of actors that can share the environments of a group."""
-    return [n for n in range(1, work.envs + 1) if work.envs % n == 0]
-
-
-def _or(numbers: list[int]) -> str:
-    """As in `1, 2 or 4`; of many only the first and the last ones."""
-    words = [f"{n:,}" for n in numbers]
-    if len(words) > MOST_NAMED:
-        words = [*words[: MOST_NAMED - 2], "...", words[-1]]
-    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
