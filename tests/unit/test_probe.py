@@ -2,11 +2,13 @@
 
 import contextlib
 import dataclasses
+import os
+import threading
 
 import pytest
 
 from tianji.config import load
-from tianji.probing import crew, in_turns, learners, timetable
+from tianji.probing import child, crew, in_turns, learners, timetable
 from tianji.probing import probe as probing
 from tianji.probing.hand import OutOfMemory
 from tianji.trial import try_out
@@ -34,7 +36,7 @@ def measured(root, monkeypatch):
     """Probes a job whose learners take so long; returns profile and stages.
 
     No more than `most` learners fit at once, and no configuration called `full`; roles on
-    `slow_core` take three times as long; `seats` gets who sat where, `pauses` how long
+    `slow_cores` take three times as long; `seats` gets who sat where, `pauses` how long
     each of them slept.
     """
 
@@ -44,7 +46,7 @@ def measured(root, monkeypatch):
         gpu=None,
         cores=8,
         seconds=600.0,
-        slow_core=None,
+        slow_cores=(),
         seats=None,
         pauses=None,
         full=None,
@@ -67,7 +69,7 @@ def measured(root, monkeypatch):
             sharing = n_learners if gpu else 1
 
             def times(mine):
-                return 3.0 if slow_core in mine else 1.0
+                return 3.0 if set(slow_cores) & set(mine) else 1.0
 
             def busy(mine):
                 """Twice as slow where all cores are busy."""
@@ -139,13 +141,23 @@ def test_a_slow_core_counts_as_one_of_many(measured):
     usual = 0.02  # beside busy cores
     for name in ("walk_dqn.py", "walk_ppo.py"):
         for slow in range(8):
-            found, _ = measured(name, lambda threads: 0.01, slow_core=slow)
+            found, _ = measured(name, lambda threads: 0.01, slow_cores=[slow])
             learner = found.learners[0]
             assert usual <= learner.update_seconds < 1.25 * usual
             assert learner.contention == pytest.approx(usual / 0.01)  # alone on the same core
             assert 0.1 < found.unevenness < 0.5
         found, _ = measured(name, lambda threads: 0.01)
         assert found.unevenness == 0.0
+
+
+@pytest.mark.parametrize("name", ["walk_dqn.py", "walk_ppo.py"])
+@pytest.mark.parametrize("slow", [range(4), range(4, 8), range(2, 6)])
+def test_where_half_of_the_cores_are_slow_learners_count_by_what_they_make_together(
+    measured, name, slow
+):
+    """A group takes turns on one core, and there is a group on every core."""
+    found, _ = measured(name, lambda threads: 0.01, slow_cores=slow)
+    assert found.learners[0].update_seconds == pytest.approx(0.02 * 2 / (1 + 1 / 3))
 
 
 @pytest.mark.parametrize(("cores", "seconds"), [(1, 600.0), (8, 0.0)])
@@ -160,6 +172,19 @@ def test_a_probe_that_is_late_takes_the_first_look_for_the_learner(measured):
     found, stages = measured("walk_ppo.py", lambda threads: 0.01, seconds=0.0)
     assert found.learners[0].update_seconds == pytest.approx(0.01)
     assert len(stages) == 2 and len(found.actors) == 1
+
+
+def test_all_threads_of_a_child_move_on_with_it():
+    """Torch has a thread of its own for the GPU, which stayed where the first task had been."""
+    done, before = threading.Event(), os.sched_getaffinity(0)
+    thread = threading.Thread(target=done.wait, daemon=True)
+    thread.start()
+    try:
+        child._sit_on([max(before)])
+        assert os.sched_getaffinity(thread.native_id) == {max(before)} == os.sched_getaffinity(0)
+    finally:
+        done.set()
+        child._sit_on(sorted(before))
 
 
 def test_a_slow_update_leaves_time_for_less(measured):
@@ -225,10 +250,10 @@ def test_learners_of_one_gpu_are_measured_together(measured, name):
 
 
 def test_a_learner_waits_for_the_slowest_actor_where_they_take_turns(measured):
-    found, _ = measured("walk_ppo.py", lambda threads: 0.01, slow_core=1)
+    found, _ = measured("walk_ppo.py", lambda threads: 0.01, slow_cores=[1])
     crowded = min(found.actors, key=lambda cost: cost.envs)  # on all cores
     assert crowded.step_seconds == pytest.approx(2 * 3 * 1.5e-4)
-    at_once, _ = measured("walk_dqn.py", lambda threads: 0.01, slow_core=1)
+    at_once, _ = measured("walk_dqn.py", lambda threads: 0.01, slow_cores=[1])
     assert all(cost.step_seconds < 1.5e-4 for cost in at_once.actors)
 
 

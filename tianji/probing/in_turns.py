@@ -2,8 +2,8 @@
 
 Whoever waits for the other sleeps meanwhile, and is slower for a while when it wakes up. So both
 are measured with pauses, and there is a first look at how long an update takes. Beside other groups
-all of it takes longer: how much, a learner shows that is measured once more while all other cores
-are busy.
+all of it takes longer: what a learner costs there, several show that are measured while all cores
+are busy, and how much longer that is, the one of them that was alone on the same core before.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from dataclasses import replace
 from statistics import median
 
 from tianji.planning.profile import ActorCost, LearnerCost
-from tianji.probing.answers import Acted, contention, middle_learner, receiving, slowest_step
+from tianji.probing.answers import (
+    Acted,
+    contention,
+    mean_learner,
+    middle_learner,
+    receiving,
+    slowest_step,
+)
 from tianji.probing.crew import Crew, Found, gains
 from tianji.probing.hand import Answer
 
@@ -32,7 +39,8 @@ class _InTurns:
         self._hand = crew.learners[0]
         self._acted = Acted(slowest_step)
         self._alone: list[Answer] = []  # of one core
-        self._times: list[float] = []  # as long as alone that an update takes beside busy cores
+        self._beside: list[LearnerCost] = []  # of one core while all are busy, the mean of several
+        self._times: list[float] = []  # as long as alone that an update took on the same core
         self._updating = self._pause = 0.0  # seconds that an actor waits, and a learner
 
     def found(self) -> Found:
@@ -56,10 +64,14 @@ class _InTurns:
             self._act(first)
             self._alone.append(crew.learning(self._hand, self._pause))
             self._compare()
-        usual = middle_learner([crew.cost(self._hand, answer) for answer in self._alone])
+        for _ in crew.again(self._acted.first, n_stages=1):
+            crew.move_on()
+            self._crowd()
         times = contention(self._times)
-        actors = [self._beside(cost, times) for cost in self._acted.costs()]
-        learners = [_slower(cost, times) for cost in (usual, *more)]
+        alone = [_slower(crew.cost(self._hand, answer), times) for answer in self._alone]
+        usual = middle_learner(self._beside or alone)
+        actors = [self._slower_actor(cost, times) for cost in self._acted.costs()]
+        learners = [replace(usual, contention=times), *(_slower(cost, times) for cost in more)]
         return Found(actors, learners, self._acted, self._pause)
 
     def _act(self, envs: int) -> None:
@@ -68,11 +80,20 @@ class _InTurns:
 
     def _compare(self) -> None:
         """The learner that was just measured alone, on the same core, while all others are busy."""
-        crew = self._crew
-        if len(crew.cores) > 1:
-            _, learned = crew.crowd(crew.choices[0], self._pause)
-            alone, busy = crew.cost(self._hand, self._alone[-1]), crew.cost(self._hand, learned[0])
+        busy = self._crowd()
+        if busy is not None:
+            alone = self._crew.cost(self._hand, self._alone[-1])
             self._times.append(busy.update_seconds / alone.update_seconds)
+
+    def _crowd(self) -> LearnerCost | None:
+        """Returns what the learner on the first core costs; they all count. None: no other core."""
+        crew = self._crew
+        if len(crew.cores) == 1:
+            return None
+        _, learned = crew.crowd(crew.choices[0], self._pause)
+        costs = [crew.cost(self._hand, answer) for answer in learned]
+        self._beside.append(mean_learner(costs))
+        return costs[0]
 
     def _with_more_cores(self) -> list[LearnerCost]:
         """As long as they make it faster."""
@@ -88,7 +109,7 @@ class _InTurns:
             fewer = more
         return found
 
-    def _beside(self, cost: ActorCost, times: float) -> ActorCost:
+    def _slower_actor(self, cost: ActorCost, times: float) -> ActorCost:
         """An actor's cost beside other groups, with T_rv by the environments of a trajectory."""
         received = median(map(receiving, self._alone)) / self._crew.choices[0]
         return replace(
