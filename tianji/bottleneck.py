@@ -131,7 +131,7 @@ def _gain_of_a_core(found: Capacity) -> Words:
     if not (found.acting and found.learning):
         return _same("more learner cores or fewer actors would help")
     cores = found.threads
-    passed = 1 / found.buffer_busy if found.buffer_busy > BUSY_BUFFER else math.inf
+    passed = 1 / found.buffer_busy if found.buffer_busy else math.inf
     faster = 1 / (found.riding + (1 - found.riding) * cores / (cores + 1))
     gain = max(0.0, min(faster, found.acting / found.learning, passed) - 1)
     return Words(

@@ -222,6 +222,7 @@ def refuse_unfit(folder: Path, config: Config, extend: bool) -> None:
     there = read_json(folder / "config.json").get("config")
     if not isinstance(there, dict):
         raise TianJiError(f"{folder} is not empty, and what it holds is not a run: {advice}")
+    status = read_json(folder / "summary.json").get("status")
     here = json.loads(json.dumps(config.to_json()))
     changes = _differences(_completed(there), here)
     others = {name: words for name, words in changes.items() if name not in LIMITS}
@@ -235,16 +236,15 @@ def refuse_unfit(folder: Path, config: Config, extend: bool) -> None:
                 "only when it ends and what it saves can be said anew; "
                 f"for another {next(iter(changes))} begin a new run"
             )
-        elif others:  # it may have had a plan, or keys of a command line
+        elif others and status not in ENDED:  # it may have had a plan, or keys of a command line
             advice += (
                 f", or go on with it as it is: {shlex.join(['tianji', 'resume', str(folder)])}"
             )
-        else:
+        elif not others:
             advice += f", or go on with it: {_resume_with(folder, list(changes), here)}"
         raise TianJiError(
             f"{folder} holds the run of another configuration (differs in {listed}): {advice}"
         )
-    status = read_json(folder / "summary.json").get("status")
     if status in ENDED and not extend:
         raise TianJiError(
             f"{folder} holds a run of this configuration that has ended ({status}): {advice}, or "

@@ -264,8 +264,8 @@ def _measured(summary: dict[str, Any]) -> list[Line]:
         words = f"{played['n']:,} in training: best mean return {best:,.1f}, last {last:,.1f}"
         lines.append(("evaluation", words))
     if decided := summary.get("rebalancing"):
-        n = count_of(len(decided), "decision")
-        lines.append(("balance", f"{n} (balance.jsonl), at last {_at_last(decided)}"))
+        n, words = count_of(len(decided), "decision"), _at_last(decided, summary["groups"])
+        lines.append(("balance", f"{n} (balance.jsonl), at last {words}"))
     if lost := summary.get("lost"):  # a summary of an earlier version has none
         lines.append(("lost", _without(lost)))
     if summary["dropped"]:
@@ -273,17 +273,16 @@ def _measured(summary: dict[str, Any]) -> list[Line]:
     return [*lines, ("limit", summary["bottleneck"])]
 
 
-def _at_last(decided: list[dict[str, Any]]) -> str:
-    """What was last decided of each number; where groups differ, of each of them."""
+def _at_last(decided: list[dict[str, Any]], n_groups: int) -> str:
+    """What was last decided of each number, and of which groups where there are several."""
     last: dict[str, dict[int, int]] = {}  # by unit and group
     for row in decided:
         last.setdefault(row["unit"], {})[row["group"]] = row["after"]
     words = []
     for unit, of_group in last.items():
-        numbers = "/".join(str(of_group[group]) for group in sorted(of_group))
-        where = ", ".join(map(str, sorted(of_group)))
-        groups = f" (groups {where})" if len(of_group) > 1 else ""
-        words.append(f"{numbers} {unit}{groups}")
+        for n in sorted(set(of_group.values())):
+            which = ", ".join(str(group) for group in sorted(of_group) if of_group[group] == n)
+            words.append(f"{n} {unit}" + (f" (group {which})" if n_groups > 1 else ""))
     return ", ".join(words)
 
 

@@ -237,8 +237,16 @@ def test_where_the_smallest_plan_has_no_room_only_what_helps_is_advised(changes,
 
 
 def test_what_cannot_be_split_says_what_was_asked():
-    with pytest.raises(TianJiError, match=r"share 8 environments, .* name 1, 2, 4 or 8$"):
+    with pytest.raises(
+        TianJiError, match=r"share 8 environments .* there can be 1 or 2: name that$"
+    ):
         solve(graded(on_policy=True, envs=8), Wish(4, actors=3))
+    with pytest.raises(TianJiError, match=r"there can be 2: name that$"):
+        solve(graded(on_policy=True, envs=8, batch=80, pool=80, rollouts=2), Wish(4, actors=4))
+    with pytest.raises(TianJiError, match=r"^no split of 4 cores .* --actors 4.* offer more"):
+        solve(graded(on_policy=True, envs=8), Wish(4, actors=4))  # a learner needs one
+    with pytest.raises(TianJiError, match=r"^no split of 4 cores .* --actors 3.* share 8 env"):
+        solve(graded(on_policy=True, envs=8), Wish(4, groups=5, actors=3))
     with pytest.raises(TianJiError, match="no split of 4 cores on 1 host has --actors 9"):
         solve(graded(), Wish(4, actors=9))
     with pytest.raises(TianJiError, match="no split of 1 core on 2 hosts has --actors 9, --buffer"):

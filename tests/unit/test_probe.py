@@ -260,9 +260,26 @@ def test_a_learner_waits_for_the_slowest_actor_where_they_take_turns(measured):
 def test_a_learner_that_takes_turns_comes_before_other_environments(measured):
     """It counts for every split, and a probe may have no time left."""
     _, stages = measured("walk_ppo.py", lambda threads: 0.01)
-    kinds = [stage[0][0] for stage in stages[:5]]
-    assert kinds == ["learner", "actor", "learner", "learner", "actor"]
-    assert list(map(len, stages[:4])) == [1, 2, 1, 8]  # alone, and then among all others
+    kinds = [stage[0][0] for stage in stages[:6]]
+    assert kinds == ["learner", "actor", "learner", "learner", "learner", "actor"]
+    assert list(map(len, stages[:5])) == [1, 2, 1, 8, 1]  # alone, among others, with two cores
+
+
+@pytest.mark.parametrize("name", ["walk_dqn.py", "walk_ppo.py"])
+def test_more_cores_are_compared_with_fewer_on_the_same(measured, name):
+    """Two quick ones once seemed to be a gain over a slow one."""
+    for slow in range(8):
+        found, _ = measured(name, lambda threads: 0.01, slow_cores=[slow])
+        assert {cost.cores for cost in found.learners} == {1}
+
+
+@pytest.mark.parametrize("slow", [1, 6])  # where learners with more cores sit, and elsewhere
+def test_what_more_cores_save_is_of_what_one_costs_on_the_usual_core(measured, slow):
+    found, _ = measured("walk_ppo.py", lambda threads: 0.01 / threads, slow_cores=[slow])
+    one, two = (
+        next(cost.update_seconds for cost in found.learners if cost.cores == n) for n in (1, 2)
+    )
+    assert two == pytest.approx(one / 2)
 
 
 def test_what_other_groups_cost_is_known_where_roles_take_turns(measured):

@@ -275,11 +275,12 @@ def test_the_summary_says_what_was_decided_of_which_group(begin, tmp_path):
     group = begin(job_of("actor_cfg.num=2"))
     group.run(15)
     summary = run._summary("running", group.progress, 120.0)
-    rows = [(1, 4), (0, 2), (1, 3)]
+    rows = [(1, 4), (0, 2), (1, 3), (3, 2)]
+    summary["groups"] = 4
     summary["rebalancing"] = [{"unit": "actors awake", "group": g, "after": n} for g, n in rows]
-    assert "3 decisions (balance.jsonl), at last 2/3 actors awake (groups 0, 1)" in describe(
-        summary, tmp_path
-    )
+    assert (
+        "4 decisions (balance.jsonl), at last 2 actors awake (group 0, 3), 3 actors awake (group 1)"
+    ) in describe(summary, tmp_path)
 
 
 class Clock:

@@ -140,6 +140,8 @@ def test_the_run_of_another_configuration_is_refused_with_the_difference(tmp_pat
     assert "lr: 0.1 there, 0.2 here" in said.lower()
     assert "actor_cfg.num: 1 there, 2 here" in said
     assert said.endswith(f"go on with it as it is: tianji resume {tmp_path}")
+    (tmp_path / "summary.json").write_text('{"status": "solved"}')
+    assert "tianji resume" not in refusal(tmp_path, config_of("hyp.lr=0.2"))
     assert (tmp_path / "config.json").read_bytes() == before
 
 

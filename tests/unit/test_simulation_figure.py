@@ -49,7 +49,7 @@ def test_figures_say_what_they_leave_out(capsys, monkeypatch):
 def test_training_in_turns_is_said_to_be_gorilas_schedule(capsys):
     turns = profile(batch=512, pool=512, warmup=0, on_policy=True, alternates=True)
     run(turns, said("--styles", "gorila,ours"))
-    assert "ours: synchronous training, in which acting and learning take" in (
+    assert "ours: synchronous training takes turns, and so it has Gorila's schedule" in (
         " ".join(capsys.readouterr().out.split())
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tianji.errors import TianJiError
 from tianji.planning.model import predict
@@ -208,10 +208,10 @@ def _no_split(work: Work, wish: Wish, said: Mapping[str, str]) -> str:
             f"{words['groups']}: each of {wish.hosts} hosts has as many groups as the others: "
             f"name a multiple of that, or another number of {said['hosts']}"
         )
-    if work.on_policy and wish.actors is not None and work.envs % wish.actors:
+    if work.on_policy and (others := _other_actors(work, wish)):
         return (
-            f"{words['actors']}: the actors of a group share {count_of(work.envs, 'environment')}, "
-            f"and so many cannot have equal parts: name {one_of(work.equal_parts())}"
+            f"{words['actors']}: the actors of a group share {count_of(work.envs, 'environment')} "
+            f"in equal parts; with the rest as it is there can be {one_of(others)}: name that"
         )
     learners = f", {count_of(work.learners, 'learner')} in a group" if work.learners > 1 else ""
     envs = count_of(work.envs, "environment")
@@ -221,3 +221,11 @@ def _no_split(work: Work, wish: Wish, said: Mapping[str, str]) -> str:
         f"{', '.join(words.values()) or 'what the configuration asks for'}{learners}{total}: "
         f"leave more of it open, or offer more {said['cores']}"
     )
+
+
+def _other_actors(work: Work, wish: Wish) -> list[int]:
+    """Numbers of actors that could be instead of one that cannot share the batch of a group."""
+    if wish.actors is None or any(_envs(work, wish, wish.actors, [1])):
+        return []
+    wishes = {n: replace(wish, actors=n) for n in work.equal_parts() if n <= wish.cores}
+    return [n for n, other in wishes.items() if any(_splits(work, other, [1], [1]))]

@@ -13,6 +13,7 @@ from tianji.planning.split import Bound, Prediction, Split
 from tianji.wording import count_of, duration, per_second
 
 WAITING = 0.5  # an actor that needs its core for less than this share of its time waits
+AS_NEAR = 0.02  # splits whose imbalances differ by no more are equally near to equal
 LABEL_WIDTH = 12  # of the words at the beginning of a line
 HEAD = (
     *("", "split", "groups", "learner cores", "actors", "envs", "steps/s", "samples/s"),
@@ -202,11 +203,13 @@ def _balance(found: Prediction, choices: list[Choice]) -> str:
     if found.imbalance <= EQUAL:
         return f"{could}: {found.bound}"
     apart = f"{could}: {found.bound}, {100 * found.imbalance:.0f} % apart"
-    nearer = min(choices, key=lambda choice: choice.prediction.imbalance)
     if len(choices) == 1:
         return apart
-    if nearer.prediction.imbalance >= found.imbalance:
+    least = min(choice.prediction.imbalance for choice in choices)
+    if least + AS_NEAR >= found.imbalance:
         return f"{apart}; no next-best split is nearer to equal"
+    as_near = [choice for choice in choices if choice.prediction.imbalance <= least + AS_NEAR]
+    nearer = max(as_near, key=lambda choice: choice.prediction.production)
     speed = _faster(nearer.prediction.production / found.production - 1)
     named, cores = _name(nearer.split), nearer.split.learner_cores
     if cores != choices[0].split.learner_cores:

@@ -56,10 +56,10 @@ class _InTurns:
         self._alone = [looked if crew.time.is_late() else crew.learning(self._hand, self._pause)]
         if not crew.time.is_late():
             self._compare()
+        more = self._with_more_cores()  # before anybody moves on: it is compared with that learner
         for envs in others:
             if not crew.time.is_late_for(envs, self._acted.last):
                 self._act(envs)
-        more = self._with_more_cores()
         for _ in crew.again(self._acted.first, n_stages=3):
             self._act(first)
             self._alone.append(crew.learning(self._hand, self._pause))
@@ -69,9 +69,11 @@ class _InTurns:
             self._crowd()
         times = contention(self._times)
         alone = [_slower(crew.cost(self._hand, answer), times) for answer in self._alone]
-        usual = middle_learner(self._beside or alone)
+        usual = replace(middle_learner(self._beside or alone), contention=times)
         actors = [self._slower_actor(cost, times) for cost in self._acted.costs()]
-        learners = [replace(usual, contention=times), *(_slower(cost, times) for cost in more)]
+        there = crew.cost(self._hand, self._alone[0])  # on the core where `more` were measured
+        slower = usual.update_seconds / there.update_seconds
+        learners = [usual, *(replace(_slower(cost, slower), contention=times) for cost in more)]
         return Found(actors, learners, self._acted, self._pause)
 
     def _act(self, envs: int) -> None:

@@ -2,8 +2,8 @@
 
 A role that has the machine to itself is faster than it will be among others. So where actors and
 learners run at the same time they are measured at the same time, on all the cores; where they take
-turns, the actors of a group are measured together, then its learner alone, and what others at work
-do to it.
+turns, the actors of a group are measured together, then its learner alone, and then learners on all
+cores beside others at work.
 """
 
 from __future__ import annotations

@@ -267,7 +267,7 @@ def _styles(
 def _about_ours(profile: Profile, layout: Layout, ours: Layout, schedule: Schedule) -> list[str]:
     """What the split of ours follows from, and why its actors are held back if they are."""
     if profile.work.alternates:
-        return ["ours: synchronous training, in which acting and learning take turns as Gorila's"]
+        return ["ours: synchronous training takes turns, and so it has Gorila's schedule"]
     notes = []
     if dataclasses.replace(ours, envs=layout.envs) != layout:
         cores = count_of(layout.group_cores(profile.work), "core")
