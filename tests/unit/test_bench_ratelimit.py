@@ -14,8 +14,8 @@ def test_the_verdict_names_what_is_lower_with_ours():
     assert ratelimit.verdict([*ours, *loose]) == (
         "- lower with ours, no slack than with the limiter, loose: idle, deviation over 0.1 s"
     )
-    tight = rows("limiter, tight", 0.3, 0.5, 0.2), rows("limiter, even", 0.1, 3.0, 1.5)
-    assert ratelimit.verdict([*ours, *tight[0], *tight[1]]) == (
+    tight, even = rows("limiter, tight", 0.3, 0.5, 0.2), rows("limiter, even", 0.1, 3.0, 1.5)
+    assert ratelimit.verdict([*ours, *tight, *even]) == (
         "- lower with ours, no slack than with the limiter, tight: idle; even: nothing"
     )
 

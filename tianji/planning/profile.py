@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 FORGOTTEN = ("memory_bytes",)  # of a machine, in plans of older versions
+FOREIGN_SHARE = 0.15  # of the cores: where others keep more of them busy, a profile is disturbed
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,6 @@ class LearnerCost:
     contention: float = 1.0  # times as long as alone that it takes beside busy cores
     on_gpu: tuple[tuple[int, float], ...] = ()
     """Learners that share the GPU, and times as long as alone that each of them takes."""
-
-
-FOREIGN_SHARE = 0.15  # of the cores
 
 
 @dataclass(frozen=True)

@@ -68,12 +68,11 @@ class _InTurns:
             crew.move_on()
             self._crowd()
         times = contention(self._times)
-        alone = [_slower(crew.cost(self._hand, answer), times) for answer in self._alone]
+        alone = [crew.cost(self._hand, answer) for answer in self._alone]
         usual = replace(middle_learner(self._beside or alone), contention=times)
         actors = [self._slower_actor(cost, times) for cost in self._acted.costs()]
-        there = crew.cost(self._hand, self._alone[0])  # on the core where `more` were measured
-        slower = usual.update_seconds / there.update_seconds
-        learners = [usual, *(replace(_slower(cost, slower), contention=times) for cost in more)]
+        slower = usual.update_seconds / alone[0].update_seconds  # on the core of `more`
+        learners = [usual, *(_slower(cost, slower, times) for cost in more)]
         return Found(actors, learners, self._acted, self._pause)
 
     def _act(self, envs: int) -> None:
@@ -122,10 +121,10 @@ class _InTurns:
         )
 
 
-def _slower(cost: LearnerCost, times: float) -> LearnerCost:
+def _slower(cost: LearnerCost, times: float, crowding: float) -> LearnerCost:
     return replace(
         cost,
         update_seconds=times * cost.update_seconds,
         draw_seconds=times * cost.draw_seconds,
-        contention=times,
+        contention=crowding,
     )
