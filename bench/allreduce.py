@@ -1,9 +1,10 @@
 """Measures how learners of a group average their gradients: our channels against torch's gloo.
 
 Both do the same in the same processes and in turns: each of N processes has a vector, and ends with
-the mean of all. Ours is `tianji.exchange` over shared-memory rings, driven as a worker process does
-it, with sleep when there is nothing to do. Gloo is `torch.distributed.all_reduce` on the loopback
-device and a division. Shown is the median time of one exchange as the first process sees it.
+the mean of all. Ours is `tianji.roles.allreduce` over shared-memory rings, driven as a worker
+process does it, with sleep when there is nothing to do. Gloo is `torch.distributed.all_reduce`
+on the loopback device and a division. Shown is the median time of one exchange as the first
+process sees it.
 
     python bench/allreduce.py                       # 2 and 4 processes, 4 KB to 8 MB
     python bench/allreduce.py --processes 2 --rounds 3
@@ -29,8 +30,8 @@ import numpy.typing as npt
 from measures import Spread
 from options import OUT, Options, at_least, count
 
-from tianji.channel import ChannelSpec
-from tianji.exchange import Exchange, exchange_schema
+from tianji.core.channel import ChannelSpec
+from tianji.roles.allreduce import Exchange, exchange_schema
 from tianji.transmission.loops import until
 from tianji.transports.shm import ShmTransport
 

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from options import OUT, Options, count, positive
 
-from tianji.channel import ChannelSpec
-from tianji.schema import Field, Schema
+from tianji.core.channel import ChannelSpec
+from tianji.core.schema import Field, Schema
 from tianji.transmission.loops import until
 from tianji.transports.shm import ShmTransport
 

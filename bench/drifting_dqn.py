@@ -1,4 +1,4 @@
-"""DQN with Table 2's values on a task whose cost drifts; `rebalance.py` runs it."""
+"""DQN with Table 2's values on a task whose cost drifts; `rebalancer.py` runs it."""
 
 environment = dict(type="drifting:Drifting", pace="pace")
 exp = dict(stop_return=1e9, train_steps=1_000_000_000)

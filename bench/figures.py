@@ -10,8 +10,8 @@ from html import escape
 
 from measures import Spread
 
-from tianji import svg
-from tianji.svg import INK
+from tianji.observe import svg
+from tianji.observe.svg import INK
 
 WIDTH, HEIGHT = 560, 360  # of one panel
 LEFT, RIGHT, TOP, BOTTOM = 74, 24, 74, 52  # around what is drawn in it

@@ -28,10 +28,10 @@ from tables import cells, markdown, spread, values, where
 from trainings import Row
 
 from tianji.config import load
-from tianji.job import Job, prepare
-from tianji.stats import paired
-from tianji.topology import make_env
-from tianji.watch import Progress, Watch
+from tianji.core.stats import paired
+from tianji.job.factory import make_env
+from tianji.job.job import Job, prepare
+from tianji.observe.watch import Progress, Watch
 
 WAYS = (AVERAGING, GOSSIP, NONE)
 INTERVALS = {"ppo": [3, 10], "dqn": [10, 50]}  # PPO makes few updates, and large ones

@@ -15,10 +15,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from trainings import FAILURES, Row
 
-from tianji.planning.model import predict
-from tianji.planning.profile import Profile
-from tianji.planning.solver import Shape, Wish, candidates, shape_of
-from tianji.planning.split import Split
+from tianji.strategy.plan.model import predict
+from tianji.strategy.plan.profile import Profile
+from tianji.strategy.plan.solver import Shape, Wish, candidates, shape_of
+from tianji.strategy.plan.split import Split
 
 
 def shapes(profile: Profile, wish: Wish) -> list[Split]:

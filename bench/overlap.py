@@ -17,9 +17,9 @@ import time
 import numpy as np
 from options import Options, count
 
-from tianji import mpirun
-from tianji.channel import ChannelSpec
-from tianji.schema import Field, Schema
+from tianji.core.channel import ChannelSpec
+from tianji.core.schema import Field, Schema
+from tianji.machine import mpirun
 
 SIZE = 4 << 20
 COMPUTING_SECONDS = 0.2

@@ -28,18 +28,18 @@ from tables import cells, markdown, spread, values, where
 from trainings import ENDLESS, Row, busy_share, summary_of
 
 from tianji.config import load
-from tianji.errors import TianJiError
-from tianji.job import Job
-from tianji.planning import planfile
-from tianji.planning.model import predict
-from tianji.planning.planfile import Plan
-from tianji.planning.profile import Profile
-from tianji.planning.solver import Wish, candidates, shape_of
-from tianji.planning.split import Split
-from tianji.probing import planner
-from tianji.probing.probe import probe
-from tianji.resources import usable_here
-from tianji.trial import try_out
+from tianji.core.errors import TianJiError
+from tianji.job.job import Job
+from tianji.job.preflight import try_out
+from tianji.machine.resources import usable_here
+from tianji.strategy.plan import plan_file
+from tianji.strategy.plan.model import predict
+from tianji.strategy.plan.plan_file import Plan
+from tianji.strategy.plan.profile import Profile
+from tianji.strategy.plan.solver import Wish, candidates, shape_of
+from tianji.strategy.plan.split import Split
+from tianji.strategy.probe import planner
+from tianji.strategy.probe.probe import probe
 
 COLUMNS = (
     "split", "planned", "heat", "seed", "predicted", "production", "consumption", "error",
@@ -113,7 +113,7 @@ class Race:
         """One run that follows a plan."""
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "plan.json"
-            planfile.write(Plan(self.profile, split, predict(self.profile, split)), file)
+            plan_file.write(Plan(self.profile, split, predict(self.profile, split)), file)
             settings = [*self.overrides, *ENDLESS, "global_cfg.rebalance=False"]
             more = ("--seed", str(seed), "--plan", str(file))
             found = summary_of(self.config, settings, self.seconds, *more)["plan"]

@@ -167,7 +167,11 @@ class CpuTimes:
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            kind = words[words.index("tianji.worker") + 1] if "tianji.worker" in words else ""
+            kind = (
+                words[words.index("tianji.engines.worker") + 1]
+                if "tianji.engines.worker" in words
+                else ""
+            )
             if (kind := kind.partition("-")[0]) in found:
                 found[kind] += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         return found

@@ -24,7 +24,7 @@ POLLS = 60
 
 def built(folder: Path, times: int) -> tuple[float, int]:
     """Median seconds to build the report, its libraries loaded before, and its bytes."""
-    from tianji import report
+    from tianji.observe import report
 
     taken = []
     for _ in range(times):
@@ -36,7 +36,7 @@ def built(folder: Path, times: int) -> tuple[float, int]:
 
 def polled(folder: Path, seconds: int, actors: int) -> float:
     """CPU seconds of one answer to the live page, with one new row before each."""
-    from tianji.dashboard import Source
+    from tianji.observe.dashboard import Source
 
     (folder / "summary.json").unlink()
     source = Source(folder)

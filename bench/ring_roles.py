@@ -10,14 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tianji.algorithms.base import Weights
-from tianji.channel import ChannelSpec, Delivery, Inbox, Outbox
-from tianji.counts import Count
-from tianji.fusion import parameters_schema
-from tianji.job import Job
-from tianji.role import Role
-from tianji.roster import MEAN, Kind, RoleSpec, parameters_of, role_name, roles_of
-from tianji.topology import build, channels_of
+from tianji.core.algorithm import Weights
+from tianji.core.channel import ChannelSpec, Delivery, Inbox, Outbox
+from tianji.core.counts import Count
+from tianji.job.factory import build
+from tianji.job.job import Job
+from tianji.job.wiring import channels_of
+from tianji.roles.fusion import parameters_schema
+from tianji.roles.role import Role
+from tianji.roles.role_specs import MEAN, Kind, RoleSpec, parameters_of, role_name, roles_of
 from tianji.transports.local import LocalTransport
 
 AVERAGING, GOSSIP, NONE = "averaging", "gossip", "none"

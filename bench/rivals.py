@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from limiter import SamplesPerInsert
 from measures import Event
 
-from tianji.balance import Balance
-from tianji.channel import ChannelSpec
-from tianji.replay import Replay
+from tianji.core.channel import ChannelSpec
+from tianji.core.schema import Field, Schema
+from tianji.core.store import trajectory_schema
 from tianji.roles import Buffer
-from tianji.schema import Field, Schema
-from tianji.store import trajectory_schema
+from tianji.roles.balance import Balance
+from tianji.stores.replay import Replay
 from tianji.transmission.loops import until
 from tianji.transports.local import LocalTransport
 from tianji.transports.shm import ShmTransport

@@ -38,8 +38,8 @@ from splits import ENVS, STEP_SECONDS
 from tables import cells, markdown, spread, values, where
 from trainings import JOBS, Row, train
 
-from tianji.equivalence.measures import distance
-from tianji.probing.scaling import RULES
+from tianji.strategy.probe.larger_batch import RULES
+from tianji.tools.verify.measures import distance
 
 SAMPLE_SECONDS = 1 / 6_400  # simulated: of one learner core
 BATCH = {REAL: 64, SIMULATED: 256}  # with one learner core; few updates need little of a real one

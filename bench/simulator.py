@@ -25,13 +25,13 @@ from options import BENCH, Options, number_from
 from trainings import summary_of
 
 from tianji.config import load
-from tianji.planning.costs import actor_cost_at, learner_cost_at
-from tianji.planning.profile import Profile
-from tianji.probing.probe import probe
-from tianji.simulation.layout import Layout
-from tianji.simulation.result import Simulated
-from tianji.simulation.simulate import simulate
-from tianji.trial import try_out
+from tianji.job.preflight import try_out
+from tianji.strategy.plan.costs import actor_cost_at, learner_cost_at
+from tianji.strategy.plan.profile import Profile
+from tianji.strategy.probe.probe import probe
+from tianji.strategy.simulate.layout import Layout
+from tianji.strategy.simulate.result import Simulated
+from tianji.strategy.simulate.simulator import simulate
 
 MOST_ERROR = 0.15
 

@@ -32,12 +32,12 @@ def descendants(pid: int) -> list[int]:
 
 
 def is_actor(pid: int) -> bool:
-    """True for `python -m tianji.worker ... actor...`."""
+    """True for `python -m tianji.engines.worker ... actor...`."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
         return False
-    return "tianji.worker" in words and any("actor" in word for word in words)
+    return "tianji.engines.worker" in words and any("actor" in word for word in words)
 
 
 def private_bytes(pid: int) -> int:

@@ -35,8 +35,8 @@ from splits import LEARNER_SECONDS, Split
 from tables import cells, markdown, spread, values, where
 from trainings import JOBS, Row, train
 
-from tianji.planning.profile import ActorCost, LearnerCost, Machine, Profile, Work
-from tianji.planning.solver import Wish, solve
+from tianji.strategy.plan.profile import ActorCost, LearnerCost, Machine, Profile, Work
+from tianji.strategy.plan.solver import Wish, solve
 
 ACTORS = (2, 4, 8, 16, 24)
 CORES = 16  # that the planned split is for, as in the paper

@@ -33,7 +33,7 @@ def blocks(case: str, n_blocks: int) -> dict[str, list[float]]:
     """CPU time of blocks of rounds, traced / not traced."""
     from tianji.config import load
     from tianji.engines.local import LocalEngine
-    from tianji.trial import try_out
+    from tianji.job.preflight import try_out
 
     file, settings, n_rounds = CASES[case]
 
@@ -79,9 +79,9 @@ def rates(case: str, seconds: float, repeats: int) -> dict[str, list[float]]:
 
 def row_seconds() -> float:
     """Of an actor's step, what is added to it: two wrappers, four looks at the clock, one row."""
-    from tianji.tracing.parts import TracedEnv, TracedPolicy
-    from tianji.tracing.recorder import Recorder, Track
-    from tianji.tracing.rows import Heading
+    from tianji.observe.trace.format import Heading
+    from tianji.observe.trace.recorder import Recorder, Track
+    from tianji.observe.trace.traced_parts import TracedEnv, TracedPolicy
 
     class Nothing:
         spec = None
@@ -105,10 +105,10 @@ def row_seconds() -> float:
 
 def turn_seconds() -> float:
     """Of a turn of a loop, untraced, of three roles that have nothing to do."""
-    from tianji.channel import ChannelSpec
-    from tianji.counts import report_schema
-    from tianji.engines.loop import Loop
-    from tianji.role import Role
+    from tianji.core.channel import ChannelSpec
+    from tianji.core.counts import report_schema
+    from tianji.engines.worker_loop import Loop
+    from tianji.roles.role import Role
     from tianji.transports.local import LocalTransport
 
     class Lazy(Role):

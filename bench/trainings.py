@@ -61,7 +61,7 @@ def execute(words: list[str], timeout: float, **variables: str) -> tuple[str, fl
 
 def command(config: Path | str, run_dir: Path, settings: Iterable[str], *more: str) -> list[str]:
     """The words of `tianji train`; a setting is `key=value`."""
-    words = [sys.executable, "-m", "tianji.cli", "train", str(config), "--run-dir", str(run_dir)]
+    words = [sys.executable, "-m", "tianji", "train", str(config), "--run-dir", str(run_dir)]
     return [*words, *more, *(word for setting in settings for word in ("--set", setting))]
 
 

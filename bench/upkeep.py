@@ -84,12 +84,12 @@ class Windows:
 
 def child(what: str, seconds: float, n_windows: int, folder: Path) -> None:
     """Trains once with the switches in place; the launcher is this process."""
-    from tianji import launch
-    from tianji import run as shows
     from tianji.config import load
-    from tianji.examiner import Examiner
-    from tianji.keeper import Keeper
-    from tianji.run import Run
+    from tianji.runs import launch
+    from tianji.runs import run as shows
+    from tianji.runs.checkpoint_schedule import Keeper
+    from tianji.runs.evaluation_schedule import Examiner
+    from tianji.runs.run import Run
 
     windows = Windows(seconds)
     shown, saved, examined = Run.tick, Keeper._is_due, Examiner.tick
@@ -158,19 +158,19 @@ def interval(ratios: list[float]) -> tuple[float, float, float]:
 
 def direct(folder: Path) -> list[str]:
     """CPU time of one checkpoint and of one evaluation of this job, with its store half full."""
-    from tianji import memory, saving
     from tianji.config import load
+    from tianji.core.state import copied
     from tianji.engines.local import LocalEngine
-    from tianji.evaluation import Games
-    from tianji.state import copied
-    from tianji.topology import make_games_env
-    from tianji.trial import try_out
+    from tianji.job.factory import make_games_env
+    from tianji.job.preflight import try_out
+    from tianji.roles import role_state, saving
+    from tianji.roles.evaluation import Games
 
     engine = LocalEngine(try_out(load(CONFIG, ["exp.train_steps=1_000_000"])), folder)
     for _ in range(20_000):
         engine._round()
     began = time.perf_counter()
-    states = {role.name: memory.state(role) for role in engine._training}
+    states = {role.name: role_state.state(role) for role in engine._training}
     parts = {n: copied(part) for n, part in saving._parts(states, saving.ANY_SIZE).items()}
     copying, used = time.perf_counter() - began, time.thread_time()
     assert engine._saver is not None

@@ -1,4 +1,4 @@
-"""DQN on wide observations: a batch takes long to make; `rebalance.py` runs it."""
+"""DQN on wide observations: a batch takes long to make; `rebalancer.py` runs it."""
 
 environment = dict(type="wide:Wide", width=16384)
 exp = dict(stop_return=1e9, train_steps=1_000_000_000)

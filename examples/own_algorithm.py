@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from tianji.algorithms.base import Algorithm, Task, Weights
 from tianji.config import key
-from tianji.lazy import torch
+from tianji.core.algorithm import Algorithm, Task, Weights
+from tianji.core.lazy import torch
+from tianji.core.schema import Arrays
+from tianji.core.state import State, random_state, restore_random
 from tianji.models.layout import MLPLayout, NumpyMLP
-from tianji.rollouts import Rollouts
-from tianji.schema import Arrays
-from tianji.state import State, random_state, restore_random
+from tianji.stores.rollouts import Rollouts
 
 
 @dataclass(frozen=True)

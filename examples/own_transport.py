@@ -6,8 +6,8 @@ into its log, `logs/<role>.log` of the run, when it closes them.
 
 from __future__ import annotations
 
-from tianji.channel import Outbox
-from tianji.schema import Arrays
+from tianji.core.channel import Outbox
+from tianji.core.schema import Arrays
 from tianji.transports.shm import ShmTransport
 
 

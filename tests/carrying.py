@@ -2,7 +2,7 @@
 
 import json
 
-from tianji.state import join, split
+from tianji.core.state import join, split
 
 
 def carried(state):

@@ -28,7 +28,7 @@ class Finished:
 
 def start(config, folder, *options, text=True, path=ROOT, **more):
     """Starts `tianji train` in the background; `more` is for the process."""
-    command = [sys.executable, "-m", "tianji.cli", "train", str(config), "--run-dir", str(folder)]
+    command = [sys.executable, "-m", "tianji", "train", str(config), "--run-dir", str(folder)]
     return subprocess.Popen(
         [*command, *options],
         stdout=subprocess.PIPE,
@@ -41,7 +41,7 @@ def start(config, folder, *options, text=True, path=ROOT, **more):
 
 
 NO_MEAN = """
-from tianji.reducer import Reducer
+from tianji.roles.reducer import Reducer
 
 
 def fail(self):
@@ -76,7 +76,7 @@ def train(config, folder, *options, timeout=100):
 def tianji(*words, cwd=None, timeout=100):
     """Runs any verb to its end."""
     return subprocess.run(
-        [sys.executable, "-m", "tianji.cli", *map(str, words)],
+        [sys.executable, "-m", "tianji", *map(str, words)],
         capture_output=True,
         text=True,
         cwd=cwd,
@@ -107,8 +107,8 @@ def children(pid):
             words = Path(f"/proc/{child}/cmdline").read_bytes().decode().split("\0")
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if "tianji.worker" in words:
-            found[words[words.index("tianji.worker") + 1]] = child
+        if "tianji.engines.worker" in words:
+            found[words[words.index("tianji.engines.worker") + 1]] = child
     return found
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from commands import ROOT, Finished, alive, eventually, rows
 from puppets import mpirun
 
-from tianji.mpirun import SETTINGS
+from tianji.machine.mpirun import SETTINGS
 
 LOOPBACK = {"btl": "tcp,self", "btl_tcp_if_include": "lo"}
 
@@ -23,7 +23,7 @@ def environment(**more):
 
 def words(config, folder, *options):
     """What one rank runs."""
-    program = [sys.executable, "-m", "tianji.cli", "train", str(config)]
+    program = [sys.executable, "-m", "tianji", "train", str(config)]
     return [*program, "--run-dir", str(folder), "--quiet", *map(str, options)]
 
 

@@ -4,15 +4,15 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from tianji.channel import ChannelSpec, Delivery
-from tianji.exchange import Exchange, exchange_schema
-from tianji.fusion import Fusion, parameters_schema
-from tianji.reducer import Reducer
+from tianji.core.channel import ChannelSpec, Delivery
+from tianji.core.schema import Field, Schema
 from tianji.roles import Learner
-from tianji.schema import Field, Schema
-from tianji.shards import Shards, shard_schema
+from tianji.roles.allreduce import Exchange, exchange_schema
+from tianji.roles.fusion import Fusion, parameters_schema
+from tianji.roles.reducer import Reducer
+from tianji.roles.shards import Shards, shard_schema
+from tianji.roles.trigger import EveryUpdates
 from tianji.transports.local import LocalTransport
-from tianji.trigger import EveryUpdates
 
 N = 5  # parameters
 BATCH = Schema(

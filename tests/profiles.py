@@ -2,11 +2,11 @@
 
 import dataclasses
 
-from tianji.planning.digest import digest_of, keys_of
-from tianji.planning.model import predict
-from tianji.planning.planfile import Plan
-from tianji.planning.profile import ActorCost, LearnerCost, Machine, Profile, Work
-from tianji.planning.split import Split
+from tianji.strategy.plan.digest import digest_of, keys_of
+from tianji.strategy.plan.model import predict
+from tianji.strategy.plan.plan_file import Plan
+from tianji.strategy.plan.profile import ActorCost, LearnerCost, Machine, Profile, Work
+from tianji.strategy.plan.split import Split
 
 MB = 2**20
 MACHINE = Machine("some CPU", 16)

@@ -11,11 +11,11 @@ import sys
 
 import numpy as np
 
-from tianji.channel import ChannelSpec, Delivery
-from tianji.schema import Schema
+from tianji.core.channel import ChannelSpec, Delivery
+from tianji.core.schema import Schema
 from tianji.transports.cluster import ClusterTransport
 from tianji.transports.mpi import World
-from tianji.transports.mpiwire import MpiWire
+from tianji.transports.mpi_wire import MpiWire
 from tianji.transports.wire import Happening, Word
 
 HOMES = {"source": "left", "target": "right", "other": "right"}

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tianji.channel import Message
-from tianji.errors import TianJiError
-from tianji.mpirun import SETTINGS, command, find
+from tianji.core.channel import Message
+from tianji.core.errors import TianJiError
+from tianji.machine.mpirun import SETTINGS, command, find
 
 MISSING = None
 try:

@@ -2,10 +2,10 @@
 
 import json
 
-from tianji.tracing import FOLDER
-from tianji.tracing.reading import read
-from tianji.tracing.recorder import Recorder
-from tianji.tracing.rows import Doing, Heading, Wait, What
+from tianji.observe.trace import FOLDER
+from tianji.observe.trace.format import Doing, Heading, Wait, What
+from tianji.observe.trace.reader import read
+from tianji.observe.trace.recorder import Recorder
 
 
 def folder_of_a_run(folder):

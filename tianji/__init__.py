@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tianji.outcome import Report
-    from tianji.trained import Trained
+    from tianji.runs.outcome import Report
+    from tianji.runs.trained import Trained
 
 __version__ = "0.2.0"
 
@@ -41,9 +41,10 @@ def train(
     import time
     from pathlib import Path
 
-    from tianji import launch, terminal
     from tianji.config import load as load_config
     from tianji.config.keywords import as_overrides
+    from tianji.core import terminal
+    from tianji.runs import launch
 
     given = [*overrides, *as_overrides(settings)]
     folder = None if run_dir is None else Path(run_dir)
@@ -51,12 +52,12 @@ def train(
     started_at = began if started_at is None else started_at
     chosen, seconds = None, 0.0
     if plan is not None:
-        from tianji import starting
-        from tianji.probing import following
+        from tianji.runs import start
+        from tianji.strategy.probe import plan_for_run
 
-        starting.refuse(load_config(config, given), engine)  # before anything is measured
-        measures = following.is_made_now(plan, folder)
-        chosen = following.for_run(plan, config, given, folder, engine, quiet=quiet)
+        start.refuse(load_config(config, given), engine)  # before anything is measured
+        measures = plan_for_run.is_made_now(plan, folder)
+        chosen = plan_for_run.for_run(plan, config, given, folder, engine, quiet=quiet)
         seconds = time.monotonic() - began if measures else 0.0
         given += as_overrides(chosen.overrides)
     loaded = load_config(config, given)
@@ -90,12 +91,12 @@ def resume(
     """
     from pathlib import Path
 
-    from tianji import launch, resuming
     from tianji.config.keywords import as_overrides
+    from tianji.runs import launch, resume
 
     folder = Path(run)
     changes = [*overrides, *as_overrides(settings, "resume")]
-    config, before = resuming.reopen(folder, changes)
+    config, before = resume.reopen(folder, changes)
     name = engine or before
     return launch.train(config, name, folder, quiet, started_at, dashboard=dashboard, extend=True)
 
@@ -106,7 +107,7 @@ def load(run: str | Path, which: Literal["final", "best"] = "final") -> Trained:
     `run` is a run's folder, one of its checkpoints or a file of weights; `which="best"` takes the
     policy that played best.
     """
-    from tianji import trained
+    from tianji.runs import trained
 
     return trained.load(run, which)
 

@@ -2,6 +2,6 @@
 
 import sys
 
-from tianji.cli import main
+from tianji.cli.main import main
 
 sys.exit(main())

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from sleepy import Pace
 
-from tianji.algorithms.base import Algorithm, Task
 from tianji.algorithms.dqn import DQN, DQNHyp
 from tianji.algorithms.ppo import PPO, PPOHyp
-from tianji.config.binding import key
-from tianji.schema import Arrays
+from tianji.config.binder import key
+from tianji.core.algorithm import Algorithm, Task
+from tianji.core.schema import Arrays
 
 MEANING = "seconds that an update takes for each sample of its batch"
 

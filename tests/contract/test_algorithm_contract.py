@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from carrying import carried
 
-from tianji.algorithms.base import Algorithm, Task
 from tianji.algorithms.dqn import DQN, DQNHyp
 from tianji.algorithms.ppo import PPO, PPOHyp
 from tianji.config.schema import ModelConfig
-from tianji.envs.base import EnvSpec
-from tianji.errors import TianJiError
-from tianji.schema import Field, Schema
-from tianji.store import trajectory_schema
+from tianji.core.algorithm import Algorithm, Task
+from tianji.core.env import EnvSpec
+from tianji.core.errors import TianJiError
+from tianji.core.schema import Field, Schema
+from tianji.core.store import trajectory_schema
 
 OBS = Field("obs", "float32", (3,))
 DISCRETE = EnvSpec(OBS, Field("action", "int64"), 4, n_envs=2)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from puppets import MISSING, Puppets
 from wires import MemoryWorld, Pumped
 
-from tianji.channel import ChannelSpec, Delivery
-from tianji.errors import TianJiError
-from tianji.schema import Field, Schema
+from tianji.core.channel import ChannelSpec, Delivery
+from tianji.core.errors import TianJiError
+from tianji.core.schema import Field, Schema
 from tianji.transports.cluster import ClusterTransport
 from tianji.transports.local import LocalTransport
 from tianji.transports.shm import ShmTransport

@@ -5,7 +5,8 @@ import pytest
 from commands import TASKS, rows, train
 from puppets import MISSING
 
-from tianji import checkpoint, episodefile
+from tianji.core import checkpoint
+from tianji.observe import episode_file
 
 pytestmark = pytest.mark.process
 
@@ -91,7 +92,7 @@ def test_the_measured_replay_ratio_is_within_three_percent_of_its_target(
 
 def test_every_finished_episode_is_kept_where_that_was_asked_for(run):
     done = run("dqn", "exp.keep_episodes=True", "exp.train_steps=1500", "actor_cfg.num=2")
-    found = episodefile.read(done.folder)
+    found = episode_file.read(done.folder)
     assert found.steps.size == done.summary["episodes"] > 20
     assert (np.diff(found.steps) >= 0).all()
     assert found.steps[-1] <= done.summary["produced"] + 2 * 16 * 4  # and what was not pushed

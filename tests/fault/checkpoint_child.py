@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tianji import checkpoint, disk
-from tianji.disk import Files
-from tianji.saving import writing
+from tianji.core import checkpoint, disk
+from tianji.core.disk import Files
+from tianji.roles.saving import writing
 
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
 PARTS = {

@@ -14,7 +14,7 @@ import pytest
 from checkpoint_child import make
 from commands import TASKS, alive, end, eventually, rows, start, train, training
 
-from tianji import checkpoint
+from tianji.core import checkpoint
 
 pytestmark = [pytest.mark.fault, pytest.mark.process]
 

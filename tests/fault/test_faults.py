@@ -21,7 +21,7 @@ from commands import (
     without_a_mean,
 )
 
-from tianji import checkpoint
+from tianji.core import checkpoint
 
 pytestmark = [pytest.mark.fault, pytest.mark.process]
 

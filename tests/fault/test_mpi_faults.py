@@ -12,7 +12,7 @@ import pytest
 from commands import TASKS, alive, eventually, rows, without_a_mean
 from puppets import MISSING
 
-from tianji import checkpoint
+from tianji.core import checkpoint
 
 pytestmark = [
     pytest.mark.fault,

@@ -16,7 +16,7 @@ import pytest
 from commands import ROOT, eventually, rows
 
 from tianji.config import load
-from tianji.placement import n_ranks, place
+from tianji.machine.placement import n_ranks, place
 from tianji.transmission import hosts as made
 
 REFUSAL = made.refusal() if find_spec("mpi4py") else "mpi4py is not installed"
@@ -40,7 +40,7 @@ class Cluster:
     def __init__(self, hosts, folder, config, *overrides, slots=None):
         self.hosts, self.folder, self.config = hosts, folder, load(config, overrides)
         self.slots = slots or -(-n_ranks(self.config) // len(hosts))
-        words = [sys.executable, "-m", "tianji.cli", "train", str(config), "--engine", "mpi"]
+        words = [sys.executable, "-m", "tianji", "train", str(config), "--engine", "mpi"]
         words += ["--hostfile", str(hosts.hostfile(self.slots)), "--run-dir", str(folder)]
         self.command = [*words, "--quiet", *(f"--set={each}" for each in overrides)]
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 from commands import ROOT, eventually, rows
 
-from tianji.cli import main
+from tianji.cli.main import main
 from tianji.transmission import hosts as made
 
 REFUSAL = made.refusal() if find_spec("mpi4py") else "mpi4py is not installed"
@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.skipif(REFUSAL is not None, reason=str(REFUSAL)),
 ]
 TOOLS = {
-    "tianji": f'exec {sys.executable} -m tianji.cli "$@"',
+    "tianji": f'exec {sys.executable} -m tianji.cli.main "$@"',
     "scontrol": 'echo "$@" >> scontrol.txt',
     "srun": """
 [ "$1" = --version ] && { echo "slurm 23.02.6"; exit 0; }

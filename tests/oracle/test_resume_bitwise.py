@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from commands import TASKS
 
-from tianji import checkpoint, disk, launch, starting
 from tianji.config import load
+from tianji.core import checkpoint, disk
+from tianji.core.signals import Interrupted
+from tianji.core.tensorfile import chunks
 from tianji.engines.local import LocalEngine
-from tianji.signals import Interrupted
-from tianji.tensorfile import chunks
-from tianji.trained import load as load_trained
+from tianji.runs import launch, start
+from tianji.runs.trained import load as load_trained
 
 EXACT = (
     *("env_steps", "updates", "episodes", "received", "consumed", "dropped", "mean_return_100"),
@@ -229,7 +230,7 @@ def test_fresh_episodes_are_not_the_first_ones_once_more(tmp_path, monkeypatch):
     Interruption(monkeypatch, 700)
     train(config, tmp_path / "run")
     saved, _ = checkpoint.newest(tmp_path / "run")
-    made = starting._try_out(config)
+    made = start._try_out(config)
     fresh, resumed = LocalEngine(made), LocalEngine(made, tmp_path / "run", saved)
     assert not np.array_equal(fresh.roles[2].obs, resumed.roles[2].obs)
 
@@ -311,7 +312,7 @@ def test_a_disk_that_stays_full_is_no_failure_of_the_run(tmp_path, monkeypatch, 
     def refuse(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("tianji.weights._save", refuse)
+    monkeypatch.setattr("tianji.runs.weights_file._save", refuse)
     report = train(config, tmp_path / "run")
     assert (report.summary["status"], report.exit_status) == ("finished", 0)
     assert any("in no checkpoint" in warning for warning in report.summary["warnings"])

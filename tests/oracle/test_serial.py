@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from tianji import config as configs
-from tianji import serial, topology
-from tianji.counts import Count
+from tianji.core.counts import Count
+from tianji.core.env import EnvSpec, Step
+from tianji.core.schema import Field
 from tianji.engines.local import LocalEngine
-from tianji.envs.base import EnvSpec, Step
-from tianji.job import prepare
+from tianji.job import factory, serial
+from tianji.job.job import prepare
+from tianji.observe.watch import Limits
 from tianji.roles import Buffer
-from tianji.schema import Field
-from tianji.watch import Limits
 
 NO_SLACK = "parallel_parameters.buffer_cfg.slack=0"
 SMALL = {
@@ -30,7 +30,7 @@ def make_job(root):
     def make(name, *overrides):
         given = (*SMALL[name], "exp.stop_return=1e9", *overrides)
         config = configs.load(root / f"configs/{name}.py", given)
-        env = topology.make_env(config)
+        env = factory.make_env(config)
         env.close()
         return prepare(config, env.spec)
 
@@ -128,7 +128,7 @@ class SameStepEnv:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_so_it_is_where_environments_reset_within_the_step_that_ended(make_job, monkeypatch, name):
-    for module in (serial, topology):
+    for module in (serial, factory):
         monkeypatch.setattr(module, "make_env", lambda config: SameStepEnv())
     (weights, updates), (ours, version) = same(make_job(name, NO_SLACK))
     assert version == updates > 3

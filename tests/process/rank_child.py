@@ -6,8 +6,8 @@ import sys
 import time
 from pathlib import Path
 
-from tianji import mpirun
-from tianji.signals import Interrupted, Signals
+from tianji.core.signals import Interrupted, Signals
+from tianji.machine import mpirun
 
 MOST_SECONDS = 60.0
 PARENT = (

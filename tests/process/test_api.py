@@ -15,7 +15,7 @@ import pytest
 from commands import ROOT, TASKS, alive, eventually, rows
 
 import tianji
-from tianji.errors import TianJiError
+from tianji.core.errors import TianJiError
 
 pytestmark = pytest.mark.process
 

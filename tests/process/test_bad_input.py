@@ -97,7 +97,7 @@ def test_a_store_smaller_than_what_comes_at_once_is_refused(tmp_path):
 
 def command(*words):
     return subprocess.run(
-        [sys.executable, "-m", "tianji.cli", *map(str, words)],
+        [sys.executable, "-m", "tianji", *map(str, words)],
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": str(ROOT)},

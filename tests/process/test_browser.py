@@ -7,8 +7,8 @@ import pytest
 from browser import Browser
 from made_runs import config, evaluation, make, row, summary, write_rows
 
-from tianji import report
-from tianji.dashboard import Dashboard
+from tianji.observe import report
+from tianji.observe.dashboard import Dashboard
 
 pytestmark = pytest.mark.process
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from channel_child import Waiter
 
-from tianji.channel import ChannelSpec, Delivery
-from tianji.schema import Field, Schema
+from tianji.core.channel import ChannelSpec, Delivery
+from tianji.core.schema import Field, Schema
 from tianji.transports.fence import is_fenced_from_afar
 from tianji.transports.shm import ShmTransport
 

@@ -12,10 +12,10 @@ import pytest
 from commands import eventually
 from made_runs import config, make, row, summary
 
-from tianji import dashboard
-from tianji.dashboard import Dashboard
-from tianji.errors import TianJiError
-from tianji.report import LIVE_PORT
+from tianji.core.errors import TianJiError
+from tianji.observe import dashboard
+from tianji.observe.dashboard import Dashboard
+from tianji.observe.report import LIVE_PORT
 
 pytestmark = pytest.mark.process
 

@@ -13,10 +13,10 @@ from commands import ROOT, end, eventually, rows
 from pages import PAGES, PYTHON, SHELL, commands_of, inline_commands, lines_of
 
 import tianji
-from tianji import resuming
-from tianji.cli import main, parser
+from tianji.cli.main import main, parser
 from tianji.config import load
 from tianji.config.keywords import SHORT, as_overrides
+from tianji.runs import resume
 
 pytestmark = pytest.mark.process
 
@@ -152,7 +152,7 @@ def test_a_command_runs_or_could_begin(words, place, trained, capsys):
         load(options.config, options.overrides)
     elif options.verb == "resume":
         more = ["exp.stop_return=1e9", "exp.max_seconds=1e6"]  # the run that stands in was solved
-        resuming.reopen(folder / options.run, [*options.overrides, *more])
+        resume.reopen(folder / options.run, [*options.overrides, *more])
     elif not any(word in NOT_RUN for word in words):
         before = signal.getsignal(signal.SIGINT)
         try:
@@ -163,7 +163,7 @@ def test_a_command_runs_or_could_begin(words, place, trained, capsys):
 
 SHARED = """
 from own_algorithm import A2C, layout
-from tianji.lazy import torch
+from tianji.core.lazy import torch
 
 
 class Shared(A2C):
@@ -222,7 +222,7 @@ exp = dict(train_steps=1_000_000_000, stop_return=1e9)
 parallel_parameters = dict(learner_cfg=dict(cores=1), actor_cfg=dict(num=1, envs=8))
 """
 TOOLS = {
-    "tianji": 'exec "$PYTHON" -m tianji.cli "$@"',
+    "tianji": 'exec "$PYTHON" -m tianji.cli.main "$@"',
     "scontrol": 'echo "$@" > scontrol.txt',
 }
 

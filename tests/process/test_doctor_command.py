@@ -8,7 +8,7 @@ import sys
 import pytest
 from commands import ROOT
 
-from tianji.doctor import echo, readings
+from tianji.tools.doctor import echo, readings
 
 pytestmark = pytest.mark.process
 
@@ -21,7 +21,7 @@ def doctor(tmp_path_factory):
 
 def run_doctor(folder, *options, **variables):
     return subprocess.run(
-        [sys.executable, "-m", "tianji.cli", "doctor", *options],
+        [sys.executable, "-m", "tianji", "doctor", *options],
         env=os.environ | {"PYTHONPATH": str(ROOT)} | variables,
         cwd=folder,
         capture_output=True,

@@ -5,7 +5,7 @@ import json
 import pytest
 from commands import TASKS
 
-from tianji.cli import main
+from tianji.cli.main import main
 from tianji.config import load
 
 pytestmark = pytest.mark.process

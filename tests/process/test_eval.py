@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from commands import TASKS, train
 
-from tianji import cli, evaluation, trained
-from tianji.checkpoint import folders_of
+from tianji.cli import main
+from tianji.core.checkpoint import folders_of
+from tianji.roles import evaluation
+from tianji.runs import trained
 
 pytestmark = pytest.mark.process
 
@@ -48,7 +50,7 @@ def tianji(capsys):
 
     def call(*arguments):
         try:
-            status = cli.main([str(argument) for argument in arguments])
+            status = main.main([str(argument) for argument in arguments])
         except SystemExit as left:  # argparse
             status = left.code
         done = capsys.readouterr()

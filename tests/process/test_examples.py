@@ -12,7 +12,7 @@ pytestmark = pytest.mark.process
 @pytest.fixture
 def train(root, child_env, tmp_path):
     def run(example, *options):
-        command = [sys.executable, "-m", "tianji.cli", "train", str(root / "examples" / example)]
+        command = [sys.executable, "-m", "tianji", "train", str(root / "examples" / example)]
         command += ["--run-dir", str(tmp_path / "run"), "--max-seconds", "30", *options]
         ended = subprocess.run(
             command, env=child_env, cwd=tmp_path, capture_output=True, text=True, timeout=90

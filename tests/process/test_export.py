@@ -13,13 +13,13 @@ import pytest
 from commands import ROOT, TASKS, train
 
 import tianji
-from tianji import export
 from tianji.algorithms.actor_critic import policy_layout
-from tianji.algorithms.base import Algorithm, PolicyGraph
 from tianji.algorithms.exported import perceptron, traced
 from tianji.algorithms.ppo import PPO
-from tianji.errors import TianJiError
-from tianji.weights import save_final
+from tianji.core.algorithm import Algorithm, PolicyGraph
+from tianji.core.errors import TianJiError
+from tianji.runs.weights_file import save_final
+from tianji.tools import export
 
 pytestmark = pytest.mark.process
 
@@ -60,7 +60,7 @@ def pendulum(tmp_path):
 
 def run_export(*arguments):
     return subprocess.run(
-        [sys.executable, "-m", "tianji.cli", "export", *map(str, arguments)],
+        [sys.executable, "-m", "tianji", "export", *map(str, arguments)],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,

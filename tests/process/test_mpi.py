@@ -233,7 +233,7 @@ def test_the_higher_of_two_ranks_speaks_first(tmp_path):
 FORGETS = """
 import gc, weakref
 import numpy as np
-from tianji.transports.mpiwire import MpiWire
+from tianji.transports.mpi_wire import MpiWire
 from tianji.transports.wire import Note, Word
 
 class Comm:

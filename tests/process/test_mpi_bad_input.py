@@ -9,7 +9,7 @@ from commands import ROOT, TASKS
 from puppets import MISSING, mpirun
 
 import tianji
-from tianji.errors import TianJiError
+from tianji.core.errors import TianJiError
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
 
@@ -65,7 +65,7 @@ def test_help_is_shown_once_and_lets_all_ranks_go(tmp_path):
 
 
 def test_a_word_that_is_no_verb_is_answered_once(tmp_path):
-    line = mpirun(3, sys.executable, "-m", "tianji.cli", "trian", ECHO)
+    line = mpirun(3, sys.executable, "-m", "tianji", "trian", ECHO)
     done = jobs.ended(line, tmp_path / "run")
     assert done.status == 2
     assert done.err.count("invalid choice: 'trian'") == 1
@@ -138,7 +138,7 @@ def test_a_transport_of_ones_own_is_refused_because_ranks_have_theirs(tmp_path):
 
 
 def test_a_verb_that_does_not_train_runs_once(tmp_path):
-    line = mpirun(3, sys.executable, "-m", "tianji.cli", "--version")
+    line = mpirun(3, sys.executable, "-m", "tianji", "--version")
     done = jobs.ended(line, tmp_path / "run")
     assert done.status == 0
     assert done.out.count("tianji ") == 1

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from commands import tianji
 
-from tianji import resources
 from tianji.config import load
-from tianji.probing.measure import ActorProbe, LearnerProbe
-from tianji.probing.probe import probe
-from tianji.probing.variants import env_choices, variant, work_of
-from tianji.trial import try_out
+from tianji.job.preflight import try_out
+from tianji.machine import resources
+from tianji.strategy.probe.measure import ActorProbe, LearnerProbe
+from tianji.strategy.probe.probe import probe
+from tianji.strategy.probe.variants import env_choices, variant, work_of
 
 pytestmark = pytest.mark.process
 
@@ -157,7 +157,7 @@ def test_an_actor_that_others_keep_from_its_core_does_not_wait_for_something_els
 def test_where_nobody_counts_how_long_a_core_was_waited_for_the_time_on_one_counts(
     tasks, monkeypatch
 ):
-    monkeypatch.setattr("tianji.probing.measure.SCHEDSTAT", Path("/proc/self/none"))
+    monkeypatch.setattr("tianji.strategy.probe.measure.SCHEDSTAT", Path("/proc/self/none"))
     assert 0 < ActorProbe(load(tasks / "walk_dqn.py", [])).run(0.05).computing <= 1
 
 
@@ -178,15 +178,15 @@ def test_trajectories_that_a_trigger_cuts_short_are_counted_as_they_are(tmp_path
 
 
 def test_a_slow_environment_is_not_played_to_the_end_of_a_trajectory(tasks, monkeypatch):
-    monkeypatch.setattr("tianji.probing.measure.PLAYING_SECONDS", 0.0)
+    monkeypatch.setattr("tianji.strategy.probe.measure.PLAYING_SECONDS", 0.0)
     learning = LearnerProbe(load(tasks / "walk_ppo.py", [])).run(0.05)
     assert learning.updates >= 2
 
 
 def test_on_one_core_roles_are_measured_one_after_the_other(tasks, monkeypatch):
-    from tianji.probing import crew as module
+    from tianji.strategy.probe import probe_children as module
 
-    monkeypatch.setattr("tianji.probing.timetable.LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr("tianji.strategy.probe.timetable.LONGEST_SECONDS", 0.05)
     together, at_once = module.together, []
     monkeypatch.setattr(
         module,
@@ -233,10 +233,10 @@ def test_pauses_of_the_others_are_not_counted(tasks):
 
 def test_learners_are_measured_together_where_they_share_a_gpu(tasks, monkeypatch):
     """The CPU stands in for it: only who runs at the same time is looked at."""
-    from tianji.probing import crew as module
+    from tianji.strategy.probe import probe_children as module
 
-    monkeypatch.setattr("tianji.probing.timetable.LONGEST_SECONDS", 0.05)
-    monkeypatch.setattr("tianji.probing.machine.gpu_of", lambda device: "a GPU")
+    monkeypatch.setattr("tianji.strategy.probe.timetable.LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr("tianji.strategy.probe.this_machine.gpu_of", lambda device: "a GPU")
     monkeypatch.setattr(module, "ON_GPU", (2, 4))
     monkeypatch.setattr(module, "MOST_AGAIN", 0)
     for name in ("walk_dqn.py", "walk_ppo.py"):
@@ -247,7 +247,7 @@ def test_learners_are_measured_together_where_they_share_a_gpu(tasks, monkeypatc
 
 
 def test_the_whole_probe_measures_every_choice(tasks, monkeypatch):
-    monkeypatch.setattr("tianji.probing.timetable.LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr("tianji.strategy.probe.timetable.LONGEST_SECONDS", 0.05)
     config = load(tasks / "walk_dqn.py", ["learner_cfg.device='auto'"])
     profile = probe(try_out(config), 2, seconds=60.0)
     assert profile.machine.gpu == resources.gpu_of("cuda")  # what `auto` found, not the word

@@ -13,10 +13,10 @@ from profiles import profile
 from puppets import MISSING
 
 import tianji
-from tianji import resources
-from tianji.cli import main
-from tianji.errors import TianJiError
-from tianji.planning import planfile
+from tianji.cli.main import main
+from tianji.core.errors import TianJiError
+from tianji.machine import resources
+from tianji.strategy.plan import plan_file
 
 pytestmark = pytest.mark.process
 
@@ -27,7 +27,7 @@ SHORT = ("--quiet", "--set", "exp.train_steps=3000")
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Measurements last next to nothing, and this machine has two cores."""
-    monkeypatch.setattr("tianji.probing.timetable.LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr("tianji.strategy.probe.timetable.LONGEST_SECONDS", 0.05)
     cores = resources.available_cores()[:2]
     if len(cores) < 2:
         pytest.skip("a plan for two cores needs two")
@@ -50,7 +50,7 @@ def test_a_run_makes_its_plan_follows_and_keeps_it(tmp_path, capfd):
     run = tmp_path / "run"
     assert main(["train", DQN, "--plan", "auto", "--run-dir", str(run), *SHORT]) == 0
     assert "note: measuring this job" in capfd.readouterr().err
-    plan = planfile.of_run(run)
+    plan = plan_file.of_run(run)
     assert settings_of(run) == plan.overrides
     assert plan.split.cores(plan.profile.work) == 2
     summary = json.loads((run / "summary.json").read_text())
@@ -66,7 +66,7 @@ def test_ranks_follow_the_plan_that_was_made_before_they_were_started(tmp_path, 
     assert main(["train", DQN, *given, *SHORT]) == 0
     said = capfd.readouterr().err
     assert said.count("measuring this job") == 1  # not by rank 0 again
-    plan = planfile.of_run(run)
+    plan = plan_file.of_run(run)
     assert settings_of(run) == plan.overrides
     assert json.loads((run / "summary.json").read_text())["engine"] == "mpi"
 
@@ -92,7 +92,7 @@ def test_an_on_policy_batch_grows_by_its_environments(tmp_path, capfd):
     out = tmp_path / "ppo.plan.json"
     larger = ("--batch-scale", "2", "--lr-rule", "linear", "--out", str(out), "--quiet")
     assert main(["plan", PPO, *larger]) == 0
-    plan = planfile.read(out)
+    plan = plan_file.read(out)
     assert plan.settings == {
         "hyp.minibatch": 256,
         "hyp.lr_decay": 15,
@@ -111,16 +111,16 @@ def test_a_learner_on_the_gpu_is_measured_there_or_refused(tmp_path, capfd):
         assert status == 2 and "torch sees no GPU here" in capfd.readouterr().err
     else:
         assert status == 0
-        assert planfile.read(out).profile.machine.gpu == resources.gpu_of("cuda")
+        assert plan_file.read(out).profile.machine.gpu == resources.gpu_of("cuda")
 
 
 def test_a_plan_for_the_gpu_has_the_learner_compute_there(tmp_path, monkeypatch):
     costs = profile()  # what it costs is not what this is about
-    monkeypatch.setattr("tianji.probing.planner.probe", lambda *_: costs)
+    monkeypatch.setattr("tianji.strategy.probe.planner.probe", lambda *_: costs)
     monkeypatch.setattr(resources, "gpu_of", lambda _: "a GPU")
     out = tmp_path / "gpu.plan.json"
     assert main(["plan", DQN, "--gpu", "--out", str(out), "--quiet"]) == 0
-    assert planfile.read(out).overrides["learner_cfg.device"] == "cuda"
+    assert plan_file.read(out).overrides["learner_cfg.device"] == "cuda"
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def unmeasured(monkeypatch):
         raise AssertionError("measured")
 
     for module in ("following", "planner"):
-        monkeypatch.setattr(f"tianji.probing.{module}.probe", probe)
+        monkeypatch.setattr(f"tianji.strategy.probe.{module}.probe", probe)
 
 
 @pytest.mark.parametrize("more", [(), ("--dry-run",)])
@@ -154,7 +154,7 @@ def test_a_program_is_told_what_is_missing_before_anything_is_measured(unmeasure
     def refuse_missing(libraries):
         raise TianJiError(f"{libraries[0]} is not installed")
 
-    monkeypatch.setattr("tianji.sinks.refuse_missing", refuse_missing)
+    monkeypatch.setattr("tianji.observe.sinks.refuse_missing", refuse_missing)
     with pytest.raises(TianJiError, match="wandb is not installed"):
         tianji.train(DQN, plan="auto", track="wandb")
 
@@ -166,7 +166,7 @@ def test_a_program_is_told_what_is_missing_before_anything_is_measured(unmeasure
 )
 def test_who_stops_a_measurement_is_told_that_nothing_was_written(tmp_path, words, number):
     process = subprocess.Popen(
-        [sys.executable, "-m", "tianji.cli", *words],
+        [sys.executable, "-m", "tianji", *words],
         stderr=subprocess.PIPE,
         text=True,
         cwd=tmp_path,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from commands import ROOT, alive, end, eventually
 
-from tianji import shepherd
+from tianji.machine import mpirun_process
 
 pytestmark = [
     pytest.mark.process,
@@ -20,12 +20,12 @@ CHILD = Path(__file__).parent / "rank_child.py"
 STARTER = """
 import sys
 from pathlib import Path
-from tianji import shepherd
-from tianji.errors import TianJiError
+from tianji.machine import mpirun_process
+from tianji.core.errors import TianJiError
 shepherd.LINGER_SECONDS = 0.5
 hostfile = Path(sys.argv[1]) if sys.argv[1] else None
 try:
-    sys.exit(shepherd.start(3, sys.argv[2:], hostfile))
+    sys.exit(mpirun_process.start(3, sys.argv[2:], hostfile))
 except TianJiError as error:
     print(f"tianji: {error}", file=sys.stderr)
     sys.exit(2)
@@ -134,7 +134,7 @@ def test_a_signal_before_rank_0_has_begun_ends_all(start, tmp_path):
 def test_the_signal_that_came_first_is_the_status_whatever_reached_rank_0(
     tmp_path, capfdbinary, left
 ):
-    job = shepherd.MpirunJob(tmp_path, 1, False)
+    job = mpirun_process.MpirunJob(tmp_path, 1, False)
     job.begin(["true"], dict(os.environ))
     job.note(signal.SIGINT, None)
     if left is not None:
@@ -147,7 +147,7 @@ def test_the_signal_that_came_first_is_the_status_whatever_reached_rank_0(
 
 @pytest.mark.parametrize("left", [0, 1, 2])
 def test_a_run_that_ended_by_itself_has_its_own_status_after_a_signal(tmp_path, left):
-    job = shepherd.MpirunJob(tmp_path, 1, False)
+    job = mpirun_process.MpirunJob(tmp_path, 1, False)
     job.begin(["true"], dict(os.environ))
     job.note(signal.SIGINT, None)
     (tmp_path / "status").write_text(str(left))

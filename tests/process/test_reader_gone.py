@@ -18,7 +18,7 @@ def unread(folder, *words, unbuffered):
     os.close(reader)
     try:
         return subprocess.run(
-            [sys.executable, "-m", "tianji.cli", *words],
+            [sys.executable, "-m", "tianji", *words],
             cwd=folder,
             env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": unbuffered},
             stdout=writer,

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.process
 def report(folder, *arguments):
     """Runs `tianji report` in a folder."""
     return subprocess.run(
-        [sys.executable, "-m", "tianji.cli", "report", *map(str, arguments)],
+        [sys.executable, "-m", "tianji", "report", *map(str, arguments)],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,

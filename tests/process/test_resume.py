@@ -10,7 +10,8 @@ import pytest
 from commands import ROOT, TASKS, Finished, end, eventually, rows, start, train, training
 
 import tianji
-from tianji import checkpoint, episodefile
+from tianji.core import checkpoint
+from tianji.observe import episode_file
 
 pytestmark = pytest.mark.process
 
@@ -33,7 +34,7 @@ def options(overrides):
 def resume(folder, *options, timeout=60):
     """Runs `tianji resume` to its end."""
     done = subprocess.run(
-        [sys.executable, "-m", "tianji.cli", "resume", str(folder), "--quiet", *options],
+        [sys.executable, "-m", "tianji", "resume", str(folder), "--quiet", *options],
         capture_output=True,
         text=True,
         cwd=folder.parent,
@@ -245,10 +246,10 @@ def test_the_kept_episodes_of_a_resumed_run_are_those_of_one_run(tmp_path):
     folder = tmp_path / "run"
     asked = dict(train_steps=1_500, keep_episodes=True)
     first = tianji.train(TASKS / "walk_dqn.py", engine="local", run_dir=folder, exp=asked)
-    with (folder / episodefile.FILE).open("a") as file:
+    with (folder / episode_file.FILE).open("a") as file:
         file.write("9.0,0,9999,1,0.0,1\n")  # of work that was lost: after the last checkpoint
     second = tianji.resume(folder, exp=dict(train_steps=3_000))
-    found = episodefile.read(folder)
+    found = episode_file.read(folder)
     assert found.steps.size == second.summary["episodes"] > first.summary["episodes"] > 20
     assert found.steps[-1] <= second.summary["produced"] + 2 * 16
     assert found.steps[-1] - found.length.sum() < 2 * 12  # what was in progress at the end

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from commands import ROOT, end, eventually
 
-from tianji.cli import main
+from tianji.cli.main import main
 
 pytestmark = pytest.mark.process
 

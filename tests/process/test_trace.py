@@ -15,10 +15,10 @@ from commands import ROOT, TASKS, children, end, eventually, rows, start, train
 from puppets import MISSING
 
 import tianji
-from tianji.tracing.flows import flows_of
-from tianji.tracing.reading import read
-from tianji.tracing.rows import Doing, Wait, What
-from tianji.tracing.timeline import events_of
+from tianji.observe.trace.flows import flows_of
+from tianji.observe.trace.format import Doing, Wait, What
+from tianji.observe.trace.reader import read
+from tianji.observe.trace.timeline import events_of
 
 pytestmark = pytest.mark.process
 
@@ -33,7 +33,7 @@ WORK = {
 def command(*words):
     """Runs `tianji trace`."""
     return subprocess.run(
-        [sys.executable, "-m", "tianji.cli", "trace", *map(str, words)],
+        [sys.executable, "-m", "tianji", "trace", *map(str, words)],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
@@ -150,7 +150,7 @@ import sys
 from pathlib import Path
 from tianji.config import load
 from tianji.engines.local import LocalEngine
-from tianji.trial import try_out
+from tianji.job.preflight import try_out
 
 engine = LocalEngine(try_out(load(sys.argv[1])), Path(sys.argv[2]))
 assert all(engine._steps[role.name] == role.step for role in engine.roles)

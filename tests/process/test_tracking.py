@@ -7,9 +7,9 @@ import pytest
 from commands import ROOT, TASKS
 
 import tianji
-from tianji import cli
+from tianji.cli import main
 from tianji.config import load
-from tianji.sinks import Sinks, Tracking
+from tianji.observe.sinks import Sinks, Tracking
 
 pytestmark = pytest.mark.process
 
@@ -143,8 +143,8 @@ def test_a_tracker_that_breaks_is_a_warning_and_no_more(tmp_path, calls, monkeyp
 
 def test_a_tracker_that_hangs_delays_neither_rows_nor_the_end(tmp_path, calls, monkeypatch, capfd):
     monkeypatch.setenv("HANGS", "yes")
-    monkeypatch.setattr("tianji.sinks.PATIENCE_SECONDS", 0.2)
-    monkeypatch.setattr("tianji.sinks.MOST_BEHIND", 300_000)
+    monkeypatch.setattr("tianji.observe.sinks.PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("tianji.observe.sinks.MOST_BEHIND", 300_000)
     tracking = Tracking("wandb", tmp_path, load(TASKS / "echo_ppo.py"))
     sinks = Sinks([tracking])
     for step in range(100):
@@ -157,7 +157,7 @@ def test_a_tracker_that_hangs_delays_neither_rows_nor_the_end(tmp_path, calls, m
 
 def test_a_tracker_that_never_reads_is_dropped(tmp_path, calls, monkeypatch, capfd):
     monkeypatch.setenv("HANGS", "yes")
-    monkeypatch.setattr("tianji.sinks.MOST_BEHIND", 10_000)
+    monkeypatch.setattr("tianji.observe.sinks.MOST_BEHIND", 10_000)
     tracking = Tracking("wandb", tmp_path, load(TASKS / "echo_ppo.py"))
     sinks = Sinks([tracking])
     for step in range(300):
@@ -172,7 +172,7 @@ def test_a_tracker_that_is_not_there_is_refused_before_anything_starts(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     folder = tmp_path / "run"
     config = str(TASKS / "echo_ppo.py")
-    assert cli.main(["train", config, "--run-dir", str(folder), "--track", "wandb"]) == 2
+    assert main.main(["train", config, "--run-dir", str(folder), "--track", "wandb"]) == 2
     assert capsys.readouterr().err == (
         "tianji: --track wandb needs the package wandb: pip install 'tianji[wandb]'\n"
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from commands import alive, eventually
 
-from tianji.errors import TianJiError
+from tianji.core.errors import TianJiError
 from tianji.transmission import ranks
 from tianji.transmission.experiment import Experiment, Use
 from tianji.transmission.ours import shm
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.process
 
 
 def bench(folder, env, *options, timeout=100):
-    command = [sys.executable, "-m", "tianji.cli", "bench", "transmission", "--out", str(folder)]
+    command = [sys.executable, "-m", "tianji", "bench", "transmission", "--out", str(folder)]
     return subprocess.run(
         [*command, *options],
         env=env | {"COLUMNS": "100"},
@@ -65,7 +65,7 @@ def test_many_actors_over_shared_memory_lose_nothing():
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
 )
 def test_an_interrupted_run_leaves_no_process_behind(tmp_path, child_env, number, status):
-    command = [sys.executable, "-m", "tianji.cli", "bench", "transmission", "--parts", "b"]
+    command = [sys.executable, "-m", "tianji", "bench", "transmission", "--parts", "b"]
     command += ["--out", str(tmp_path), "--actors", "3", "--transports", "shm", "--peers", "none"]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(command, env=child_env, stdout=quiet, stderr=quiet) as process:
@@ -78,7 +78,7 @@ def test_an_interrupted_run_leaves_no_process_behind(tmp_path, child_env, number
 
 def test_what_was_measured_before_ctrl_c_is_printed_and_written(tmp_path, child_env):
     """Part b would take minutes."""
-    command = [sys.executable, "-m", "tianji.cli", "bench", "transmission", "--quick"]
+    command = [sys.executable, "-m", "tianji", "bench", "transmission", "--quick"]
     command += ["--parts", "a,b", "--transports", "shm", "--peers", "none", "--sizes", "1"]
     command += ["--actors", "1", "--samples", "1000000", "--out", str(tmp_path)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

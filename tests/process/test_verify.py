@@ -22,7 +22,7 @@ ECHO = TASKS / "echo_dqn.py"
 
 
 def begin(config, folder, *options):
-    command = [sys.executable, "-m", "tianji.cli", "verify", str(config), "--out", str(folder)]
+    command = [sys.executable, "-m", "tianji", "verify", str(config), "--out", str(folder)]
     return subprocess.Popen(
         [*command, *map(str, options)],
         stdout=subprocess.PIPE,

@@ -6,7 +6,7 @@ from pathlib import Path
 from echo import Echo
 
 from tianji.algorithms.dqn import DQN
-from tianji.replay import Replay
+from tianji.stores.replay import Replay
 from tianji.transports.shm import ShmTransport
 
 

@@ -6,8 +6,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from tianji.core.state import random_state, restore_random
 from tianji.envs import BaseEnv
-from tianji.state import random_state, restore_random
 
 
 class Walk(BaseEnv):

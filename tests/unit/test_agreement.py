@@ -7,12 +7,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from profiles import profile
 
-from tianji.planning.costs import actor_cost_at, shared_update_seconds
-from tianji.planning.model import predict
-from tianji.planning.profile import ActorCost
-from tianji.planning.split import Bound, Split
-from tianji.simulation.layout import Layout
-from tianji.simulation.simulate import simulate
+from tianji.strategy.plan.costs import actor_cost_at, shared_update_seconds
+from tianji.strategy.plan.model import predict
+from tianji.strategy.plan.profile import ActorCost
+from tianji.strategy.plan.split import Bound, Split
+from tianji.strategy.simulate.layout import Layout
+from tianji.strategy.simulate.simulator import simulate
 
 NEAR = 0.03
 AWAY = 0.25  # from balance: closer to it each side waits for the other now and then

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tianji import balancer, trials
-from tianji.balancer import Balancer
-from tianji.decisions import Change, Decision, Reading
+from tianji.strategy.rebalance import balancer, trial_changes
+from tianji.strategy.rebalance.balancer import Balancer
+from tianji.strategy.rebalance.decisions import Change, Decision, Reading
 
 
 class Load:
@@ -261,7 +261,7 @@ def test_threads_that_all_lost_their_worth_are_taken_back_one_after_the_other():
     load.run(20)
     assert load.threads_seen == [2, 3, 2, 1]
     load.speeds = (1_000.0, 1_800.0, 2_500.0)
-    load.run(int(trials.RETRY_SECONDS) + 20)  # one wait for both
+    load.run(int(trial_changes.RETRY_SECONDS) + 20)  # one wait for both
     assert load.threads_seen == [2, 3, 2, 1, 2, 3]
 
 

@@ -6,8 +6,8 @@ import benches  # noqa: F401  (finds the scripts)
 import heats
 from profiles import graded
 
-from tianji.planning.model import predict
-from tianji.planning.solver import Wish, candidates
+from tianji.strategy.plan.model import predict
+from tianji.strategy.plan.solver import Wish, candidates
 
 
 def test_every_shape_runs_once_with_its_fastest_environments():

@@ -5,8 +5,8 @@ import pytest
 import simulator
 from profiles import profile
 
-from tianji.simulation.layout import Layout
-from tianji.simulation.simulate import simulate
+from tianji.strategy.simulate.layout import Layout
+from tianji.strategy.simulate.simulator import simulate
 
 
 def summary(seconds=10.0, produced=1_600, updates=400):

@@ -8,12 +8,12 @@ import os
 import numpy as np
 import pytest
 
-from tianji import checkpoint, disk
-from tianji.checkpoint import FORMAT, folder_for, folders_of, load, newest, prune, seal
-from tianji.disk import Files
-from tianji.errors import TianJiError
-from tianji.saving import writing
-from tianji.tensorfile import Corrupt
+from tianji.core import checkpoint, disk
+from tianji.core.checkpoint import FORMAT, folder_for, folders_of, load, newest, prune, seal
+from tianji.core.disk import Files
+from tianji.core.errors import TianJiError
+from tianji.core.tensorfile import Corrupt
+from tianji.roles.saving import writing
 
 RUN = {"watch": {"episodes": 3}, "run": {"resumes": 0}}
 CONFIG = {"config": {"name": "tiny"}, "seed": 1}

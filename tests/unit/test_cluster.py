@@ -6,8 +6,8 @@ import threading
 import pytest
 from wires import MemoryWorld
 
-from tianji.channel import ChannelSpec
-from tianji.schema import Field, Schema
+from tianji.core.channel import ChannelSpec
+from tianji.core.schema import Field, Schema
 from tianji.transports import cluster
 from tianji.transports.cluster import ClusterTransport, Naps
 

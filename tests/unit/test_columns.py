@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from tianji.columns import aligned, command, fitted, labelled, wrapped
+from tianji.core.columns import aligned, command, fitted, labelled, wrapped
 
 TABLE = [("name", "steps", "seconds", "limit"), ("first", "1,000", "2.5", "a long reason for it")]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tianji.config import key
-from tianji.config.binding import facts_of
+from tianji.config.binder import facts_of
 from tianji.config.document import SECTIONS, document, main
 from tianji.config.schema import WrapperConfig
 

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tianji.config import Config, Section, from_json
-from tianji.config.paper import resolve
+from tianji.config.loader import resolve
 from tianji.config.reader import parse
-from tianji.errors import TianJiError
+from tianji.core.errors import TianJiError
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

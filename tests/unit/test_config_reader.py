@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tianji.config.reader import parse, parse_value, read_text
 from tianji.config.section import DEFAULT, Place, Section, plain
-from tianji.errors import TianJiError
+from tianji.core.errors import TianJiError
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -6,8 +6,8 @@ import json
 import pytest
 from profiles import graded, profile
 
-from tianji.errors import TianJiError
-from tianji.planning.costs import (
+from tianji.core.errors import TianJiError
+from tianji.strategy.plan.costs import (
     Turn,
     actor_cost_at,
     contended_share,
@@ -15,7 +15,7 @@ from tianji.planning.costs import (
     share_in_turns,
     slowdown,
 )
-from tianji.planning.profile import ActorCost, LearnerCost, Profile
+from tianji.strategy.plan.profile import ActorCost, LearnerCost, Profile
 
 
 def with_actors(*envs):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tianji.counts import Count, Histogram, learner_report_schema, report_schema
+from tianji.core.counts import Count, Histogram, learner_report_schema, report_schema
 
 VALUES = st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=200)
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wires import MemoryWire
 
-from tianji.channel import ChannelSpec, Delivery
-from tianji.schema import Field, Schema
+from tianji.core.channel import ChannelSpec, Delivery
+from tianji.core.schema import Field, Schema
 from tianji.transports import ring
 from tianji.transports.courier import BEAT_SECONDS, Courier
 from tianji.transports.local import aligned

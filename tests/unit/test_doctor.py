@@ -8,9 +8,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from tianji.doctor import Finding, Section, Verdict, checks, packages, readings, table
-from tianji.doctor.finding import note, ok, problem
-from tianji.doctor.readings import Answer, Disk, Echo
+from tianji.tools.doctor import Finding, Section, Verdict, checks, findings_text, packages, readings
+from tianji.tools.doctor.finding import note, ok, problem
+from tianji.tools.doctor.readings import Answer, Disk, Echo
 
 GIB = 2**30
 CPU_TORCH = Answer(True, {"built_for": None, "gpus": []})
@@ -150,7 +150,7 @@ SECTIONS = [
 
 def drawn(width):
     stream = StringIO()
-    Console(file=stream, width=width).print(table.to_table(SECTIONS))
+    Console(file=stream, width=width).print(findings_text.to_table(SECTIONS))
     return stream.getvalue()
 
 
@@ -163,7 +163,7 @@ def test_the_table_fits_its_terminal(width):
 
 
 def test_a_pipe_gets_one_line_per_finding():
-    first, second, third, last = table.to_lines(SECTIONS).splitlines()
+    first, second, third, last = findings_text.to_lines(SECTIONS).splitlines()
     assert first == "ok      Python  3.12.1"
     assert second.endswith("1 of 8 -> give it 2 cores")
     assert third.startswith("problem numpy")
@@ -172,9 +172,9 @@ def test_a_pipe_gets_one_line_per_finding():
 @pytest.mark.parametrize("width", [60, 120])
 def test_the_longest_name_does_not_run_into_what_was_found(width):
     sections = [Section("optional", (ok("x", "1"), ok("imageio-ffmpeg", "0.7.0")))]
-    assert "imageio-ffmpeg  0.7.0" in table.to_lines(sections)
+    assert "imageio-ffmpeg  0.7.0" in findings_text.to_lines(sections)
     stream = StringIO()
-    Console(file=stream, width=width).print(table.to_table(sections))
+    Console(file=stream, width=width).print(findings_text.to_table(sections))
     assert "imageio-ffmpeg  0.7.0" in stream.getvalue()
 
 
@@ -183,8 +183,8 @@ def test_what_is_missing_but_not_needed_is_neither_well_nor_ill():
     assert (finding.verdict, finding.found) == (Verdict.ABSENT, "not installed")
     assert finding.advice == "pip install 'tianji[onnx]' for tianji export"
     assert packages.optional("ale-py", None, "Atari").advice == "pip install ale-py for Atari"
-    assert table.to_lines([Section("optional", (finding,))]).startswith("-       onnx")
-    assert table.worst([Section("optional", (finding, ok("x", "1")))]) is Verdict.OK
+    assert findings_text.to_lines([Section("optional", (finding,))]).startswith("-       onnx")
+    assert findings_text.worst([Section("optional", (finding, ok("x", "1")))]) is Verdict.OK
 
 
 def test_the_extras_named_in_advice_are_those_of_this_package():
@@ -204,7 +204,7 @@ def test_mpi_is_named_with_its_mpirun():
 
 
 def test_json_holds_every_finding():
-    rows = json.loads(table.to_json(SECTIONS))
+    rows = json.loads(findings_text.to_json(SECTIONS))
     assert [row["verdict"] for row in rows] == ["ok", "note", "problem"]
     assert rows[2] == {
         "section": "packages",
@@ -216,7 +216,7 @@ def test_json_holds_every_finding():
 
 
 def test_the_gravest_verdict_decides():
-    assert table.worst(SECTIONS) is Verdict.PROBLEM
-    assert table.worst(SECTIONS[:1]) is Verdict.NOTE
-    assert table.worst([Section("nothing", ())]) is Verdict.OK
-    assert table.verdict([Section("x", (Finding("a", "b"),))]).endswith("nothing to do")
+    assert findings_text.worst(SECTIONS) is Verdict.PROBLEM
+    assert findings_text.worst(SECTIONS[:1]) is Verdict.NOTE
+    assert findings_text.worst([Section("nothing", ())]) is Verdict.OK
+    assert findings_text.verdict([Section("x", (Finding("a", "b"),))]).endswith("nothing to do")

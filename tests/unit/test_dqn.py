@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from tianji.algorithms.base import Task
 from tianji.algorithms.dqn import DQN, DQNHyp
 from tianji.config.schema import ModelConfig
-from tianji.envs.base import EnvSpec
-from tianji.errors import TianJiError
-from tianji.schema import Field
+from tianji.core.algorithm import Task
+from tianji.core.env import EnvSpec
+from tianji.core.errors import TianJiError
+from tianji.core.schema import Field
 
 LR = 0.01
 

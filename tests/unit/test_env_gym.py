@@ -10,10 +10,10 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from tianji.core.errors import TianJiError
 from tianji.envs import make
 from tianji.envs.gym import VectorAdapter
 from tianji.envs.loop import LoopEnv
-from tianji.errors import TianJiError
 
 LINE = Box(-1, 1, (4,), np.float32)
 

@@ -5,8 +5,8 @@ import traceback
 
 import pytest
 
-from tianji.errors import TianJiError
-from tianji.imports import load_class
+from tianji.core.errors import TianJiError
+from tianji.core.imports import load_class
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def test_a_class_beside_the_config_is_found(tmp_path):
 
 
 def test_an_installed_class_is_found(tmp_path):
-    assert load_class("tianji.errors:TianJiError", str(tmp_path)) is TianJiError
+    assert load_class("tianji.core.errors:TianJiError", str(tmp_path)) is TianJiError
 
 
 def test_namesakes_in_two_folders_are_not_mixed_up(tmp_path):

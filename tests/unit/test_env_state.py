@@ -12,13 +12,13 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from pages import PYTHON
 
 from tianji import config as configs
-from tianji import topology
+from tianji.core.errors import TianJiError
+from tianji.core.state import split, state_of
 from tianji.envs import make
 from tianji.envs.loop import LoopEnv
 from tianji.envs.vector import VectorAdapter
-from tianji.errors import TianJiError
-from tianji.job import prepare
-from tianji.state import split, state_of
+from tianji.job import factory
+from tianji.job.job import prepare
 
 EXAMPLES = ROOT / "examples"
 
@@ -221,7 +221,7 @@ def test_the_methods_in_the_environments_page_are_enough(tmp_path):
 
 
 def job_of(config):
-    env = topology.make_env(config)
+    env = factory.make_env(config)
     env.close()
     return prepare(config, env.spec)
 

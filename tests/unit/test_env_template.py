@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
+from tianji.core.errors import TianJiError
 from tianji.envs import BaseEnv, make
-from tianji.errors import TianJiError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

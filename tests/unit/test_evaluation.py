@@ -6,14 +6,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tianji.channel import ChannelSpec, Delivery
-from tianji.counts import Count
-from tianji.envs.base import EnvSpec, Step
-from tianji.errors import TianJiError
-from tianji.evaluation import Evaluation, Games, env_seed, evaluate
-from tianji.evaluator import ORDER_SCHEMA, Evaluator, evaluation_schema
-from tianji.schema import Field, Schema
-from tianji.scores import Score, append, describe, table
+from tianji.core.channel import ChannelSpec, Delivery
+from tianji.core.counts import Count
+from tianji.core.env import EnvSpec, Step
+from tianji.core.errors import TianJiError
+from tianji.core.schema import Field, Schema
+from tianji.roles.evaluation import Evaluation, Games, env_seed, evaluate
+from tianji.roles.evaluator import ORDER_SCHEMA, Evaluator, evaluation_schema
+from tianji.tools.scores import Score, append, describe, table
 from tianji.transports.local import LocalTransport
 
 OBS, ACTION = Field("obs", "float32", (1,)), Field("action", "float32")
@@ -172,7 +172,7 @@ def test_numbers_that_nobody_can_play_with_are_refused(episodes, seed):
 def test_the_interval_is_worked_out_once(monkeypatch):
     result = Evaluation((1.0, 2.0), (5, 6), version=3, seed=4)
     first = result.interval
-    monkeypatch.setattr("tianji.stats.interval", None)
+    monkeypatch.setattr("tianji.core.stats.interval", None)
     assert result.interval == first
 
 

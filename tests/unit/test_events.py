@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tianji import events as module
-from tianji.events import Events, checksum
+from tianji.observe import events as module
+from tianji.observe.events import Events, checksum
 
 
 def records(data: bytes) -> Iterator[bytes]:

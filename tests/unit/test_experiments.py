@@ -442,7 +442,7 @@ def test_a_peer_that_did_not_arrive_took_for_ever():
 def test_the_command_of_a_run_has_every_setting_behind_a_set():
     words = command("a.py", benches.ROOT / "run", ["exp.seed=1", "hyp.lr=2"], "--quiet")
     assert words[-5:] == ["--quiet", "--set", "exp.seed=1", "--set", "hyp.lr=2"]
-    assert words[2:5] == ["tianji.cli", "train", "a.py"]
+    assert words[2:5] == ["tianji", "train", "a.py"]
 
 
 def test_the_values_of_a_column_are_in_the_order_in_which_they_came():

@@ -10,10 +10,10 @@ from gossip import INTERVALS, compared, costs, log_ratios, plan, typical
 from ring_roles import AVERAGING, GOSSIP, NONE, crew, ring
 
 from tianji import config as configs
-from tianji.counts import Count
-from tianji.job import prepare
+from tianji.core.counts import Count
+from tianji.job.factory import make_env
+from tianji.job.job import prepare
 from tianji.roles import Learner
-from tianji.topology import make_env
 
 
 def trained(way, n_groups, n_rounds=48):

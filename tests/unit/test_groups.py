@@ -7,14 +7,22 @@ import pytest
 from commands import ROOT, TASKS
 
 from tianji import config as configs
-from tianji import topology
-from tianji.channels import channels_of, n_bytes_of
-from tianji.errors import TianJiError
-from tianji.job import prepare
-from tianji.reducer import Reducer
-from tianji.resources import assign
+from tianji.core.errors import TianJiError
+from tianji.job import factory
+from tianji.job.job import prepare
+from tianji.job.wiring import channels_of, n_bytes_of
+from tianji.machine.resources import assign
 from tianji.roles import Buffer, Learner
-from tianji.roster import LAUNCHER, Kind, group_of, homes_of, is_first_learner, kind_of, roles_of
+from tianji.roles.reducer import Reducer
+from tianji.roles.role_specs import (
+    LAUNCHER,
+    Kind,
+    group_of,
+    homes_of,
+    is_first_learner,
+    kind_of,
+    roles_of,
+)
 from tianji.transports.local import LocalTransport
 
 GROUPS, LEARNERS = "global_cfg.group_num=2", "learner_cfg.num=2"
@@ -27,14 +35,14 @@ def load(*overrides, name="echo_dqn"):
 
 def job(*overrides, name="echo_dqn"):
     config = load(*overrides, name=name)
-    env = topology.make_env(config)
+    env = factory.make_env(config)
     env.close()
     return prepare(config, env.spec)
 
 
 def built(made):
     transport = LocalTransport(channels_of(made))
-    return {spec.name: topology.build(spec, made, transport) for spec in roles_of(made.config)}
+    return {spec.name: factory.build(spec, made, transport) for spec in roles_of(made.config)}
 
 
 def test_roles_are_named_after_their_group_and_there_is_one_reducer():
@@ -141,7 +149,7 @@ def test_an_algorithm_without_updates_has_one_learner_in_any_number_of_groups(mo
     path = ROOT / "examples" / "own_algorithm_config.py"
     with pytest.raises(TianJiError, match=r"cannot be shared by 2 learners: define updates"):
         config = configs.load(path, (LEARNERS,))
-        env = topology.make_env(config)
+        env = factory.make_env(config)
         env.close()
         prepare(config, env.spec)
     config = configs.load(path, (GROUPS,))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tianji.cli import VERBS, main, parser
+from tianji.cli.main import VERBS, main, parser
 
 
 @pytest.mark.parametrize("verb", VERBS)

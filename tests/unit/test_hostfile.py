@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from tianji.errors import TianJiError
-from tianji.hostfile import check
+from tianji.core.errors import TianJiError
+from tianji.machine.hostfile import check
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from tianji.config import Config, load
 from tianji.config.keywords import as_overrides
-from tianji.errors import TianJiError
+from tianji.core.errors import TianJiError
 
 JOB = Path(__file__).parents[1] / "tasks" / "cartpole_dqn.py"
 

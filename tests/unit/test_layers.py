@@ -10,51 +10,31 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "tianji"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-# From the ground up. A module may import from rows below its own, and from its own row only where
-# it is of the same package. The four packages above the bases never import each other.
-LAYERS = (
-    ("errors", "lazy", "stats", "appending", "tracker", "signals", "status", "banners", "columns"),
-    ("wholefile", "wording", "decisions"),
-    ("episodefile", "svg", "terminal", "disk", "trials"),
-    ("schema", "imports", "events", "mpirun", "hostfile"),
-    ("state", "shepherd"),
-    ("tensorfile",),
-    ("checkpoint",),
-    ("channel", "store", "balance", "balancer", "trigger", "counts", "config"),
-    ("replay", "rollouts", "consumption", "envs.base", "roster", "folder", "report"),
-    ("resources", "sinks", "dashboard", "planning"),
-    ("placement", "simulation", "notices"),
-    ("slurm",),
-    ("algorithms.base", "episodes", "trajectory", "role", "shards"),
-    ("exchange", "fusion", "fitting", "standin"),
-    ("roles", "reducer", "transports", "algorithms", "models", "envs", "evaluation"),
-    ("evaluator", "memory", "weights", "advice"),
-    ("saving", "resuming"),
-    ("job",),
-    ("channels",),
-    ("topology",),
-    ("serial", "watch", "trial", "trained", "tracing"),
-    ("keeper", "examiner", "times"),
-    ("rates",),
-    ("metrics", "capacity"),
-    ("bottleneck",),
-    ("rebalance",),
-    ("panel", "video"),
-    ("view",),
-    ("summary",),
-    ("run",),
-    ("scores",),
-    ("engines", "outcome"),
-    ("probing", "starting"),
-    ("worker", "launch", "export", "doctor", "transmission", "equivalence"),
-    ("verbs",),
-    ("cli",),
-    ("__main__",),
+# From the ground up: a module may import from rooms below its own, and from its own room.
+ROOMS = (
+    "core",
+    "config",
+    "stores",
+    "models",
+    "envs",
+    "algorithms",
+    "roles",
+    "machine",
+    "transports",
+    "job",
+    "observe",
+    "engines",
+    "strategy",
+    "runs",
+    "tools",
+    "transmission",
+    "cli",
 )
-ALONGSIDE = {("algorithms", "models")}
 
 PEERS = "transmission.peers."  # measure what pickling costs others, in processes of their own
-PRELOADING = "engines.roles"  # loads what a role will need while the launcher works out the sizes
+PRELOADING = (
+    "engines.run_roles"  # loads what a role will need while the launcher works out the sizes
+)
 
 
 def module_of(path):
@@ -63,16 +43,9 @@ def module_of(path):
     return ".".join(part for part in parts if part != "__init__")
 
 
-def unit_of(module):
-    """The name under which a module stands in LAYERS."""
-    names = [name for layer in LAYERS for name in layer]
-    return module if module in names else module.partition(".")[0]
-
-
-def row_of(unit):
-    rows = [i for i, layer in enumerate(LAYERS) if unit in layer]
-    assert rows, f"{unit} has no place in LAYERS yet: what may it import, and who may import it?"
-    return rows[0]
+def room_of(module):
+    """`engines` for engines.local."""
+    return module.partition(".")[0]
 
 
 def imports_of(path):
@@ -88,31 +61,31 @@ def imports_of(path):
 
 
 def ours(path):
-    """The units of this package that a file imports."""
+    """The modules of this package that a file imports."""
     known = {f"tianji.{module_of(file)}" for file in FILES}
     for name in imports_of(path):
         if name in known and name != "tianji.":
-            yield unit_of(name.removeprefix("tianji."))
+            yield name.removeprefix("tianji.")
+
+
+def test_the_package_holds_rooms_and_nothing_else():
+    found = {path.name for path in PACKAGE.iterdir() if path.name != "__pycache__"}
+    assert found == {"__init__.py", "__main__.py", "py.typed", *ROOMS}
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_imports_point_down(path):
-    unit = unit_of(module_of(path))
-    if not unit:
-        return
-    for other in set(ours(path)) - {unit}:
-        down = row_of(other) < row_of(unit) or (unit, other) in ALONGSIDE
+    room = room_of(module_of(path))
+    if room not in ROOMS:
+        return  # the front door
+    for other in ours(path):
+        down = ROOMS.index(room_of(other)) <= ROOMS.index(room)
         assert down, f"{module_of(path)} imports {other}, which is not below it"
-
-
-def test_every_row_names_what_there_is_and_names_it_once():
-    names = [name for layer in LAYERS for name in layer]
-    assert sorted(names) == sorted({unit_of(module_of(path)) for path in FILES} - {""})
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_torch_is_imported_where_updates_are_made_and_nowhere_else(path):
-    allowed = unit_of(module_of(path)) in ("algorithms", "models", "lazy")
+    allowed = room_of(module_of(path)) in ("algorithms", "models") or module_of(path) == "core.lazy"
     imported = any(name.partition(".")[0] == "torch" for name in imports_of(path))
     assert allowed or module_of(path) == PRELOADING or not imported
 
@@ -120,21 +93,20 @@ def test_torch_is_imported_where_updates_are_made_and_nowhere_else(path):
 @pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_gymnasium_is_imported_by_environments_only(path):
     imported = any(name.partition(".")[0] == "gymnasium" for name in imports_of(path))
-    allowed = unit_of(module_of(path)) == "envs" or module_of(path) == PRELOADING
+    allowed = room_of(module_of(path)) == "envs" or module_of(path) == PRELOADING
     assert allowed or not imported
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_mpi_is_loaded_in_one_place_beside_the_peer(path):
     imported = any(name.partition(".")[0] == "mpi4py" for name in imports_of(path))
-    allowed = module_of(path) in ("transports.mpilibrary", f"{PEERS}pickled_mpi")
+    allowed = module_of(path) in ("transports.mpi_library", f"{PEERS}pickled_mpi")
     assert allowed or not imported
 
 
-def test_roles_know_seams_and_no_implementation():
-    units = set(ours(PACKAGE / "roles.py"))
-    assert not units & {"transports", "engines", "envs", "algorithms", "models", "topology"}
-    assert {"envs.base", "algorithms.base", "channel"} <= units
+@pytest.mark.parametrize("path", sorted((PACKAGE / "roles").glob("*.py")), ids=module_of)
+def test_roles_know_seams_and_no_implementation(path):
+    assert {room_of(module) for module in ours(path)} <= {"core", "config", "roles"}
 
 
 FORBIDDEN = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "multiprocessing"}
@@ -181,7 +153,7 @@ def loaded_by(module, child_env):
 
 
 @pytest.mark.parametrize(
-    "module", ["tianji.roles", "tianji.reducer", "tianji.transports.shm", "tianji.config"]
+    "module", ["tianji.roles", "tianji.roles.reducer", "tianji.transports.shm", "tianji.config"]
 )
 def test_an_actors_modules_load_nothing_heavy(module, child_env):
     heavy = {"torch", "gymnasium", "rich", "mpi4py", "safetensors"}

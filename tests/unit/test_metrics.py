@@ -9,19 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tianji import metrics
-from tianji.bottleneck import bottleneck, limit_of
 from tianji.config import load
-from tianji.counts import Count
+from tianji.core.counts import Count
 from tianji.engines.local import LocalEngine
-from tianji.evaluation import Evaluation
-from tianji.job import Job, prepare
-from tianji.metrics import METRICS, row
-from tianji.rates import Meter, Rates, at_start, homes_in, message_bytes, shares
-from tianji.roster import Kind, kind_of, roles_of
-from tianji.run import Run
-from tianji.topology import make_env
-from tianji.watch import Limits, Progress
+from tianji.job.factory import make_env
+from tianji.job.job import Job, prepare
+from tianji.observe import metrics
+from tianji.observe.bottleneck import bottleneck, limit_of
+from tianji.observe.metrics import METRICS, row
+from tianji.observe.rates import Meter, Rates, at_start, homes_in, message_bytes, shares
+from tianji.observe.watch import Limits, Progress
+from tianji.roles.evaluation import Evaluation
+from tianji.roles.role_specs import Kind, kind_of, roles_of
+from tianji.runs.run import Run
 
 ROOT = Path(__file__).parents[2]
 ASYNCHRONOUS, SYNCHRONOUS = "cartpole_dqn.py", "cartpole_ppo.py"
@@ -58,7 +58,7 @@ def sentence(learner: tuple[float, float], actor: tuple[float, float], name: str
 
 def test_the_page_is_up_to_date() -> None:
     page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
-    assert page == metrics.page(), "run: python -m tianji.metrics > docs/metrics.md"
+    assert page == metrics.page(), "run: python -m tianji.observe.metrics > docs/metrics.md"
     assert all(f"`{metric.name}`" in page for metric in METRICS)
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tianji import mpirun, shepherd
+from tianji.core.errors import TianJiError
 from tianji.engines import ranks, remote
-from tianji.errors import TianJiError
+from tianji.machine import mpirun, mpirun_process
 
 OPEN_MPI = "mpirun (Open MPI) 5.0.11\n"
 MPICH = "HYDRA build details:\n    Version: 4.2.0\n"
@@ -225,4 +225,4 @@ def test_a_rank_has_its_settings_unless_somebody_gave_others():
 def test_a_rank_outlives_its_mpirun_until_it_has_said_how_the_run_ended():
     left = float(mpirun.SETTINGS["OMPI_MCA_opal_abort_delay"])
     assert left > ranks.ORPHAN_SECONDS + remote.GRACE_SECONDS + 3  # to write the summary
-    assert left < shepherd.ORPHAN_SECONDS
+    assert left < mpirun_process.ORPHAN_SECONDS

@@ -3,8 +3,8 @@
 import pytest
 
 from tianji import config as configs
-from tianji.notices import apart, crowding
-from tianji.resources import Share, assign
+from tianji.machine.notices import apart, crowding
+from tianji.machine.resources import Share, assign
 
 FOUR = (0, 1, 2, 3)
 

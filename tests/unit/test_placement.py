@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tianji.config import load
-from tianji.errors import TianJiError
-from tianji.placement import Offer, n_ranks, place, refuse_wrong_number, shares, table
-from tianji.resources import Share
-from tianji.roster import LAUNCHER, group_of, homes_of
+from tianji.core.errors import TianJiError
+from tianji.machine.placement import Offer, n_ranks, place, refuse_wrong_number, shares, table
+from tianji.machine.resources import Share
+from tianji.roles.role_specs import LAUNCHER, group_of, homes_of
 
 A, B, C = "a/1", "b/2", "c/3"
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from profiles import MB, graded, split
 
-from tianji.planning.model import lesser, predict
-from tianji.planning.split import Bound
+from tianji.strategy.plan.model import lesser, predict
+from tianji.strategy.plan.split import Bound
 
 
 def test_production_is_the_smaller_of_what_both_sides_could_do():

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import MB, graded
 
-from tianji.errors import TianJiError
-from tianji.planning.model import predict
-from tianji.planning.solver import (
+from tianji.core.errors import TianJiError
+from tianji.strategy.plan.model import predict
+from tianji.strategy.plan.solver import (
     MORE_STEPS,
     NOISE,
     Wish,
@@ -18,7 +18,7 @@ from tianji.planning.solver import (
     refuse_impossible,
     solve,
 )
-from tianji.planning.split import Bound, Split
+from tianji.strategy.plan.split import Bound, Split
 
 
 def allowed(costs, wish):

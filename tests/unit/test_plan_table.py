@@ -6,10 +6,10 @@ import re
 import pytest
 from profiles import graded
 
-from tianji.planning.solver import Wish, solve
-from tianji.planning.split import Bound
-from tianji.planning.table import describe
-from tianji.wording import per_second
+from tianji.core.wording import per_second
+from tianji.strategy.plan.plan_text import describe
+from tianji.strategy.plan.solver import Wish, solve
+from tianji.strategy.plan.split import Bound
 
 COSTS = graded()
 CHOICES = solve(COSTS, Wish(8))

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from profiles import profile
 
-from tianji import cli, resources
+from tianji.cli import main, plan
 from tianji.config import load
-from tianji.errors import TianJiError
-from tianji.placement import n_ranks
-from tianji.planning import planfile
-from tianji.planning.digest import digest_of
-from tianji.planning.solver import Wish
-from tianji.probing import following, planner
-from tianji.verbs import plan
+from tianji.core.errors import TianJiError
+from tianji.machine import resources
+from tianji.machine.placement import n_ranks
+from tianji.strategy.plan import plan_file
+from tianji.strategy.plan.digest import digest_of
+from tianji.strategy.plan.solver import Wish
+from tianji.strategy.probe import plan_for_run, planner
 
 
 def options_of(*words, file="job.py"):
@@ -47,7 +47,7 @@ def ending(root, tmp_path, monkeypatch):
         )
         wish = Wish(4, options.hosts or 1, groups=options.groups)
         made = planner.make(config, costs, wish).plan
-        planfile.write(made, out)
+        plan_file.write(made, out)
         return plan._what_next(options, made, out), made
 
     return end
@@ -57,14 +57,14 @@ def given_to_train(text):
     """The options of the command in what `plan` ends with."""
     words = shlex.split(text.splitlines()[0].removeprefix("to train with it: "))
     assert words[:2] == ["tianji", "train"]
-    return cli.parser(words[1:]).parse_args(words[1:])
+    return main.parser(words[1:]).parse_args(words[1:])
 
 
 def followed(options, monkeypatch):
     """The plan that `train` would follow with these options."""
     monkeypatch.setattr(resources, "available_cores", lambda: (0, 1, 2, 3))
     where = options.run_dir, options.engine, options.hostfile
-    return following.for_run(options.plan, options.config, options.overrides, *where)
+    return plan_for_run.for_run(options.plan, options.config, options.overrides, *where)
 
 
 def test_the_command_has_the_keys_that_the_plan_was_made_with(ending, monkeypatch):
@@ -128,9 +128,9 @@ def test_what_is_said_to_be_refused_in_a_container_is_refused(
     job = tmp_path / "my job.plan.json", tmp_path / "my job.py", [], None, None
     if refused:
         with pytest.raises(TianJiError, match=f"for 4 cores and this machine offers {int(time)}"):
-            following.for_run(*job)
+            plan_for_run.for_run(*job)
     else:
-        assert following.for_run(*job) == made
+        assert plan_for_run.for_run(*job) == made
 
 
 def test_a_rule_for_a_batch_that_stays_as_it_is_is_refused(ending, tmp_path, monkeypatch):
@@ -176,7 +176,7 @@ def test_a_key_that_was_set_stays_in_the_plan(ending, tmp_path, monkeypatch):
     keys = ("actor_cfg.num=2", "global_cfg.group_num=2", "learner_cfg.cores=3")
     sets = [part for key in keys for part in ("--set", key)]
     assert plan.run(options_of(*words, *sets, file="my job.py")) == 0
-    made = planfile.read(Path("new.json"))
+    made = plan_file.read(Path("new.json"))
     assert [f"{key}={made.overrides[key]}" for key in (k.split("=")[0] for k in keys)] == [*keys]
     with pytest.raises(TianJiError, match=r"^--actors 3 with --set actor_cfg.num=2: they do not"):
         plan.run(options_of(*words, *sets, "--actors", 3, file="my job.py"))
@@ -208,7 +208,7 @@ def test_cores_that_nobody_uses_are_counted(ending, tmp_path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
     words = ("--profile", "my job.plan.json", "--out", "new.json", "--groups", 1, "--actors", 2)
     assert plan.run(options_of(*words, "--cores", 16, file="my job.py")) == 0
-    used = planfile.read(Path("new.json")).split.cores(profile().work)
+    used = plan_file.read(Path("new.json")).split.cores(profile().work)
     assert f"; {16 - used} of 16 cores stay idle\n" in capsys.readouterr().out
 
 
@@ -221,7 +221,7 @@ def test_memory_that_nobody_knows_is_not_said_to_suffice(
     words = ("--profile", "my job.plan.json", "--out", "new.json", "--cores", cores)
     assert plan.run(options_of(*words, "--hosts", 2, file="my job.py")) == 0
     text = " ".join(capsys.readouterr().out.split())
-    each = planfile.read(Path("new.json")).prediction.memory_bytes / 2 / 2**20
+    each = plan_file.read(Path("new.json")).prediction.memory_bytes / 2 / 2**20
     unknown = f"nobody has checked that the {each:,.0f} MiB of this plan fit into it"
     assert (unknown in text) is said
 

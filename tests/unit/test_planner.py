@@ -6,9 +6,9 @@ import pytest
 from profiles import profile
 
 from tianji.config import load
-from tianji.planning import solver
-from tianji.planning.solver import Wish
-from tianji.probing import planner
+from tianji.strategy.plan import solver
+from tianji.strategy.plan.solver import Wish
+from tianji.strategy.probe import planner
 
 JOB = profile()
 

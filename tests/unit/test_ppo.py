@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tianji.algorithms.advantages import Gains, Importance, advantages
-from tianji.algorithms.base import Task
 from tianji.algorithms.ppo import PPO, PPOHyp
 from tianji.config.schema import ModelConfig
-from tianji.envs.base import EnvSpec
-from tianji.errors import TianJiError
-from tianji.schema import Field
+from tianji.core.algorithm import Task
+from tianji.core.env import EnvSpec
+from tianji.core.errors import TianJiError
+from tianji.core.schema import Field
 
 OBS = Field("obs", "float32", (3,))
 DISCRETE = EnvSpec(OBS, Field("action", "int64"), 4, n_envs=2)

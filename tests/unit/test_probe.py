@@ -8,10 +8,16 @@ import threading
 import pytest
 
 from tianji.config import load
-from tianji.probing import child, crew, in_turns, learners, timetable
-from tianji.probing import probe as probing
-from tianji.probing.hand import OutOfMemory
-from tianji.trial import try_out
+from tianji.job.preflight import try_out
+from tianji.strategy.probe import (
+    alternating,
+    child_process,
+    more_learners,
+    probe_children,
+    timetable,
+)
+from tianji.strategy.probe import probe as probing
+from tianji.strategy.probe.child_handle import OutOfMemory
 
 
 class Hand(contextlib.AbstractContextManager):
@@ -97,10 +103,10 @@ def measured(root, monkeypatch):
                 "adding": 0.0, "drawing": 0.1 * updating, "storing": 0.0, "memory_bytes": 1,
             }  # fmt: skip
 
-        monkeypatch.setattr(crew, "Hand", Hand)
-        monkeypatch.setattr(crew, "together", together)
+        monkeypatch.setattr(probe_children, "Hand", Hand)
+        monkeypatch.setattr(probe_children, "together", together)
         monkeypatch.setattr(probing.resources, "available_cores", lambda: tuple(range(cores)))
-        monkeypatch.setattr("tianji.probing.machine.gpu_of", lambda device: gpu)
+        monkeypatch.setattr("tianji.strategy.probe.this_machine.gpu_of", lambda device: gpu)
         config = load(root / "tests" / "tasks" / name, [])
         return probing.probe(try_out(config), cores, seconds=seconds), stages
 
@@ -180,11 +186,11 @@ def test_all_threads_of_a_child_move_on_with_it():
     thread = threading.Thread(target=done.wait, daemon=True)
     thread.start()
     try:
-        child._sit_on([max(before)])
+        child_process._sit_on([max(before)])
         assert os.sched_getaffinity(thread.native_id) == {max(before)} == os.sched_getaffinity(0)
     finally:
         done.set()
-        child._sit_on(sorted(before))
+        child_process._sit_on(sorted(before))
 
 
 def test_a_slow_update_leaves_time_for_less(measured):
@@ -196,9 +202,11 @@ def test_a_slow_update_leaves_time_for_less(measured):
 
 def test_what_matters_most_is_measured_again_while_there_is_time(measured):
     _, stages = measured("walk_dqn.py", lambda threads: 0.01)
-    assert stages.count([("learner", 1, 1)]) == 2 + crew.MOST_AGAIN  # one with larger batches
+    assert (
+        stages.count([("learner", 1, 1)]) == 2 + probe_children.MOST_AGAIN
+    )  # one with larger batches
     _, stages = measured("walk_ppo.py", lambda threads: 0.01)
-    assert stages.count([("learner", 1, 1)]) == 3 + crew.MOST_AGAIN  # and a first look
+    assert stages.count([("learner", 1, 1)]) == 3 + probe_children.MOST_AGAIN  # and a first look
 
 
 def test_learners_that_do_not_fit_together_are_measured_one_at_a_time(measured):
@@ -213,12 +221,12 @@ def test_fewer_learners_that_fit_on_a_gpu_are_measured(measured):
 
 
 def test_larger_batches_that_do_not_fit_are_left_out(measured, monkeypatch):
-    usual = learners.enlarged
+    usual = more_learners.enlarged
 
     def enlarged(job, factor):
         return dataclasses.replace(usual(job, factor), name="too large")
 
-    monkeypatch.setattr(learners, "enlarged", enlarged)
+    monkeypatch.setattr(more_learners, "enlarged", enlarged)
     found, _ = measured("walk_dqn.py", lambda threads: 0.01, full="too large")
     assert len(found.learners) == 1
 
@@ -292,7 +300,7 @@ def test_a_learner_does_not_sleep_for_longer_than_makes_a_difference(measured):
     """Rollouts of minutes would be waited for three times in every stage."""
     pauses = []
     measured("walk_ppo.py", lambda threads: 20.0, pauses=pauses)
-    assert 0 < max(pauses) <= in_turns.LONGEST_PAUSE
+    assert 0 < max(pauses) <= alternating.LONGEST_PAUSE
 
 
 def test_pauses_are_in_the_time_that_a_stage_takes(monkeypatch):
@@ -308,15 +316,15 @@ def test_pauses_are_in_the_time_that_a_stage_takes(monkeypatch):
 
 
 def test_what_others_do_meanwhile_is_what_neither_sleeps_nor_is_our_own(monkeypatch):
-    from tianji.probing import machine
+    from tianji.strategy.probe import this_machine
 
     def at(now, idled, own):
-        monkeypatch.setattr(machine.time, "monotonic", lambda: now)
-        monkeypatch.setattr(machine, "idle_seconds", lambda cores: idled)
-        monkeypatch.setattr(machine, "_own_seconds", lambda: own)
+        monkeypatch.setattr(this_machine.time, "monotonic", lambda: now)
+        monkeypatch.setattr(this_machine, "idle_seconds", lambda cores: idled)
+        monkeypatch.setattr(this_machine, "_own_seconds", lambda: own)
 
     at(100.0, 500.0, 7.0)
-    others = machine.Others((0, 1, 2, 3))
+    others = this_machine.Others((0, 1, 2, 3))
     at(110.0, 512.0, 25.0)  # of 40 s on four cores 12 were idle, and 18 ours
     assert others.used() == pytest.approx(1.0)
     at(110.0, 512.0, 60.0)

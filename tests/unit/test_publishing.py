@@ -4,9 +4,9 @@ import pytest
 from commands import ROOT
 
 from tianji.config import load
-from tianji.errors import TianJiError
-from tianji.job import prepare
-from tianji.topology import make_env
+from tianji.core.errors import TianJiError
+from tianji.job.factory import make_env
+from tianji.job.job import prepare
 
 
 def prepared(*overrides):

@@ -7,11 +7,11 @@ import pytest
 from commands import TASKS
 
 from tianji.config import load
+from tianji.core.errors import TianJiError
 from tianji.engines import ranks as module
-from tianji.engines.losses import RoleFailed
+from tianji.engines.lost_process import RoleFailed
 from tianji.engines.ranks import Ranks
-from tianji.errors import TianJiError
-from tianji.resources import Share
+from tianji.machine.resources import Share
 
 ABOUT = {"version of tianji": "1.0", "command line": ["train", "job.py"], "configuration": {}}
 HELLO = ABOUT | {"cores": [0, 1], "usable": 2}

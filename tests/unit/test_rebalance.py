@@ -6,27 +6,28 @@ import numpy as np
 import pytest
 from commands import TASKS
 
-from tianji import config, topology
-from tianji.advice import Advice, Listener, advice_schema, advise
-from tianji.channel import ChannelSpec, Delivery
-from tianji.channels import channels_of
-from tianji.counts import Count
-from tianji.engines import loop
-from tianji.engines import roles as engine_roles
-from tianji.engines.loop import Loop
-from tianji.job import prepare
-from tianji.rebalance import FILE, Rebalancer
-from tianji.resources import idle_seconds
-from tianji.roster import roles_of
-from tianji.run import Run
-from tianji.summary import describe
+from tianji import config
+from tianji.core.channel import ChannelSpec, Delivery
+from tianji.core.counts import Count
+from tianji.engines import run_roles as engine_roles
+from tianji.engines import worker_loop
+from tianji.engines.worker_loop import Loop
+from tianji.job import factory
+from tianji.job.advice import Advice, Listener, advice_schema, advise
+from tianji.job.job import prepare
+from tianji.job.wiring import channels_of
+from tianji.machine.resources import idle_seconds
+from tianji.observe.summary import describe
+from tianji.observe.watch import Progress
+from tianji.roles.role_specs import roles_of
+from tianji.runs.run import Run
+from tianji.strategy.rebalance.rebalancer import FILE, Rebalancer
 from tianji.transports.local import LocalTransport
-from tianji.watch import Progress
 
 
 def job_of(*overrides, name="echo_dqn.py"):
     made = config.load(TASKS / name, overrides)
-    env = topology.make_env(made)
+    env = factory.make_env(made)
     env.close()
     return prepare(made, env.spec)
 
@@ -295,7 +296,7 @@ def listening(job, home, **more):
     """The roles of one process, and the launcher's end of what they listen to."""
     transport = LocalTransport(channels_of(job))
     everybody = roles_of(job.config)
-    roles = [topology.build(r, job, transport) for r in everybody if r.home == home]
+    roles = [factory.build(r, job, transport) for r in everybody if r.home == home]
     listener = Listener(roles, transport.inbox("advice"), everybody, **more)
     return roles, listener, transport
 
@@ -338,7 +339,7 @@ def test_threads_are_set_when_they_change():
 
 def test_free_cores_are_those_that_nobody_used(monkeypatch):
     clock, idled = Clock(), iter([100.0, 101.5])
-    monkeypatch.setattr("tianji.advice.idle_seconds", lambda cores: next(idled))
+    monkeypatch.setattr("tianji.job.advice.idle_seconds", lambda cores: next(idled))
     roles, listener, _ = listening(job_of(), "learner-0.0", clock=clock, set_threads=print)
     listener.look()
     clock.now += 0.5
@@ -350,7 +351,7 @@ def test_free_cores_are_those_that_nobody_used(monkeypatch):
 
 def test_a_learner_whose_threads_cannot_be_set_says_of_no_core_that_it_is_free(monkeypatch):
     clock, idled = Clock(), iter([100.0, 101.5])
-    monkeypatch.setattr("tianji.advice.idle_seconds", lambda cores: next(idled))
+    monkeypatch.setattr("tianji.job.advice.idle_seconds", lambda cores: next(idled))
     roles, listener, transport = listening(job_of(), "learner-0.0", clock=clock, threads=1)
     for _ in range(3):
         listener.look()
@@ -403,7 +404,7 @@ def test_the_process_of_a_paused_actor_sleeps_without_saying_so(monkeypatch):
     job = job_of()
     ports = Ports(channels_of(job))
     everybody = roles_of(job.config)
-    [actor] = [topology.build(r, job, ports) for r in everybody if r.name == "actor-0.0"]
+    [actor] = [factory.build(r, job, ports) for r in everybody if r.name == "actor-0.0"]
     weights, slept = ports.outbox("weights 0"), []
     advice = ports.outbox("advice")
     advise(advice, everybody, Advice(["actor-0.0"]))
@@ -413,11 +414,11 @@ def test_the_process_of_a_paused_actor_sleeps_without_saying_so(monkeypatch):
         if len(slept) == 3:
             weights.close()
 
-    monkeypatch.setattr(loop.time, "sleep", sleep)
+    monkeypatch.setattr(worker_loop.time, "sleep", sleep)
     listener = Listener([actor], ports.inbox("advice"), everybody)
     saver = type("Saver", (), {"look": lambda self: None, "finish": lambda self: None})()
     Loop([actor], ports, saver, listener=listener).run()
-    assert slept == [loop.REST_SECONDS] * 3
+    assert slept == [worker_loop.REST_SECONDS] * 3
     assert ports.armed == 1  # before the first look at the advice
     assert actor.done and actor.counts[Count.PUSHED] == 0
 

@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 from commands import TASKS
 
-from tianji import checkpoint, config, memory, topology
-from tianji.channels import channels_of
-from tianji.counts import Count
-from tianji.job import prepare
-from tianji.roster import roles_of
-from tianji.saving import Saver, order, recall
-from tianji.state import copied
+from tianji import config
+from tianji.core import checkpoint
+from tianji.core.counts import Count
+from tianji.core.state import copied
+from tianji.job import factory
+from tianji.job.job import prepare
+from tianji.job.wiring import channels_of
+from tianji.roles import role_state
+from tianji.roles.role_specs import roles_of
+from tianji.roles.saving import Saver, order, recall
 from tianji.transports.local import LocalTransport
 
 
@@ -20,12 +23,12 @@ class Stage:
     def __init__(self, *overrides):
         pairs = ("global_cfg.group_num=2", "learner_cfg.num=2", "learner_cfg.send_root_interval=2")
         self.config = config.load(TASKS / "walk_dqn.py", (*pairs, *overrides))
-        env = topology.make_env(self.config)
+        env = factory.make_env(self.config)
         env.close()
         job = prepare(self.config, env.spec)
         self.transport = LocalTransport(channels_of(job))
         specs = roles_of(self.config)
-        self.roles = {spec.name: topology.build(spec, job, self.transport) for spec in specs}
+        self.roles = {spec.name: factory.build(spec, job, self.transport) for spec in specs}
 
     def turn(self, until=lambda: False, most=5_000):
         for _ in range(most):
@@ -60,12 +63,12 @@ def saved(tmp_path):
     first = stage.roles["learner-0.0"]
     stage.turn(lambda: first.version >= 20)
     stage.settle()
-    parts = {name: copied(memory.state(role)) for name, role in stage.roles.items()}
+    parts = {name: copied(role_state.state(role)) for name, role in stage.roles.items()}
     versions = [parts[f"learner-{group}.0"]["version"] for group in (0, 1)]
     stage.turn(lambda: first.version >= versions[0] + 5)
     stage.settle()
     for name in ("learner-0.1", "learner-1.1", "buffer-1.0"):
-        parts[name] = copied(memory.state(stage.roles[name]))
+        parts[name] = copied(role_state.state(stage.roles[name]))
     assert parts["learner-0.1"]["version"] > versions[0]
     return sealed(tmp_path, parts, versions), versions
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from learners import GroupOfLearners, N, reducer_of
 
-from tianji import memory
-from tianji.counts import Count
+from tianji.core.counts import Count
+from tianji.roles import role_state
 
 
 def send(stage, group, value, version=0):
@@ -98,12 +98,12 @@ def test_what_it_had_gathered_is_remembered():
     stage, again = reducer_of(2), reducer_of(2)
     send(stage, 0, 3.0)
     stage.reducer.step()
-    memory.restore(again.reducer, memory.state(stage.reducer))
+    role_state.restore(again.reducer, role_state.state(stage.reducer))
     send(again, 1, 5.0)
     again.reducer.step()
     assert again.mean.take().arrays["parameters"][0] == 4.0
-    memory.restore(again.reducer, memory.state(stage.reducer))
-    memory.rejoin(again.reducer, 7)
+    role_state.restore(again.reducer, role_state.state(stage.reducer))
+    role_state.rejoin(again.reducer, 7)
     assert not again.reducer.came.any()
 
 

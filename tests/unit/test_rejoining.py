@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from tianji.balance import Balance
-from tianji.rollouts import Rollouts
-from tianji.schema import Field
-from tianji.store import trajectory_schema
+from tianji.core.schema import Field
+from tianji.core.store import trajectory_schema
+from tianji.roles.balance import Balance
+from tianji.stores.rollouts import Rollouts
 
 TRAJECTORY = trajectory_schema(Field("obs", "float32", (1,)), Field("action", "int64"), (), 4, 1)
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tianji.replay import Replay
-from tianji.schema import Field
-from tianji.store import trajectory_schema
+from tianji.core.schema import Field
+from tianji.core.store import trajectory_schema
+from tianji.stores.replay import Replay
 
 GAMMA = 0.9
 

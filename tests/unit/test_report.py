@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from made_runs import config, evaluation, make, row, summary, write_rows
 
-from tianji import report
-from tianji.errors import TianJiError
-from tianji.report.files import MISSING, stamp_of
-from tianji.report.histogram import rebinned
-from tianji.report.page import embedded, gather, policy, save
-from tianji.report.run import MOST_POINTS, RunReader
-from tianji.report.table import describe
+from tianji.core.errors import TianJiError
+from tianji.observe import report
+from tianji.observe.report.histogram import rebinned
+from tianji.observe.report.page import embedded, gather, policy, save
+from tianji.observe.report.report_text import describe
+from tianji.observe.report.run_files import MISSING, stamp_of
+from tianji.observe.report.run_reader import MOST_POINTS, RunReader
 
 
 def read(folder, **how):
@@ -241,7 +241,7 @@ def test_a_histogram_of_small_numbers_keeps_a_bar_for_each():
 
 @pytest.mark.parametrize("top", [39, 64, 1_449, 46_341])
 def test_a_histogram_of_large_numbers_gets_few_bars_and_loses_nothing(top):
-    from tianji.counts import Histogram
+    from tianji.core.counts import Histogram
 
     histogram = Histogram()
     histogram.add(np.arange(top + 1))
@@ -444,7 +444,8 @@ def test_importing_the_package_loads_no_numpy(child_env):
     import subprocess
     import sys
 
-    code = "import sys, tianji.report, tianji.dashboard; assert 'numpy' not in sys.modules"
+    names = "tianji.observe.report, tianji.observe.dashboard"
+    code = f"import sys, {names}; assert 'numpy' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], env=child_env, check=True)
 
 

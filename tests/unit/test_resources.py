@@ -8,9 +8,9 @@ import time
 import pytest
 
 from tianji import config as configs
-from tianji import resources
-from tianji.errors import TianJiError
-from tianji.resources import (
+from tianji.core.errors import TianJiError
+from tianji.machine import resources
+from tianji.machine.resources import (
     MOST_THREADS,
     THREAD_VARIABLES,
     Share,

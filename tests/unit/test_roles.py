@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 
-from tianji.balance import Balance
-from tianji.channel import ChannelSpec, Delivery
-from tianji.counts import Count, Histogram
-from tianji.envs.base import EnvSpec, Step
-from tianji.episodes import EPISODE_SCHEMA
-from tianji.replay import Replay
+from tianji.core.channel import ChannelSpec, Delivery
+from tianji.core.counts import Count, Histogram
+from tianji.core.env import EnvSpec, Step
+from tianji.core.schema import Field, Schema
+from tianji.core.store import trajectory_schema
 from tianji.roles import Actor, Buffer, Learner
-from tianji.rollouts import Rollouts
-from tianji.schema import Field, Schema
-from tianji.store import trajectory_schema
+from tianji.roles.balance import Balance
+from tianji.roles.episodes import EPISODE_SCHEMA
+from tianji.roles.trigger import EveryUpdates, WhenFull
+from tianji.stores.replay import Replay
+from tianji.stores.rollouts import Rollouts
 from tianji.transports.local import LocalTransport
-from tianji.trigger import EveryUpdates, WhenFull
 
 LENGTH = 4
 OBS, ACTION = Field("obs", "float32", (1,)), Field("action", "int64")

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tianji.errors import TianJiError
-from tianji.rollouts import Rollouts
-from tianji.schema import Field
-from tianji.store import trajectory_schema
+from tianji.core.errors import TianJiError
+from tianji.core.schema import Field
+from tianji.core.store import trajectory_schema
+from tianji.stores.rollouts import Rollouts
 
 T, E = 4, 2
 SCHEMA = trajectory_schema(

@@ -11,20 +11,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tianji import folder as module
 from tianji.config import Config, load
-from tianji.counts import Count
-from tianji.errors import TianJiError
-from tianji.folder import claim, identify, rewind
-from tianji.job import Job, prepare
-from tianji.resuming import Resumed, reopen
-from tianji.roster import kind_of, roles_of
-from tianji.run import Run
-from tianji.status import Status
-from tianji.summary import describe
-from tianji.times import Times
-from tianji.topology import make_env
-from tianji.watch import Progress
+from tianji.core.counts import Count
+from tianji.core.errors import TianJiError
+from tianji.core.status import Status
+from tianji.job.factory import make_env
+from tianji.job.job import Job, prepare
+from tianji.observe.summary import describe
+from tianji.observe.times import Times
+from tianji.observe.watch import Progress
+from tianji.roles.role_specs import kind_of, roles_of
+from tianji.runs import folder as module
+from tianji.runs.folder import claim, identify, rewind
+from tianji.runs.resume import Resumed, reopen
+from tianji.runs.run import Run
 
 ROOT = Path(__file__).parents[2]
 OUTER_SURFACE = {
@@ -640,7 +640,7 @@ def test_a_run_goes_on_when_nobody_looks_any_more(
         raise BrokenPipeError
 
     run = Run(job, "process", tmp_path, started_at=100.0)
-    monkeypatch.setattr("tianji.view.line", broken)
+    monkeypatch.setattr("tianji.observe.view.line", broken)
     clock.now = 103.0
     run.tick(learned(job))
     assert run.finish("stopped", learned(job))["status"] == "stopped"
@@ -702,6 +702,7 @@ def test_a_mean_above_the_target_is_not_called_short_of_it(
 
 
 def test_importing_it_loads_no_heavy_library() -> None:
-    code = "import sys, tianji.run; print(sorted({'torch', 'rich', 'gymnasium'} & {*sys.modules}))"
+    heavy = "{'torch', 'rich', 'gymnasium'}"
+    code = f"import sys, tianji.runs.run; print(sorted({heavy} & {{*sys.modules}}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

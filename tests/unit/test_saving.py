@@ -11,16 +11,18 @@ import numpy as np
 import pytest
 from commands import TASKS
 
-from tianji import checkpoint, disk, memory, topology
-from tianji.channels import channels_of
-from tianji.checkpoint import read_written
 from tianji.config import load
-from tianji.counts import Count, counts_state
-from tianji.disk import Files
-from tianji.job import prepare
-from tianji.roster import roles_of
-from tianji.saving import ANY_SIZE, LAST, STORE, Saver, order, order_last, part_of, writing
-from tianji.tensorfile import chunks
+from tianji.core import checkpoint, disk
+from tianji.core.checkpoint import read_written
+from tianji.core.counts import Count, counts_state
+from tianji.core.disk import Files
+from tianji.core.tensorfile import chunks
+from tianji.job import factory
+from tianji.job.job import prepare
+from tianji.job.wiring import channels_of
+from tianji.roles import role_state
+from tianji.roles.role_specs import roles_of
+from tianji.roles.saving import ANY_SIZE, LAST, STORE, Saver, order, order_last, part_of, writing
 from tianji.transports.local import LocalTransport
 
 
@@ -29,12 +31,12 @@ class Stage:
 
     def __init__(self, folder, task="walk_dqn", *overrides):
         self.config = load(TASKS / f"{task}.py", overrides)
-        env = topology.make_env(self.config)
+        env = factory.make_env(self.config)
         env.close()
         self.job = prepare(self.config, env.spec)
         self.transport = LocalTransport(channels_of(self.job))
         self.roles = [
-            topology.build(role, self.job, self.transport) for role in roles_of(self.config)
+            factory.build(role, self.job, self.transport) for role in roles_of(self.config)
         ]
         self.learner, self.buffer, self.actor = self.roles[:3]
         self.orders = self.transport.outbox("orders")
@@ -180,8 +182,8 @@ def carried(stage, folder):
 def resumed(stage, saved):
     for role in stage.roles:
         if (part := part_of(saved, role.name)) is not None:
-            memory.restore(role, part)
-        memory.rejoin(role, saved.version)
+            role_state.restore(role, part)
+        role_state.rejoin(role, saved.version)
     return stage
 
 
@@ -218,11 +220,11 @@ def test_a_role_of_which_only_its_counts_are_known_begins_anew_with_them(tmp_pat
     old = Stage(tmp_path).go(200)
     saved = carried(old, tmp_path)
     new = Stage(tmp_path)
-    memory.restore(new.learner, part_of(saved, "learner-0.0"))
+    role_state.restore(new.learner, part_of(saved, "learner-0.0"))
     for role, was in ((new.buffer, old.buffer), (new.actor, old.actor)):
-        memory.restore(role, {"counts": counts_state(was.counts)})
+        role_state.restore(role, {"counts": counts_state(was.counts)})
     for role in new.roles:
-        memory.rejoin(role, saved.version)
+        role_state.rejoin(role, saved.version)
     assert new.actor.counts[Count.PRODUCED] == old.actor.counts[Count.PRODUCED] > 0
     assert new.buffer.received == old.buffer.received
     assert new.buffer.balance.received >= math.ceil(saved.version * 32 / 8)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tianji.errors import TianJiError
-from tianji.schema import ALIGNMENT, Field, Schema, align
+from tianji.core.errors import TianJiError
+from tianji.core.schema import ALIGNMENT, Field, Schema, align
 
 DTYPES = ["bool", "uint8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64"]
 SHAPES = st.lists(st.integers(0, 5), max_size=3).map(tuple)

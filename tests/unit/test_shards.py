@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from tianji.channel import ChannelSpec
-from tianji.errors import TianJiError
-from tianji.schema import Field, Schema
-from tianji.shards import Shards, shard_schema
+from tianji.core.channel import ChannelSpec
+from tianji.core.errors import TianJiError
+from tianji.core.schema import Field, Schema
+from tianji.roles.shards import Shards, shard_schema
 from tianji.transports.local import LocalTransport
 
 BATCH = Schema((Field("x", "float32", (2,)), Field("version", "int64"))).stacked(6)

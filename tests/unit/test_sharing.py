@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from tianji.algorithms.advantages import Gains, pooled
-from tianji.algorithms.base import Algorithm, Task
 from tianji.algorithms.dqn import DQN, DQNHyp
 from tianji.algorithms.ppo import PPO, PPOHyp
 from tianji.config.schema import ModelConfig
-from tianji.envs.base import EnvSpec
-from tianji.lazy import torch
-from tianji.schema import Field
+from tianji.core.algorithm import Algorithm, Task
+from tianji.core.env import EnvSpec
+from tianji.core.lazy import torch
+from tianji.core.schema import Field
 
 ENV = EnvSpec(Field("obs", "float32", (3,)), Field("action", "int64"), 4, n_envs=2)
 MODEL = ModelConfig(hidden=(16,), act="tanh")

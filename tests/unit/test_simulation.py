@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import profile
 
-from tianji.errors import TianJiError
-from tianji.planning.split import Bound
-from tianji.simulation.bounds import bounds_of, expected_rate
-from tianji.simulation.group import Group
-from tianji.simulation.layout import Layout, costs_of
-from tianji.simulation.result import staleness_of
-from tianji.simulation.simulate import simulate
+from tianji.core.errors import TianJiError
+from tianji.strategy.plan.split import Bound
+from tianji.strategy.simulate.bounds import bounds_of, expected_rate
+from tianji.strategy.simulate.group import Group
+from tianji.strategy.simulate.layout import Layout, costs_of
+from tianji.strategy.simulate.result import staleness_of
+from tianji.strategy.simulate.simulator import simulate
 
 NEAR = 0.01  # of a closed form
 
@@ -251,14 +251,14 @@ def test_none_of_something_is_refused(field):
 
 
 def test_too_few_updates_say_nothing_and_that_is_said(monkeypatch):
-    monkeypatch.setattr("tianji.simulation.simulate.MOST_EVENTS", 5_000)
+    monkeypatch.setattr("tianji.strategy.simulate.simulator.MOST_EVENTS", 5_000)
     job = profile(steps=1, envs=1, batch=10_000_000, pool=10_000_000)
     with pytest.raises(TianJiError, match="only 0 updates, too few to say anything: 60 are wanted"):
         simulate(job, Layout(actors=1))
 
 
 def test_too_few_trajectories_are_not_called_too_few_updates(monkeypatch):
-    monkeypatch.setattr("tianji.simulation.simulate.MOST_EVENTS", 5_000)
+    monkeypatch.setattr("tianji.strategy.simulate.simulator.MOST_EVENTS", 5_000)
     said = r"in 5,000 events.* enough updates, but only [\d,]+ trajectories.*: 24,000 are wanted"
     with pytest.raises(TianJiError, match=said) as refused:
         simulate(profile(update=1e-5), Layout(actors=2_000))

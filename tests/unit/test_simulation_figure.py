@@ -3,10 +3,10 @@
 import pytest
 from profiles import profile
 
-from tianji.cli import parser
-from tianji.errors import TianJiError
-from tianji.simulation.styles import STYLES
-from tianji.simulation.verb import check, run
+from tianji.cli.main import parser
+from tianji.core.errors import TianJiError
+from tianji.strategy.simulate.simulate_options import check, run
+from tianji.strategy.simulate.styles import STYLES
 
 JOB = profile(step=2e-3, receive=60e-6, draw=1e-4, trajectory_bytes=50_000)
 

@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import profile
 
-from tianji.errors import TianJiError
-from tianji.planning.profile import ActorCost
-from tianji.planning.solver import NOISE
-from tianji.simulation import diagram, picture
-from tianji.simulation.events import Agenda, Level, Process
-from tianji.simulation.layout import Layout, costs_of
-from tianji.simulation.simulate import simulate
-from tianji.simulation.styles import STYLES, as_planned, schedules
-from tianji.simulation.table import styles_table
-from tianji.simulation.timeline import Doing, Timeline
-from tianji.simulation.window import Window, windows
+from tianji.core.errors import TianJiError
+from tianji.strategy.plan.profile import ActorCost
+from tianji.strategy.plan.solver import NOISE
+from tianji.strategy.simulate import diagram, picture
+from tianji.strategy.simulate.events import Agenda, Level, Process
+from tianji.strategy.simulate.layout import Layout, costs_of
+from tianji.strategy.simulate.simulation_text import styles_table
+from tianji.strategy.simulate.simulator import simulate
+from tianji.strategy.simulate.styles import STYLES, as_planned, schedules
+from tianji.strategy.simulate.timeline import Doing, Timeline
+from tianji.strategy.simulate.window import Window, windows
 
 JOB = profile(step=0.2e-3, send=20e-6, receive=60e-6, draw=0.2e-3, update=1e-3)
 FOUR = Layout(actors=4)

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import profile
 
-from tianji.errors import TianJiError
-from tianji.planning.profile import ActorCost, LearnerCost
-from tianji.planning.solver import NOISE, Wish, solve
-from tianji.simulation.layout import Layout
-from tianji.simulation.simulate import simulate
-from tianji.simulation.sweep import CORES, Finder, balanced, sweep
+from tianji.core.errors import TianJiError
+from tianji.strategy.plan.profile import ActorCost, LearnerCost
+from tianji.strategy.plan.solver import NOISE, Wish, solve
+from tianji.strategy.simulate.layout import Layout
+from tianji.strategy.simulate.simulator import simulate
+from tianji.strategy.simulate.sweep import CORES, Finder, balanced, sweep
 
 
 def cartpole():

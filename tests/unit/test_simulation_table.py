@@ -3,10 +3,10 @@
 import pytest
 from profiles import profile
 
-from tianji.simulation.layout import Layout
-from tianji.simulation.simulate import simulate
-from tianji.simulation.styles import schedules
-from tianji.simulation.table import styles_table, table
+from tianji.strategy.simulate.layout import Layout
+from tianji.strategy.simulate.simulation_text import styles_table, table
+from tianji.strategy.simulate.simulator import simulate
+from tianji.strategy.simulate.styles import schedules
 
 SLOW = profile(step=20.0, envs=1, act=1.0, update=5.0, batch=16, pool=64, warmup=16)
 

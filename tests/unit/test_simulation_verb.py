@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 from profiles import profile
 
-from tianji.cli import parser
+from tianji.cli import plan as plan_verb
+from tianji.cli.main import parser
 from tianji.config import load
-from tianji.errors import TianJiError
-from tianji.planning import planfile
-from tianji.planning.digest import digest_of
-from tianji.planning.planfile import Plan
-from tianji.planning.profile import LearnerCost
-from tianji.planning.solver import Wish, solve
-from tianji.simulation.layout import Layout
-from tianji.simulation.simulate import simulate
-from tianji.simulation.verb import _learner_cores, check, run
-from tianji.verbs import plan as plan_verb
+from tianji.core.errors import TianJiError
+from tianji.strategy.plan import plan_file
+from tianji.strategy.plan.digest import digest_of
+from tianji.strategy.plan.plan_file import Plan
+from tianji.strategy.plan.profile import LearnerCost
+from tianji.strategy.plan.solver import Wish, solve
+from tianji.strategy.simulate.layout import Layout
+from tianji.strategy.simulate.simulate_options import _learner_cores, check, run
+from tianji.strategy.simulate.simulator import simulate
 
 DQN = Path(__file__).resolve().parents[2] / "configs" / "cartpole_dqn.py"
 JOB = profile(step=2e-3, receive=60e-6, draw=1e-4, trajectory_bytes=50_000)
@@ -308,7 +308,7 @@ def costs(tmp_path):
     job = dataclasses.replace(JOB, work=work)
     path = tmp_path / "costs.json"
     chosen = solve(job, Wish(4))[0]
-    planfile.write(Plan(job, chosen.split, chosen.prediction), path)
+    plan_file.write(Plan(job, chosen.split, chosen.prediction), path)
     return path
 
 
@@ -328,8 +328,8 @@ def test_a_plan_is_written_beside_a_simulation_where_it_was_asked_for(costs, cap
     out = tmp_path / "own.json"
     assert simulated(costs, "--actors", "12", "--out", out, "--cores", "2") == 0
     assert f"{out}: the costs, and a plan for 2 cores" in capsys.readouterr().out
-    written = planfile.read(out)
-    assert written.profile == planfile.read(costs).profile
+    written = plan_file.read(out)
+    assert written.profile == plan_file.read(costs).profile
     assert written.split.cores(JOB.work) <= 2
 
 

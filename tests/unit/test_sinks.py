@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from tianji import appending, tracker
-from tianji.appending import Appending, open_lines
 from tianji.config import load
-from tianji.errors import TianJiError
-from tianji.sinks import Rows, SinkFailed, Sinks, identity, read_rows, refuse_missing, warn
+from tianji.core import append_log
+from tianji.core.append_log import Appending, open_lines
+from tianji.core.errors import TianJiError
+from tianji.observe import tracker
+from tianji.observe.sinks import Rows, SinkFailed, Sinks, identity, read_rows, refuse_missing, warn
 
 ROOT = Path(__file__).parents[2]
 
@@ -92,7 +93,7 @@ def test_half_a_row_of_a_writer_that_died_is_cut(tmp_path: Path) -> None:
 def test_a_very_long_file_keeps_all_but_the_half_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(appending, "LONGEST_LINE", 10)
+    monkeypatch.setattr(append_log, "LONGEST_LINE", 10)
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b"aaaa\nbbbb\nccc")
     open_lines(path).close()
@@ -125,7 +126,7 @@ def test_a_full_disk_never_holds_half_a_record_and_nothing_is_lost() -> None:
 def test_of_too_many_records_that_wait_the_oldest_are_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(appending, "MOST_WAITING", 2)
+    monkeypatch.setattr(append_log, "MOST_WAITING", 2)
     disk = Disk(room=0)
     file = Appending(lambda: disk)
     for record in (b"1\n", b"2\n", b"3\n"):

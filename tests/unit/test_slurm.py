@@ -6,9 +6,9 @@ import pytest
 from commands import ROOT
 
 from tianji.config import load
-from tianji.errors import TianJiError
-from tianji.placement import n_ranks, place
-from tianji.slurm import Wish, script, seconds_of
+from tianji.core.errors import TianJiError
+from tianji.machine.placement import n_ranks, place
+from tianji.machine.slurm import Wish, script, seconds_of
 
 CONFIG = ROOT / "configs" / "cartpole_dqn.py"
 

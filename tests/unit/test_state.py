@@ -8,20 +8,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tianji import config as configs
-from tianji import topology
-from tianji.balance import Balance
-from tianji.consumption import Consumption
-from tianji.counts import Count
-from tianji.envs.base import Step
-from tianji.episodes import EPISODE_SCHEMA, EpisodeLog
-from tianji.errors import TianJiError
-from tianji.job import prepare
-from tianji.replay import Replay
-from tianji.rollouts import Rollouts
-from tianji.roster import Kind
-from tianji.schema import Field
-from tianji.state import copied, n_bytes, random_state, restore_random, restore_to, split, state_of
-from tianji.store import trajectory_schema
+from tianji.core.counts import Count
+from tianji.core.env import Step
+from tianji.core.errors import TianJiError
+from tianji.core.schema import Field
+from tianji.core.state import (
+    copied,
+    n_bytes,
+    random_state,
+    restore_random,
+    restore_to,
+    split,
+    state_of,
+)
+from tianji.core.store import trajectory_schema
+from tianji.job import factory
+from tianji.job.job import prepare
+from tianji.roles.balance import Balance
+from tianji.roles.episodes import EPISODE_SCHEMA, EpisodeLog
+from tianji.roles.role_specs import Kind
+from tianji.roles.sample_stats import Consumption
+from tianji.stores.replay import Replay
+from tianji.stores.rollouts import Rollouts
 
 T, E, SOURCES = 5, 2, 3
 LAYOUT = trajectory_schema(
@@ -330,14 +338,14 @@ def test_what_was_measured_of_the_samples_goes_on():
 
 
 class Pieces:
-    """The parts of a run in one loop, as in `tianji.serial`."""
+    """The parts of a run in one loop, as in `tianji.job.serial`."""
 
     def __init__(self, job, seed=None):
         def seed_of(kind):
             return job.seed(kind) if seed is None else seed
 
         self.job = job
-        self.env = topology.make_env(job.config)
+        self.env = factory.make_env(job.config)
         self.policy = job.algorithm.policy(job.task, 0, seed_of(Kind.ACTOR))
         self.algorithm = job.algorithm(job.task, seed_of(Kind.LEARNER))
         self.store = job.sampling.build(job.trajectory, 1, 0, seed_of(Kind.BUFFER))
@@ -392,7 +400,7 @@ class Pieces:
 @pytest.mark.parametrize("name", ["walk_dqn", "walk_ppo"])
 def test_training_that_was_carried_over_is_training_that_went_on(name, moment):
     config = configs.load(TASKS / f"{name}.py", ("parallel_parameters.actor_cfg.num=1",))
-    env = topology.make_env(config)
+    env = factory.make_env(config)
     job = prepare(config, env.spec)
     one = Pieces(job).begin().go(moment)
     two = Pieces(job, seed=99).restore(carried(one.state()))

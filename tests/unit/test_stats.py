@@ -5,8 +5,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from tianji import stats
-from tianji.stats import interval, iqm, stratified
+from tianji.core import stats
+from tianji.core.stats import interval, iqm, stratified
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ import textwrap
 import pytest
 from commands import TASKS
 
-from tianji import checkpoint, launch
 from tianji.config import load
-from tianji.errors import TianJiError
-from tianji.signals import Interrupted, Signals
-from tianji.state import split
+from tianji.core import checkpoint
+from tianji.core.errors import TianJiError
+from tianji.core.signals import Interrupted, Signals
+from tianji.core.state import split
+from tianji.runs import launch
 
 SHORT = ("exp.train_steps=300", "exp.stop_return=1e9")
 

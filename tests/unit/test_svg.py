@@ -4,7 +4,8 @@ import xml.etree.ElementTree as xml
 
 import pytest
 
-from tianji import svg, terminal
+from tianji.core import terminal
+from tianji.observe import svg
 
 
 @pytest.mark.parametrize(

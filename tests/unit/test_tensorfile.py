@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
-from tianji.errors import TianJiError
-from tianji.state import split
-from tianji.tensorfile import CHUNK_BYTES, DTYPES, Corrupt, chunks, read
+from tianji.core.errors import TianJiError
+from tianji.core.state import split
+from tianji.core.tensorfile import CHUNK_BYTES, DTYPES, Corrupt, chunks, read
 
 STATE = {
     "version": 7,

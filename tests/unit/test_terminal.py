@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from tianji import terminal
+from tianji.core import terminal
 
 
 class Terminal(io.StringIO):

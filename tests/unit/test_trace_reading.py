@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from recordings import folder_of_a_run, heading, record
 
-from tianji.errors import TianJiError
-from tianji.tracing import FOLDER
-from tianji.tracing.reading import RECORD, join_idling, read, read_file
-from tianji.tracing.rows import DTYPE, ROW, Doing, Wait, What, heading_from
+from tianji.core.errors import TianJiError
+from tianji.observe.trace import FOLDER
+from tianji.observe.trace.format import DTYPE, ROW, Doing, Wait, What, heading_from
+from tianji.observe.trace.reader import RECORD, join_idling, read, read_file
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from recordings import folder_of_a_run, heading, record
 
-from tianji.tracing import FOLDER, forget
-from tianji.tracing.reading import read_file
-from tianji.tracing.recorder import CHUNK_SECONDS, Recorder, Track
-from tianji.tracing.rows import DTYPE, ROW, Doing, Wait
+from tianji.observe.trace import FOLDER, forget
+from tianji.observe.trace.format import DTYPE, ROW, Doing, Wait
+from tianji.observe.trace.reader import read_file
+from tianji.observe.trace.recorder import CHUNK_SECONDS, Recorder, Track
 
 
 @pytest.fixture
@@ -21,8 +21,8 @@ def run(tmp_path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tianji.tracing.recorder import Recorder
-from tianji.tracing.rows import Doing, Heading
+from tianji.observe.trace.recorder import Recorder
+from tianji.observe.trace.format import Doing, Heading
 
 heading = Heading("a", ("a",), "here", 7, 1.0, 1000, 0.0, "now")
 recorder = Recorder(Path(sys.argv[1]), heading)
@@ -64,7 +64,7 @@ class Rows:
 def clock(monkeypatch):
     """A clock that is set by hand."""
     now = [10.0]
-    monkeypatch.setattr("tianji.tracing.recorder.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("tianji.observe.trace.recorder.time.monotonic", lambda: now[0])
     return now
 
 

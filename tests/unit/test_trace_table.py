@@ -3,10 +3,10 @@
 import pytest
 from recordings import folder_of_a_run, heading, made, record
 
-from tianji.roster import Kind
-from tianji.tracing.reading import read
-from tianji.tracing.rows import Doing, Wait, What
-from tianji.tracing.table import describe, gaps_of, hand_over, share, waiting_of
+from tianji.observe.trace.format import Doing, Wait, What
+from tianji.observe.trace.reader import read
+from tianji.observe.trace.trace_text import describe, gaps_of, hand_over, share, waiting_of
+from tianji.roles.role_specs import Kind
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from collections import defaultdict
 import pytest
 from recordings import folder_of_a_run, heading, made, record
 
-from tianji.cli import parser
-from tianji.errors import TianJiError
-from tianji.tracing.reading import read
-from tianji.tracing.rows import Doing, What
-from tianji.tracing.timeline import events_of, save
-from tianji.verbs import trace as trace_verb
+from tianji.cli import trace as trace_verb
+from tianji.cli.main import parser
+from tianji.core.errors import TianJiError
+from tianji.observe.trace.format import Doing, What
+from tianji.observe.trace.reader import read
+from tianji.observe.trace.timeline import events_of, save
 
 
 @pytest.fixture

@@ -8,10 +8,11 @@ import pytest
 from commands import TASKS
 
 import tianji
-from tianji import checkpoint, launch
 from tianji.config import load as load_config
-from tianji.errors import TianJiError
-from tianji.weights import save_best
+from tianji.core import checkpoint
+from tianji.core.errors import TianJiError
+from tianji.runs import launch
+from tianji.runs.weights_file import save_best
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from importlib import metadata
 import numpy as np
 import pytest
 
-from tianji.errors import TianJiError
-from tianji.signals import Interrupted
+from tianji.core.errors import TianJiError
+from tianji.core.signals import Interrupted
 from tianji.transmission import carriers, files, loops, parts, plot, ranks, steps, table
 from tianji.transmission.curves import Curve
 from tianji.transmission.equation import Costs, error_percent

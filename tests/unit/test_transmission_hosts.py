@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tianji.errors import TianJiError
+from tianji.core.errors import TianJiError
 from tianji.transmission import hosts as made
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tianji.trigger import EveryUpdates, WhenFull
+from tianji.roles.trigger import EveryUpdates, WhenFull
 
 
 @pytest.mark.parametrize("send_size", [1, 2, 16])

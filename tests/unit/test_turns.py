@@ -6,11 +6,12 @@ from commands import TASKS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tianji import config, topology
-from tianji.channels import channels_of
-from tianji.counts import Count
-from tianji.job import prepare
-from tianji.roster import roles_of
+from tianji import config
+from tianji.core.counts import Count
+from tianji.job import factory
+from tianji.job.job import prepare
+from tianji.job.wiring import channels_of
+from tianji.roles.role_specs import roles_of
 from tianji.transports.local import LocalTransport
 
 SHAPES = {
@@ -27,7 +28,7 @@ def job_of(name):
     if name not in JOBS:
         short = ("exp.train_steps=120", "hyp.warmup_size=16", "learner_cfg.send_interval=2")
         made = config.load(TASKS / "walk_dqn.py", (*SHAPES[name], *short))
-        env = topology.make_env(made)
+        env = factory.make_env(made)
         env.close()
         JOBS[name] = prepare(made, env.spec)
     return JOBS[name]
@@ -54,7 +55,7 @@ def test_and_so_they_do_in_many_more(name, seed, stops_after):
 def check(name, seed, stops_after):
     job, random = job_of(name), np.random.default_rng(seed)
     transport = LocalTransport(channels_of(job))
-    roles = [topology.build(spec, job, transport) for spec in roles_of(job.config)]
+    roles = [factory.build(spec, job, transport) for spec in roles_of(job.config)]
     control, favour = transport.outbox("control"), random.random(len(roles)) + 0.05
     for turn in range(200_000):
         if turn == stops_after:

@@ -14,15 +14,15 @@ import pytest
 from rich.console import Console
 
 from tianji.config import load
-from tianji.counts import Count
-from tianji.job import Job, prepare
-from tianji.panel import Scene, line, panel, roughly, seconds_left, span, sparkline
-from tianji.rates import Meter, homes_in
-from tianji.roster import kind_of, roles_of
-from tianji.status import Status
-from tianji.topology import make_env
-from tianji.view import Lines, LivePanel, _without_echo_of_control, view_for
-from tianji.watch import Progress
+from tianji.core.counts import Count
+from tianji.core.status import Status
+from tianji.job.factory import make_env
+from tianji.job.job import Job, prepare
+from tianji.observe.panel import Scene, line, panel, roughly, seconds_left, span, sparkline
+from tianji.observe.rates import Meter, homes_in
+from tianji.observe.view import Lines, LivePanel, _without_echo_of_control, view_for
+from tianji.observe.watch import Progress
+from tianji.roles.role_specs import kind_of, roles_of
 
 ROOT = Path(__file__).parents[2]
 PER_ROLE = {
@@ -215,7 +215,7 @@ def test_a_live_panel_shows_the_cursor_again(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_live_panel_below_mpirun_ends_its_last_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tianji.mpirun.inside", lambda: (0, 3))
+    monkeypatch.setattr("tianji.machine.mpirun.inside", lambda: (0, 3))
     stream, scene = Terminal(), on_its_way(job_of(), "stopped")
     view = LivePanel(Console(file=stream, force_terminal=True, width=80, height=40))
     view.show(scene)

@@ -5,18 +5,18 @@ import pytest
 from carrying import carried
 from commands import ROOT
 
-from tianji.channels import channels_of
 from tianji.config import load
-from tianji.counts import Count
-from tianji.episodes import EPISODES_PER_MESSAGE
-from tianji.job import prepare
-from tianji.rates import at_start, homes_in, shares
-from tianji.roster import roles_of
-from tianji.status import Status
-from tianji.times import Times
-from tianji.topology import make_env
+from tianji.core.counts import Count
+from tianji.core.status import Status
+from tianji.job.factory import make_env
+from tianji.job.job import prepare
+from tianji.job.wiring import channels_of
+from tianji.observe.rates import at_start, homes_in, shares
+from tianji.observe.times import Times
+from tianji.observe.watch import Limits, Watch
+from tianji.roles.episodes import EPISODES_PER_MESSAGE
+from tianji.roles.role_specs import roles_of
 from tianji.transports.local import LocalTransport
-from tianji.watch import Limits, Watch
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Numbers as words say them."""
 
-from tianji.wording import count_of, duration
+from tianji.core.wording import count_of, duration
 
 
 def test_one_is_no_plural():

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 SETTLE = (
-    "import os, sys; from tianji import worker; worker._settle(sys.argv[1]);"
+    "import os, sys; from tianji.engines import worker; worker._settle(sys.argv[1]);"
     "print(os.sched_getscheduler(0), os.nice(0))"
 )
 

@@ -7,17 +7,17 @@ import sys
 import pytest
 from profiles import profile
 
-from tianji import scores
-from tianji.cli import parser
+from tianji.cli import bench, plan
+from tianji.cli import eval as eval_verb
+from tianji.cli.main import parser
 from tianji.config import load
-from tianji.planning import planfile
-from tianji.probing import planner
-from tianji.simulation import verb
+from tianji.strategy.plan import plan_file
+from tianji.strategy.probe import planner
+from tianji.strategy.simulate import simulate_options
+from tianji.tools import scores
 from tianji.transmission import parts, table
 from tianji.transmission.parts import Measured
 from tianji.transmission.steps import Part
-from tianji.verbs import bench, plan
-from tianji.verbs import eval as eval_verb
 
 
 class Gone(io.StringIO):
@@ -44,7 +44,7 @@ def test_the_files_of_a_simulation(tmp_path, nobody):
     options = parsed("plan", "my_job.py", *words)
     nobody()
     with pytest.raises(BrokenPipeError):
-        verb.run(profile(), options)
+        simulate_options.run(profile(), options)
     assert "</svg>" in figure.read_text()
     assert len(json.loads(simulated.read_text())) == 1
 
@@ -82,4 +82,4 @@ def test_a_plan(root, tmp_path, monkeypatch, nobody, more):
     nobody()
     with pytest.raises(BrokenPipeError):
         plan.run(options)
-    assert planfile.read(out).profile == costs
+    assert plan_file.read(out).profile == costs

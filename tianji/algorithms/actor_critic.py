@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tianji.algorithms.base import Task
 from tianji.algorithms.policies import LOG_2PI
-from tianji.lazy import torch
+from tianji.core.algorithm import Task
+from tianji.core.lazy import torch
 from tianji.models.layout import Floats, MLPLayout
 
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tianji.lazy import torch
+from tianji.core.lazy import torch
+from tianji.core.schema import Arrays
 from tianji.models.layout import Floats
-from tianji.schema import Arrays
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tianji.errors import TianJiError
-from tianji.lazy import torch
+from tianji.core.errors import TianJiError
+from tianji.core.lazy import torch
 
 
 def device_for(name: str) -> str:

@@ -9,15 +9,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from tianji.algorithms.base import Algorithm, PolicyGraph, Task, Weights, learning_rate
-from tianji.config.binding import key
-from tianji.errors import TianJiError
-from tianji.lazy import torch
+from tianji.config.binder import key
+from tianji.core.algorithm import Algorithm, PolicyGraph, Task, Weights, learning_rate
+from tianji.core.errors import TianJiError
+from tianji.core.lazy import torch
+from tianji.core.schema import Arrays
+from tianji.core.state import State, random_state, restore_random
 from tianji.models.layout import MLPLayout, NumpyMLP
 from tianji.models.tensors import array_of, copy_into
-from tianji.replay import Replay
-from tianji.schema import Arrays
-from tianji.state import State, random_state, restore_random
+from tianji.stores.replay import Replay
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tianji.algorithms.base import PolicyGraph, Weights
-from tianji.envs.base import EnvSpec
-from tianji.errors import TianJiError
+from tianji.core.algorithm import PolicyGraph, Weights
+from tianji.core.env import EnvSpec
+from tianji.core.errors import TianJiError
 from tianji.models.layout import Floats, MLPLayout, NumpyMLP
 
 if TYPE_CHECKING:

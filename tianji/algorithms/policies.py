@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tianji.algorithms.base import Weights
-from tianji.envs.base import EnvSpec
+from tianji.core.algorithm import Weights
+from tianji.core.env import EnvSpec
+from tianji.core.schema import Arrays
+from tianji.core.state import State, random_state, restore_random
 from tianji.models.layout import MLPLayout, NumpyMLP
-from tianji.schema import Arrays
-from tianji.state import State, random_state, restore_random
 
 LOG_2PI = float(np.log(2 * np.pi))
 

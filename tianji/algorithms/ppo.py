@@ -11,16 +11,16 @@ import numpy as np
 
 from tianji.algorithms.actor_critic import ActorCritic, n_spread, policy_layout, value_layout
 from tianji.algorithms.advantages import Gains, Importance, Moments, Samples, advantages, pooled
-from tianji.algorithms.base import Algorithm, Policy, PolicyGraph, Task, Weights, learning_rate
 from tianji.algorithms.policies import CategoricalPolicy, GaussianPolicy
-from tianji.config.binding import key
-from tianji.errors import TianJiError
-from tianji.lazy import torch
+from tianji.config.binder import key
+from tianji.core.algorithm import Algorithm, Policy, PolicyGraph, Task, Weights, learning_rate
+from tianji.core.errors import TianJiError
+from tianji.core.lazy import torch
+from tianji.core.schema import Arrays, Field
+from tianji.core.state import State, random_state, restore_random
 from tianji.models.layout import Floats
 from tianji.models.tensors import array_of, copy_into
-from tianji.rollouts import Rollouts
-from tianji.schema import Arrays, Field
-from tianji.state import State, random_state, restore_random
+from tianji.stores.rollouts import Rollouts
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ config = load("configs/cartpole_ppo.py", overrides=("hyp.lr=0.001",))
 hyp = bind(algorithm.Hyp, config.hyp)
 """
 
-from tianji.config.binding import REQUIRED, bind, key
-from tianji.config.paper import load, reload
+from tianji.config.binder import REQUIRED, bind, key
+from tianji.config.loader import load, reload
 from tianji.config.schema import Config, from_json
 from tianji.config.section import Section
 

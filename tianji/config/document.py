@@ -8,7 +8,7 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from tianji.config.binding import facts_of
+from tianji.config.binder import facts_of
 from tianji.config.parallel import ParallelConfig
 from tianji.config.schema import (
     AgentConfig,

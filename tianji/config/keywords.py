@@ -7,9 +7,9 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tianji.config.paper import PARALLEL, SECTIONS
+from tianji.config.loader import PARALLEL, SECTIONS
 from tianji.config.section import nearest
-from tianji.errors import TianJiError
+from tianji.core.errors import TianJiError
 
 SHORT = {name: f"exp.{name}" for name in ("seed", "stop_return", "max_seconds", "track")}
 SHORT["trace"] = "exp.trace_seconds"

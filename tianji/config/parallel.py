@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tianji.config.binding import Names, key
+from tianji.config.binder import Names, key
 
 EVALUATION = "exp.eval_step and exp.eval_times say when and how to evaluate"
 OWN_CLASS = Names(own=True)

@@ -22,7 +22,7 @@ from tianji.config.section import (
     nearest,
     shown,
 )
-from tianji.errors import TianJiError
+from tianji.core.errors import TianJiError
 
 Value = TypeVar("Value")
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tianji.config.binding import Names, bind, facts_of, key
+from tianji.config.binder import Names, bind, facts_of, key
 from tianji.config.parallel import ParallelConfig
 from tianji.config.section import Place, Section, nearest
 

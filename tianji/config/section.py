@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tianji.errors import TianJiError
+from tianji.core.errors import TianJiError
 
 MAX_DEPTH = 50  # dicts and lists inside each other
 MAX_VALUES = 10_000  # values in one dict or list, counted with all that they hold

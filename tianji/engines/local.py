@@ -10,26 +10,28 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tianji.advice import Advice
-from tianji.channel import Inbox
-from tianji.checkpoint import Checkpoint
-from tianji.counts import Count
-from tianji.engines.losses import survived
-from tianji.resources import Share
-from tianji.role import Role
+from tianji.core.algorithm import Saved
+from tianji.core.channel import Inbox
+from tianji.core.checkpoint import Checkpoint
+from tianji.core.counts import Count
+from tianji.core.signals import Interrupted
+from tianji.core.state import State
+from tianji.core.status import Status
+from tianji.engines.lost_process import survived
+from tianji.job.advice import Advice
+from tianji.job.factory import build
+from tianji.job.job import Job
+from tianji.job.wiring import channels_of
+from tianji.machine.resources import Share
+from tianji.observe.watch import Limits, Progress, Watch
 from tianji.roles import Learner
-from tianji.roster import evaluator_of, roles_of
-from tianji.saving import Saver, order, order_last, recall
-from tianji.signals import Interrupted
-from tianji.state import State
-from tianji.status import Status
-from tianji.topology import Job, build, channels_of
+from tianji.roles.role import Role
+from tianji.roles.role_specs import evaluator_of, roles_of
+from tianji.roles.saving import Saver, order, order_last, recall
 from tianji.transports.local import LocalTransport
-from tianji.watch import Limits, Progress, Watch
-from tianji.weights import Saved
 
 if TYPE_CHECKING:
-    from tianji.tracing.tracer import Tracer
+    from tianji.observe.trace.tracer import Tracer
 
 ROUNDS_PER_LOOK = 64  # turns of every role from one look at the episodes to the next
 CHANNELS = "channels"  # the part of a checkpoint that holds what is in flight
@@ -55,7 +57,7 @@ class LocalEngine:
         specs = roles_of(job.config)
         self._tracer: Tracer | None = None
         if folder is not None and job.config.exp.trace_seconds is not None:
-            from tianji.tracing.tracer import tracer_of
+            from tianji.observe.trace.tracer import tracer_of
 
             names = [role.name for role in specs]
             self._tracer = tracer_of(job.config, folder, self.name, names)

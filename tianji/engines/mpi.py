@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tianji.checkpoint import Checkpoint
-from tianji.engines.loop import description_of, shared_channels
+from tianji.core.checkpoint import Checkpoint
 from tianji.engines.ranks import Ranks
 from tianji.engines.remote import RemoteEngine
-from tianji.resources import Share
-from tianji.roster import LAUNCHER, homes_of
-from tianji.topology import Job
+from tianji.engines.worker_loop import description_of, shared_channels
+from tianji.job.job import Job
+from tianji.machine.resources import Share
+from tianji.roles.role_specs import LAUNCHER, homes_of
 from tianji.transports.cluster import ClusterTransport
 from tianji.transports.mpi import World
 

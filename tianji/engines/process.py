@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tianji.checkpoint import Checkpoint
-from tianji.engines.crew import Crew
-from tianji.engines.loop import description_of, shared_channels, transport_class
+from tianji.core.checkpoint import Checkpoint
+from tianji.engines.child_processes import Crew
 from tianji.engines.remote import RemoteEngine
-from tianji.resources import Share
-from tianji.roster import homes_of
-from tianji.topology import Job
+from tianji.engines.worker_loop import description_of, shared_channels, transport_class
+from tianji.job.job import Job
+from tianji.machine.resources import Share
+from tianji.roles.role_specs import homes_of
 
 
 def process_engine(

@@ -13,13 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tianji import notices, resources
 from tianji.config import Config
-from tianji.engines.losses import RoleFailed, failure, is_spare, last_words, manner, survived
-from tianji.errors import TianJiError
-from tianji.placement import Offer, name_of, place, refuse_wrong_number, shares, table
-from tianji.resources import Share
-from tianji.roster import LAUNCHER, Kind, group_of, is_first_learner, kind_of, roles_of
+from tianji.core.errors import TianJiError
+from tianji.engines.lost_process import RoleFailed, failure, is_spare, last_words, manner, survived
+from tianji.machine import notices, resources
+from tianji.machine.placement import Offer, name_of, place, refuse_wrong_number, shares, table
+from tianji.machine.resources import Share
+from tianji.roles.role_specs import LAUNCHER, Kind, group_of, is_first_learner, kind_of, roles_of
 
 if TYPE_CHECKING:  # MPI is loaded by those who are in an MPI job
     from tianji.transports.cluster import ClusterTransport

@@ -11,18 +11,26 @@ from typing import Protocol
 
 import numpy as np
 
-from tianji.advice import Advice, advise
-from tianji.channel import Carrier, Inbox, Outbox
-from tianji.engines.crew import LOOK_SECONDS
-from tianji.engines.loop import ProcessPorts, shared_channels
-from tianji.resources import Share
-from tianji.roster import LAUNCHER, Kind, evaluator_of, group_of, role_name, roles_of, weights_of
-from tianji.saving import order, order_last
-from tianji.sinks import note
-from tianji.status import Status
-from tianji.topology import Job
-from tianji.watch import Limits, Progress, Watch
-from tianji.weights import Saved
+from tianji.core.algorithm import Saved
+from tianji.core.channel import Carrier, Inbox, Outbox
+from tianji.core.status import Status
+from tianji.engines.child_processes import LOOK_SECONDS
+from tianji.engines.worker_loop import ProcessPorts, shared_channels
+from tianji.job.advice import Advice, advise
+from tianji.job.job import Job
+from tianji.machine.resources import Share
+from tianji.observe.sinks import note
+from tianji.observe.watch import Limits, Progress, Watch
+from tianji.roles.role_specs import (
+    LAUNCHER,
+    Kind,
+    evaluator_of,
+    group_of,
+    role_name,
+    roles_of,
+    weights_of,
+)
+from tianji.roles.saving import order, order_last
 
 GRACE_SECONDS = 7.0  # for the processes to end by themselves
 

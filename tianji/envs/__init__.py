@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tianji.envs.base import BaseEnv, Env, EnvSpec, Rendering, Step
+from tianji.core.env import BaseEnv, Env, EnvSpec, Rendering, Step
+from tianji.core.errors import TianJiError
+from tianji.core.imports import lead_path
 from tianji.envs.shown import ShownEnv, check_display, quietly
-from tianji.errors import TianJiError
-from tianji.imports import lead_path
 
 __all__ = [
     "BaseEnv",

@@ -10,12 +10,12 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec as Registered
 from gymnasium.vector import VectorEnv
 
-from tianji.envs.base import Rendering
-from tianji.envs.check import describe
+from tianji.core.env import Rendering
+from tianji.core.errors import TianJiError
+from tianji.core.imports import did_you_mean, load_module
 from tianji.envs.loop import LoopEnv
+from tianji.envs.spaces import describe
 from tianji.envs.vector import VectorAdapter
-from tianji.errors import TianJiError
-from tianji.imports import did_you_mean, load_module
 
 ARGUMENTS_DO_NOT_FIT = re.compile(
     r"unexpected keyword argument|required (positional|keyword-only) arg"

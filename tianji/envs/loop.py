@@ -8,13 +8,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tianji.envs.base import EnvSpec, Step
-from tianji.envs.check import FLOAT32_MAX, Actions, not_finite, number, rows_for
+from tianji.core.env import EnvSpec, Step
+from tianji.core.errors import TianJiError
+from tianji.core.schema import Arrays, Field, Schema
+from tianji.core.state import State
 from tianji.envs.shown import Picture, fps_of, picture_of
-from tianji.envs.single import restore_single, single_state
-from tianji.errors import TianJiError
-from tianji.schema import Arrays, Field, Schema
-from tianji.state import State
+from tianji.envs.single_state import restore_single, single_state
+from tianji.envs.spaces import FLOAT32_MAX, Actions, not_finite, number, rows_for
 
 STEP_FORM = "(observation, reward, terminated, truncated, info)"
 

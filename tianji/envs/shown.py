@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tianji.envs.base import Env
-from tianji.errors import TianJiError
+from tianji.core.env import Env
+from tianji.core.errors import TianJiError
 
 Picture = npt.NDArray[np.uint8]
 """[height, width, 3], red, green and blue."""

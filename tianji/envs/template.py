@@ -11,12 +11,12 @@ import gymnasium
 import numpy as np
 from gymnasium.wrappers import TimeLimit
 
-from tianji.envs.base import BaseEnv, Rendering
-from tianji.envs.check import describe
+from tianji.core.env import BaseEnv, Rendering
+from tianji.core.errors import TianJiError
+from tianji.core.imports import load_class
+from tianji.core.state import State, restore_to, state_of
 from tianji.envs.loop import STEP_FORM, LoopEnv, Single, wrong_form
-from tianji.errors import TianJiError
-from tianji.imports import load_class
-from tianji.state import State, restore_to, state_of
+from tianji.envs.spaces import describe
 
 
 class TemplateEnv:

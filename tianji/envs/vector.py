@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from tianji.envs.base import EnvSpec, Step
-from tianji.envs.check import Actions, describe, first_broken, not_finite, rows_for
-from tianji.errors import TianJiError
-from tianji.schema import Arrays
-from tianji.state import State, copied, restore_to, state_of
+from tianji.core.env import EnvSpec, Step
+from tianji.core.errors import TianJiError
+from tianji.core.schema import Arrays
+from tianji.core.state import State, copied, restore_to, state_of
+from tianji.envs.spaces import Actions, describe, first_broken, not_finite, rows_for
 
 
 class VectorAdapter:

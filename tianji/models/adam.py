@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from tianji.core.state import State
 from tianji.models.tensors import array_of, copy_into
-from tianji.state import State
 
 
 class Adam:

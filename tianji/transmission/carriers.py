@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tianji.errors import TianJiError
+from tianji.core.errors import TianJiError
 from tianji.transmission import ours, ranks
 from tianji.transmission.experiment import Collected, Experiment
 from tianji.transmission.hosts import Hosts

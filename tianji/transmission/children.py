@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from tianji.signals import ending_with
+from tianji.core.signals import ending_with
 
 PARENT = "TIANJI_PARENT"  # in the environment of a child
 

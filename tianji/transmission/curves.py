@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 
+from tianji.core.wording import count_of
 from tianji.transmission.carriers import Carrier, Processes
 from tianji.transmission.equation import Costs
 from tianji.transmission.experiment import Collected, Experiment, Use
@@ -13,7 +14,6 @@ from tianji.transmission.hosts import Hosts
 from tianji.transmission.plan import LINK_BITS, MESSAGE_BYTES, Plan
 from tianji.transmission.rows import Row
 from tianji.transmission.steps import Part, Skipped, Step, crossing, guess, run_or_skip
-from tianji.wording import count_of
 
 DEPTH = 4  # messages of each actor in flight
 

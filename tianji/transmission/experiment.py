@@ -11,8 +11,8 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
-from tianji.channel import ChannelSpec, Delivery
-from tianji.schema import Field, Schema
+from tianji.core.channel import ChannelSpec, Delivery
+from tianji.core.schema import Field, Schema
 
 RECEIVER = "receiver"
 N_REPORTED = 3  # numbers in an actor's report: messages, seconds of sampling, seconds of sending

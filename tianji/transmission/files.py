@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from tianji import __version__, wholefile
-from tianji.errors import TianJiError
+from tianji import __version__
+from tianji.core import atomic_file
+from tianji.core.errors import TianJiError
 from tianji.transmission.parts import Measured
 from tianji.transmission.plan import Plan
 from tianji.transmission.plot import draw
@@ -36,7 +37,7 @@ def write(folder: Path, plan: Plan, measured: Measured) -> list[Path]:
     texts = {"csv": lines.getvalue(), "json": said, "svg": draw(measured.rows)}
     paths = {folder / f"transmission.{kind}": text for kind, text in texts.items()}
     for path, text in paths.items():
-        wholefile.write(path, text)
+        atomic_file.write(path, text)
     return list(paths)
 
 

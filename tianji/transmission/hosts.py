@@ -27,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tianji.errors import TianJiError
+from tianji.core.errors import TianJiError
 
 TOOLS = ("ip", "tc", "unshare")
 DEVICE = "eth0"  # a host's end of its link

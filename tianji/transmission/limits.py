@@ -20,7 +20,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from tianji.errors import TianJiError
+from tianji.core.errors import TianJiError
 from tianji.transmission.children import child_environment, die_with_parent
 from tianji.transmission.experiment import Experiment
 from tianji.transmission.hosts import Host

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tianji.channel import Inbox, Message, Outbox
+from tianji.core.channel import Inbox, Message, Outbox
 from tianji.transmission.experiment import N_REPORTED, Collected, Experiment, Use, actor
 
 Bytes = npt.NDArray[np.uint8]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
-from tianji.errors import TianJiError
+from tianji.core.errors import TianJiError
 from tianji.transmission.carriers import chosen
 from tianji.transmission.plan import KB, PARTS, PEERS, TRANSPORTS, Plan, quick
 

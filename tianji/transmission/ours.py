@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tianji.errors import TianJiError
+from tianji.core.errors import TianJiError
 from tianji.transmission.children import child_environment, die_with_parent
 from tianji.transmission.experiment import RECEIVER, Collected, Experiment, actor, channels
 from tianji.transmission.loops import actor_ends, collect, produce, receiver_ends, user_of

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from html import escape
 
-from tianji import svg
-from tianji.svg import INK
+from tianji.observe import svg
+from tianji.observe.svg import INK
 from tianji.transmission.rows import TITLES, Row
 
 WIDTH, HEIGHT = 620, 420  # of one panel

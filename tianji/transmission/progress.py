@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from tianji.panel import roughly
+from tianji.observe.panel import roughly
 from tianji.transmission.steps import Step
 
 TRUST_SECONDS = 30.0  # after which what was measured counts more than what was guessed

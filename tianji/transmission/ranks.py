@@ -12,8 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tianji import mpirun
-from tianji.errors import TianJiError
+from tianji.core.errors import TianJiError
+from tianji.machine import mpirun
 from tianji.transmission.children import die_with_parent
 from tianji.transmission.experiment import RECEIVER, Collected, Experiment, actor, channels
 from tianji.transmission.hosts import Hosts

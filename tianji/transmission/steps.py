@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tianji.errors import TianJiError
+from tianji.core.errors import TianJiError
 from tianji.transmission.carriers import RATE, Carrier, Processes
 from tianji.transmission.experiment import Collected, Experiment
 from tianji.transmission.hosts import Hosts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tianji.columns import aligned
+from tianji.core.columns import aligned
 from tianji.transmission.rows import TITLES, Finding, Row, findings, knees
 
 NARROW = 100  # columns of a terminal below which tables leave out what the CSV has as well

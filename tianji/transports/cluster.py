@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from threading import Thread
 from typing import Protocol
 
-from tianji.channel import ChannelSpec, Delivery, Inbox, Outbox
+from tianji.core.channel import ChannelSpec, Delivery, Inbox, Outbox
 from tianji.transports import ring
 from tianji.transports.courier import Courier
+from tianji.transports.descriptor_exchange import Meeting, fetch
 from tianji.transports.descriptors import reserve
 from tianji.transports.local import aligned
-from tianji.transports.meeting import Meeting, fetch
 from tianji.transports.routes import Beside, EveryIn, EveryOut, LatestIn, LatestOut, Route
 from tianji.transports.shm import ShmTransport
 from tianji.transports.wire import Wire

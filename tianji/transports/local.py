@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tianji.channel import ChannelSpec, Descriptors, Inbox, Outbox
-from tianji.schema import ALIGNMENT
-from tianji.state import State, Stateful
+from tianji.core.channel import ChannelSpec, Descriptors, Inbox, Outbox
+from tianji.core.schema import ALIGNMENT
+from tianji.core.state import State, Stateful
 from tianji.transports import ring
 
 _End = TypeVar("_End", Inbox, Outbox)

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from tianji import mpirun
-from tianji.errors import USER_MISTAKE, TianJiError
-from tianji.transports.meeting import Meeting
-from tianji.transports.mpilibrary import MPI, library
-from tianji.transports.mpiwire import MpiWire
+from tianji.core.errors import USER_MISTAKE, TianJiError
+from tianji.machine import mpirun
+from tianji.transports.descriptor_exchange import Meeting
+from tianji.transports.mpi_library import MPI, library
+from tianji.transports.mpi_wire import MpiWire
 
 TALK, MEET = 3, 4  # tags beside the wire's
 NAP_SECONDS = 0.001  # from one look for words to the next

@@ -14,9 +14,9 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tianji.channel import ChannelSpec, Delivery, Inbox, Message, Outbox
-from tianji.schema import ALIGNMENT, Arrays, align
-from tianji.state import State
+from tianji.core.channel import ChannelSpec, Delivery, Inbox, Message, Outbox
+from tianji.core.schema import ALIGNMENT, Arrays, align
+from tianji.core.state import State
 
 Block = npt.NDArray[np.uint8]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
-from tianji.channel import ChannelSpec
+from tianji.core.channel import ChannelSpec
 from tianji.transports.ring import (
     ABANDONED,
     CLOSED,

@@ -16,9 +16,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tianji.channel import ChannelSpec, Delivery, Descriptors, Inbox, Outbox
-from tianji.errors import TianJiError
-from tianji.schema import ALIGNMENT, Schema, align
+from tianji.core.channel import ChannelSpec, Delivery, Descriptors, Inbox, Outbox
+from tianji.core.errors import TianJiError
+from tianji.core.schema import ALIGNMENT, Schema, align
 from tianji.transports import ring
 from tianji.transports.descriptors import reserve
 from tianji.transports.fence import fence, fence_all, is_fenced_from_afar

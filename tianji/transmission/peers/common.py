@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tianji.channel import Message
+from tianji.core.channel import Message
 from tianji.transmission import ranks
 from tianji.transmission.experiment import Collected, Experiment
 

@@ -7,7 +7,7 @@ import queue
 from collections.abc import Callable
 from typing import Any
 
-from tianji.channel import Message
+from tianji.core.channel import Message
 from tianji.transmission.children import die_with_parent
 from tianji.transmission.experiment import Collected, Experiment
 from tianji.transmission.loops import ActorEnds, Numbers, ReceiverEnds, collect, produce

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tianji import mpirun
-from tianji.channel import Message
+from tianji.core.channel import Message
+from tianji.machine import mpirun
 from tianji.transmission import ranks
 from tianji.transmission.children import die_with_parent
 from tianji.transmission.experiment import Collected, Experiment

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tianji.channel import Message
+from tianji.core.channel import Message
 from tianji.transmission.children import die_with_parent
 from tianji.transmission.experiment import RECEIVER, Collected, Experiment, channels
 from tianji.transmission.loops import actor_ends, collect, produce, receiver_ends

@@ -1,0 +1,133 @@
+"""What `train` and `resume` have in common on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tianji.observe.report import LIVE_PORT
+
+TRACE_SECONDS = 2.0  # recorded unless said otherwise: hundreds of updates in most runs
+
+if TYPE_CHECKING:
+    from tianji.config import Config
+    from tianji.runs.outcome import Report
+
+
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """When the run ends."""
+    parser.add_argument(
+        "--max-seconds", type=float, metavar="S", help="train for S seconds in all at most"
+    )
+    parser.add_argument(
+        "--stop-return",
+        type=float,
+        metavar="R",
+        help="end at a mean return of R, of the last 100 episodes",
+    )
+
+
+def add_engine(parser: argparse.ArgumentParser, default: str) -> None:
+    """Where the roles live."""
+    parser.add_argument(
+        "--engine",
+        choices=["local", "process", "mpi"],
+        help="local: all roles in this process, the same every time; process: each role in a "
+        f"process of its own; mpi: each in a rank, on many machines (default: {default})",
+    )
+
+
+def add_hosts(parser: argparse.ArgumentParser) -> None:
+    """`--hostfile FILE`, as mpirun has it."""
+    parser.add_argument(
+        "--hostfile",
+        type=Path,
+        metavar="FILE",
+        help="machines for --engine mpi, a line for each, as in `node1 slots=4`; "
+        "without it, those of the Slurm allocation, or this one",
+    )
+
+
+def refuse_idle_hostfile(options: argparse.Namespace, engine: str | None) -> None:
+    """Only `--engine mpi` starts anything on other machines."""
+    from tianji.core.errors import TianJiError
+
+    if options.hostfile is not None and engine != "mpi":
+        raise TianJiError(
+            f"--hostfile {options.hostfile}: only --engine mpi uses other machines: add that, or "
+            "leave --hostfile out"
+        )
+
+
+def start_ranks(config: Config, options: argparse.Namespace) -> int:
+    """Starts this command again, in as many ranks as it needs; returns the run's exit status."""
+    from tianji.machine.mpirun_process import start
+    from tianji.machine.placement import n_ranks
+
+    program = [sys.executable, "-m", "tianji", *options.given]
+    link_seconds = config.parallel.global_cfg.link_seconds
+    n, hosts, quiet = n_ranks(config), options.hostfile, options.quiet
+    return start(n, program, hosts, link_seconds=link_seconds, quiet=quiet)
+
+
+def add_tracking(parser: argparse.ArgumentParser) -> None:
+    """`--track NAME`, as often as one likes."""
+    parser.add_argument(
+        "--track",
+        action="append",
+        choices=["wandb", "trackio"],
+        help="send the metrics to a tracker too; may be repeated",
+    )
+
+
+def add_tracing(parser: argparse.ArgumentParser) -> None:
+    """`--trace [SECONDS]`."""
+    parser.add_argument(
+        "--trace",
+        type=float,
+        nargs="?",
+        const=TRACE_SECONDS,
+        metavar="SECONDS",
+        help="record what every role does, for `tianji trace`: the last SECONDS of the run, "
+        f"{TRACE_SECONDS:g} unless given",
+    )
+
+
+def add_overrides(parser: argparse.ArgumentParser, example: str) -> None:
+    """`--set KEY=VALUE`, as often as one likes."""
+    parser.add_argument(
+        "--set",
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help=f"{example}; may be repeated",
+    )
+
+
+def add_watching(parser: argparse.ArgumentParser) -> None:
+    """What is shown meanwhile."""
+    parser.add_argument(
+        "--dashboard",
+        type=int,
+        nargs="?",
+        const=LIVE_PORT,
+        metavar="PORT",
+        help=f"serve a live page of the run on this machine, at port {LIVE_PORT} unless given",
+    )
+    parser.add_argument("--quiet", action="store_true", help="show nothing while training")
+
+
+def finish(report: Report) -> int:
+    """Says how a run ended; returns its exit status."""
+    from tianji.core import terminal
+    from tianji.machine import mpirun
+    from tianji.observe.summary import describe
+
+    mpirun.mind_streams()
+    if report.error:
+        terminal.say("tianji", report.error)
+    print(describe(report.summary, report.folder, report.exit_status, terminal.width()))
+    return report.exit_status

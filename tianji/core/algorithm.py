@@ -1,0 +1,189 @@
+"""What an algorithm is: one class in one file, with an acting half and a learning half."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tianji.core.env import EnvSpec
+from tianji.core.errors import TianJiError
+from tianji.core.schema import Arrays, Field
+from tianji.core.state import State
+from tianji.core.store import Sampling
+
+Weights = npt.NDArray[np.float32]
+"""What travels from a learner to its actors: one flat vector."""
+
+
+@dataclass(frozen=True)
+class Saved:
+    """Weights and what is known of them."""
+
+    weights: Weights
+    version: int  # updates behind them
+    env_steps: int | None = None  # that had been made by then
+    score: float | None = None  # mean return of the evaluation that they were kept for
+
+
+@dataclass(frozen=True)
+class Task:
+    """Everything that an algorithm may know about the job it is made for."""
+
+    env: EnvSpec
+    model: Any  # the section `model` of the config
+    hyp: Any  # an instance of the algorithm's own `Hyp`
+    n_actors: int = 1  # in a group
+    n_learners: int = 1  # that each learn from a part of every batch
+
+
+@dataclass(frozen=True)
+class PolicyGraph:
+    """A policy without exploration, for other programs: what `tianji export` writes."""
+
+    model: bytes  # ONNX: `obs` float32 [batch, ...] in; `action` and one output more out
+    scores: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]  # the other, without ONNX
+
+
+class Policy(Protocol):
+    """The acting half: observations in, actions out.
+
+    Optionally it has `state` and `restore` as well (see `core/state.py`): its random stream, how
+    far its exploration has come, and its weights. Without them a resumed actor loads the newest
+    weights and begins its streams and schedules anew.
+    """
+
+    def act(self, obs: npt.NDArray[Any], explore: bool = True) -> Arrays:
+        """`action` [E, ...] and what `Algorithm.fields` names, for observations [E, ...]."""
+
+    def load(self, weights: Weights, version: int) -> None:
+        """Copies the weights that a learner published."""
+
+
+class Algorithm(ABC):
+    """The learning half, made in the learner's process; any process calls the class methods.
+
+    A learner uses it so:
+
+        algorithm = MyAlgorithm(task, seed=0)
+        scalars = algorithm.learn(batch)            # one update; the version grows by one
+        outbox.push({"weights": algorithm.weights()}, version)
+    """
+
+    Hyp: ClassVar[type]  # a frozen dataclass: the keys of the config's `hyp`, with their defaults
+    scalars: ClassVar[tuple[str, ...]] = ("loss",)  # the names of what `learn` returns
+
+    def __init__(self, task: Task, seed: int, device: str = "cpu") -> None:
+        self.task = task
+
+    @classmethod
+    def fields(cls, task: Task) -> tuple[Field, ...]:
+        """What `act` returns besides `action` and the learner needs, per step and environment."""
+        return ()
+
+    @classmethod
+    def rollout_length(cls, task: Task) -> int | None:
+        """Steps per trajectory (T); None leaves it to `actor_cfg.send_size`."""
+        return None
+
+    @classmethod
+    def alternates(cls, hyp: Any, n_actors: int) -> bool:
+        """Whether acting and learning take turns, so that they may be given the same cores."""
+        return False
+
+    @classmethod
+    @abstractmethod
+    def policy(cls, task: Task, actor: int, seed: int) -> Policy:
+        """The policy of actor number `actor`; must not need the learning half."""
+
+    @classmethod
+    @abstractmethod
+    def sampling(cls, task: Task) -> Sampling:
+        """How the buffer makes batches out of trajectories."""
+
+    @classmethod
+    @abstractmethod
+    def n_weights(cls, task: Task) -> int:
+        """Length of the vector that `weights` returns."""
+
+    @classmethod
+    def exported(cls, task: Task, weights: Weights) -> PolicyGraph:
+        """The policy with these weights as an ONNX graph; optional, see docs/export.md."""
+        raise TianJiError(
+            f"{cls.__name__} does not say how its policy is exported: define its class method "
+            "exported(task, weights) with the help of tianji.algorithms.exported: perceptron(...) "
+            "for an MLP, traced(...) for a torch module"
+        )
+
+    @classmethod
+    def n_parameters(cls, task: Task) -> int:
+        """Length of the vector that `parameters` returns, and of those that `updates` yields."""
+        return cls.n_weights(task)
+
+    def learn(self, batch: Arrays) -> dict[str, float]:
+        """One update from one batch; returns the `scalars` to log.
+
+        Defined here for an algorithm that has `updates`; another defines this one instead.
+        """
+        update = self.updates(batch)
+        while True:
+            try:
+                next(update)  # alone, what it yields is the mean of all
+            except StopIteration as end:
+                return dict(end.value)
+
+    def updates(self, batch: Arrays) -> Generator[Weights, None, dict[str, float]]:
+        """One update that several learners can make together, each from a part of the batch.
+
+        It yields float32 vectors [n_parameters] in the CPU's memory, which are averaged in place:
+        when it goes on, the mean over all learners lies in the same array. Before every step of the
+        optimiser that is its gradient; PPO yields other sums before its first. Returns what `learn`
+        returns. All learners must yield equally often, whatever their parts hold, and nothing may
+        be changed before the first yield.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no updates")
+
+    @classmethod
+    def shares_updates(cls) -> bool:
+        """Whether several learners can make an update together."""
+        return cls.updates is not Algorithm.updates
+
+    @abstractmethod
+    def weights(self) -> Weights:
+        """What the policy needs, flat; a view is fine, the channel copies it."""
+
+    @abstractmethod
+    def load(self, weights: Weights) -> None:
+        """The inverse of `weights`."""
+
+    def parameters(self) -> Weights:
+        """Everything that is learned, flat: what groups average. By default the weights alone."""
+        return self.weights()
+
+    def shift(self, delta: Weights) -> None:
+        """Adds `delta` to `parameters`; what else there is, as a target network, stays."""
+        self.load(self.weights() + delta)
+
+    def state(self) -> State:
+        """What a checkpoint keeps; by default the weights alone.
+
+        Then a resumed run has lost the optimiser's moments, target networks, schedules, the random
+        streams, and whatever else `weights` leaves out. An algorithm that overrides this and
+        `restore` goes on as if it had never stopped.
+        """
+        return {"weights": self.weights().copy()}
+
+    def restore(self, state: State) -> None:
+        """The inverse of `state`, on an algorithm made for the same task."""
+        self.load(np.array(state["weights"]))  # a copy: what was saved may be read-only
+
+
+def learning_rate(first: float, final: float, decay: int | None, updates: int) -> float:
+    """Falls in a line from `first` to `final` over `decay` updates; constant without `decay`."""
+    if decay is None:
+        return first
+    return first + (final - first) * min(1.0, updates / decay)

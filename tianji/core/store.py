@@ -1,0 +1,130 @@
+"""Local storage of a buffer: what a trajectory is, and what any store promises.
+
+Two kinds, described by what an algorithm's `sampling` returns: `Replay` keeps the last samples and
+draws them again and again (off-policy), `Rollouts` hands every trajectory out once (on-policy).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from tianji.core.schema import Arrays, Field, Schema
+
+
+class Amount(NamedTuple):
+    """How much came, or went, in the two ways of counting."""
+
+    steps: int  # valid environment steps
+    units: int  # what the balance counts: steps, or rows of whole trajectories
+
+
+class Store(Protocol):
+    """What a buffer needs of its storage.
+
+    Optionally it has `state` and `restore` as well (see `core/state.py`): with them a checkpoint
+    can keep the samples, and without them a resumed run fills the store anew.
+    """
+
+    def add(self, source: int, trajectory: Arrays, version: int) -> Amount:
+        """Copies a trajectory of actor `source`; the arrays may be reused afterwards."""
+
+    def size(self) -> int:
+        """Samples to draw from, in the balance's units."""
+
+    def ready(self) -> bool:
+        """Whether there is enough to draw from."""
+
+    def expire(self, learner_version: int) -> Amount:
+        """Drops what would be too old for a learner of this version."""
+
+    def clear(self) -> Amount:
+        """Drops everything, and says how much that was."""
+
+    def rejoin(self, n_lost: int) -> Amount:
+        """Goes on without the last `n_lost` batches, which nobody learned from; what is gone.
+
+        A negative number says that the learner had that many more than were handed out by then.
+        """
+
+    def draw(self, out: Arrays) -> None:
+        """Fills `out` with a batch; there must be enough to draw from."""
+
+
+class Sampling(Protocol):
+    """How batches are made: plain numbers from which any process can derive shapes and sizes."""
+
+    @property
+    def warmup(self) -> int:
+        """Units that are received before the first batch is drawn."""
+
+    @property
+    def batch_units(self) -> int:
+        """What one batch takes from the balance."""
+
+    @property
+    def serial_ratio(self) -> float:
+        """Samples consumed per sample produced in serial training."""
+
+    @property
+    def per_version(self) -> int | None:
+        """Synchronous training: trajectories that each actor sends per version; otherwise None."""
+
+    def batch_schema(self, trajectory: Schema) -> Schema:
+        """The layout of one batch."""
+
+    @property
+    def max_lag(self) -> int | None:
+        """Updates that a sample may be behind the learner when it is drawn; None: any number."""
+
+    @property
+    def freshness(self) -> float:
+        """P of equation 2: the batch over what it is drawn from."""
+
+    def build(self, trajectory: Schema, n_sources: int, slack: int, seed: int) -> Store:
+        """The storage itself; `slack` units may come before those there are drawn."""
+
+    def n_bytes(self, trajectory: Schema, n_sources: int, slack: int) -> int:
+        """Bytes that `build` will take."""
+
+
+def trajectory_schema(
+    observation: Field,
+    action: Field,
+    extra: tuple[Field, ...],
+    length: int,
+    n_envs: int,
+    with_final_obs: bool = False,
+) -> Schema:
+    """The layout of a trajectory: T = `length` steps of E = `n_envs` environments.
+
+    `obs` has T+1 rows, so that the successor of every step is there once. `length` holds the
+    number of rows that are filled.
+    """
+    per_step = (
+        action,
+        *extra,
+        Field("reward", "float32"),
+        Field("terminated", "bool"),
+        Field("truncated", "bool"),
+        Field("valid", "bool"),
+        *((Field("final_obs", observation.dtype, observation.shape),) if with_final_obs else ()),
+    )
+    return Schema(
+        (
+            Field("length", "int64"),
+            Field("obs", observation.dtype, (length + 1, n_envs, *observation.shape)),
+            *Schema(per_step).stacked(length, n_envs).fields,
+        )
+    )
+
+
+def axes_of(trajectory: Schema) -> tuple[int, int]:
+    """(T, E) of a trajectory's layout."""
+    shape = next(f.shape for f in trajectory.fields if f.name == "valid")
+    return shape[0], shape[1]
+
+
+def step_fields(trajectory: Schema) -> dict[str, Field]:
+    """Per-step fields of a trajectory without their axes T and E, `obs` first."""
+    fields = [f for f in trajectory.fields if f.name != "length"]
+    return {f.name: Field(f.name, f.dtype, f.shape[2:]) for f in fields}

@@ -1,0 +1,137 @@
+"""The child processes of the process engine: started early, briefed late, never left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from tianji.config import Config
+from tianji.core.errors import TianJiError
+from tianji.engines.lost_process import failure, is_spare, last_words, manner, survived
+from tianji.machine import resources
+from tianji.machine.resources import Share
+from tianji.roles.role_specs import Kind, homes_of, kind_of, roles_of
+from tianji.transports.descriptors import reserve
+
+LOOK_SECONDS = 0.02  # from one look at the children to the next
+
+
+class Crew:
+    """The child processes of one run, and what they inherit."""
+
+    def __init__(self, config: Config, logs: Path) -> None:
+        self.homes = list(dict.fromkeys(role.home for role in roles_of(config)))
+        self.memory, self.events = reserve(tuple(dict.fromkeys(homes_of(config).values())))
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.beside: dict[str, subprocess.Popen[bytes]] = {}  # called when they are needed
+        self._config = config
+        self._told: set[str] = set()  # those whose loss was told
+        self._logs = logs
+        self._description = b""
+        self._begins: dict[str, int] = {}  # where in its log, which is never overwritten
+        self._files: list[IO[bytes]] = []
+
+    def start(self, home: str, share: Share) -> None:
+        """Starts one child, which loads its libraries and waits for its description."""
+        self.processes[home] = self._spawn(home, share)
+
+    def call(self, home: str) -> str | None:
+        """Starts a child that training does not depend on; what went wrong, if it did."""
+        try:
+            self.beside[home] = self._spawn(home, Share(resources.available_cores(), 1))
+        except OSError as error:
+            return f"could not be started: {error}"
+        _hand(self.beside[home], self._description)
+        return None
+
+    def _spawn(self, home: str, share: Share) -> subprocess.Popen[bytes]:
+        log = (self._logs / f"{home}.log").open("ab")
+        self._files.append(log)
+        self._begins[home] = log.tell()
+        return subprocess.Popen(
+            [sys.executable, "-m", "tianji.engines.worker", home],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            pass_fds=(self.memory, *self.events.values()),
+            env=os.environ | share.environment() | {"TIANJI_LAUNCHER": str(os.getpid())},
+        )
+
+    def brief(self, description: dict[str, object]) -> None:
+        """Hands every child what it was waiting for."""
+        self._description = json.dumps(description).encode()
+        for process in self.processes.values():
+            _hand(process, self._description)
+
+    def check(self, ended: Callable[[str], bool]) -> None:
+        """Raises if a child has failed, or has gone although its stream has not `ended`.
+
+        Those that training goes on without are for `lost` to tell.
+        """
+        for name, process in self.processes.items():
+            status = process.poll()
+            if status and is_spare(name, self._config):
+                continue
+            if status or (status == 0 and not ended(name)):  # in this order: it ends before they go
+                raise failure(name, status, self._last_words(name))
+
+    def still_running(self) -> list[str]:
+        """The children that have not ended."""
+        return [name for name, process in self.processes.items() if process.poll() is None]
+
+    def release(self, close: Callable[[str], None]) -> None:
+        """Closes what learners that have ended, and those that were lost, may have left open."""
+        ended = [name for name, process in self.processes.items() if process.poll() is not None]
+        for name in ended:
+            if kind_of(name) is Kind.LEARNER or name in self._told:
+                close(name)
+
+    def lost(self) -> list[tuple[str, str]]:
+        """Those that failed or were killed since the last look, and training goes on without."""
+        everyone = self.processes | self.beside
+        gone = {name: status for name, process in everyone.items() if (status := process.poll())}
+        spare = [name for name in gone if is_spare(name, self._config)]
+        new = [name for name in spare if name not in self._told]
+        self._told |= set(new)
+        return [(name, survived(name, manner(gone[name]), self._last_words(name))) for name in new]
+
+    def _last_words(self, name: str) -> str:
+        return last_words(self._logs / f"{name}.log", self._begins[name])
+
+    def dismiss(self, grace_seconds: float = 0.0) -> None:
+        """Ends every child: waits for `grace_seconds`, then kills."""
+        deadline = time.monotonic() + grace_seconds
+        everyone = [*self.processes.values(), *self.beside.values()]
+        for process in everyone:
+            if process.stdin is not None and not process.stdin.closed:
+                process.stdin.close()
+        while self.still_running() and time.monotonic() < deadline:
+            time.sleep(LOOK_SECONDS)
+        for process in everyone:
+            process.kill()
+            process.wait()
+        for log in self._files:
+            log.close()
+        for descriptor in (self.memory, *self.events.values()):
+            os.close(descriptor)
+
+
+def _hand(process: subprocess.Popen[bytes], text: bytes) -> None:
+    assert process.stdin is not None
+    try:
+        process.stdin.write(text)
+        process.stdin.close()
+    except BrokenPipeError:
+        pass  # it has died: the next look says how
+
+
+def refuse_platform(engine: str = "process") -> None:
+    """Raises where processes cannot share memory the way an engine needs."""
+    if not sys.platform.startswith("linux") or not hasattr(os, "eventfd"):
+        raise TianJiError(f"the {engine} engine needs Linux: use --engine local here")

@@ -1,0 +1,109 @@
+"""The roles of one process of the process or the MPI engine: libraries, resumed states, turns."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tianji.roles.role_specs import Kind, evaluator_of, kind_of, roles_of
+
+if TYPE_CHECKING:  # what a role needs is loaded when it is known which one it is
+    from tianji.engines.worker_loop import ProcessPorts
+    from tianji.job.job import Job
+    from tianji.roles.episodes import Clock
+    from tianji.roles.role import Role
+
+
+def preload(home: str) -> None:
+    """Loads what the roles of a process will need, while the launcher is still measuring sizes."""
+    kind = kind_of(home)
+    if kind is Kind.LEARNER:
+        import torch  # noqa: F401
+    elif kind in (Kind.ACTOR, Kind.EVALUATOR):
+        import gymnasium  # noqa: F401
+    import tianji.job.factory  # noqa: F401
+
+
+def yield_to_others(home: str) -> None:
+    """Has the operating system put others first where a core is shared.
+
+    An evaluator takes what the others leave. An actor that is woken does not push away who woke it:
+    a learner on the same core, which in synchronous training still has to wake the others.
+    """
+    kind = kind_of(home)
+    if kind is Kind.EVALUATOR:
+        os.nice(19)
+    elif kind is Kind.ACTOR:
+        with suppress(OSError):  # it is only slower without
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
+def use_threads(home: str, n: int) -> None:
+    """Has the numerical library of a learner's process use `n` threads; others do without it."""
+    if kind_of(home) is Kind.LEARNER:
+        import torch
+
+        torch.set_num_threads(n)
+
+
+def train(
+    home: str,
+    job: Job,
+    ports: ProcessPorts,
+    description: dict[str, Any],
+    clock: Clock = time.monotonic,
+) -> None:
+    """Makes the roles of one process, resumed if the run is, and runs them until they are done."""
+    from tianji.engines.worker_loop import Loop
+    from tianji.job import factory
+    from tianji.job.advice import Listener
+    from tianji.roles.saving import Saver
+
+    threads = description["threads"].get(home, 1)  # an evaluator has none of its own
+    use_threads(home, threads)
+    evaluator = evaluator_of(job.config)
+    if evaluator is not None and home == evaluator.home:
+        Loop([factory.build(evaluator, job, ports)], ports).run()
+        return
+    everybody = roles_of(job.config)
+    mine = [role for role in everybody if role.home == home]
+    tracer = None
+    if job.config.exp.trace_seconds is not None:
+        from tianji.observe.trace.tracer import tracer_of
+
+        folder, names = Path(description["checkpoints"]).parent, [role.name for role in mine]
+        tracer = tracer_of(job.config, folder, home, names, clock)
+    build = factory.build if tracer is None else tracer.build
+    roles = [build(role, job, ports, clock) for role in mine]
+    if description["resumed"] is not None:
+        _resume(roles, description["resumed"])
+    learns = any(role.kind is Kind.LEARNER for role in mine)
+    control = ports.inbox("control") if learns else None
+    saver = Saver(roles, ports.inbox("orders"), Path(description["checkpoints"]), clock, control)
+    steps = None if tracer is None else [tracer.stepping(role) for role in roles]
+    set_threads = partial(use_threads, home) if learns and _on_cpu(job) else None
+    listener = Listener(roles, ports.inbox("advice"), everybody, set_threads, threads)
+    Loop(roles, ports, saver, clock, steps, listener).run()
+    if tracer is not None:
+        tracer.close()
+
+
+def _on_cpu(job: Job) -> bool:
+    """Whether a learner of this host makes its updates on the CPU, where threads may help."""
+    from tianji.algorithms.device import device_for
+
+    return device_for(job.config.parallel.learner_cfg.device) == "cpu"
+
+
+def _resume(roles: list[Role], folder: str) -> None:
+    """Every role goes on from its part; what was in flight between them is lost."""
+    from tianji.core.checkpoint import open_checkpoint
+    from tianji.roles.saving import recall
+
+    saved = open_checkpoint(Path(folder))
+    for role in roles:
+        recall(role, saved, in_flight=False)

@@ -1,0 +1,1 @@
+"""From a configuration to role specs, channels and roles."""

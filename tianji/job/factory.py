@@ -1,0 +1,208 @@
+"""From a job to any of its roles, for any engine; and what engines need of jobs and channels."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Protocol
+
+from tianji import envs
+from tianji.config import Config
+from tianji.core.algorithm import Algorithm
+from tianji.core.channel import Inbox, Outbox
+from tianji.core.errors import TianJiError
+from tianji.core.imports import load_class
+from tianji.job.job import Job
+from tianji.roles import Actor, Buffer, Learner
+from tianji.roles.allreduce import Exchange
+from tianji.roles.balance import Balance
+from tianji.roles.episodes import Clock
+from tianji.roles.evaluation import MOST_ENVS, env_seed
+from tianji.roles.evaluator import Evaluator
+from tianji.roles.fusion import Fusion, parameters_schema
+from tianji.roles.lost_actor import StandIn
+from tianji.roles.reducer import Reducer
+from tianji.roles.role import Role
+from tianji.roles.role_specs import (
+    MEAN,
+    Kind,
+    RoleSpec,
+    batches_of,
+    gradients_of,
+    parameters_of,
+    role_name,
+    weights_of,
+)
+from tianji.roles.shards import Shards
+from tianji.roles.trigger import EveryUpdates, WhenFull
+from tianji.stores.rollouts import Rollouts
+
+
+class Ports(Protocol):
+    """The channel ends that a role is made with."""
+
+    def outbox(self, name: str) -> Outbox:
+        """The sending end of a channel."""
+
+    def inbox(self, name: str) -> Inbox:
+        """A receiving end of a channel."""
+
+
+def build(role: RoleSpec, job: Job, ports: Ports, clock: Clock = time.monotonic) -> Role:
+    """Makes one role, for any engine; `clock` is the launcher's, whatever machine this is."""
+    match role.kind:
+        case Kind.ACTOR:
+            return _build_actor(role, job, ports, clock)
+        case Kind.BUFFER:
+            return _build_buffer(role, job, ports)
+        case Kind.LEARNER:
+            return _build_learner(role, job, ports, clock)
+        case Kind.EVALUATOR:
+            return _build_evaluator(role, job, ports)
+        case Kind.REDUCER:
+            return _build_reducer(role, job, ports)
+
+
+def _build_actor(role: RoleSpec, job: Job, ports: Ports, clock: Clock) -> Actor:
+    config, seed = job.config, job.seed(Kind.ACTOR, role.index, role.group)
+    env = make_env(config)
+    if env.spec != job.task.env:
+        raise TianJiError(
+            f"{role.name}: its environment has {env.spec}, the launcher's {job.task.env}"
+        )
+    actor_cfg = config.parallel.actor_cfg
+    trigger = load_class(actor_cfg.trigger, config.folder) if actor_cfg.trigger else WhenFull
+    return Actor(
+        role.name,
+        env,
+        job.algorithm.policy(job.task, role.index, seed),
+        weights=ports.inbox(weights_of(role.group)),
+        trajectories=ports.outbox(f"trajectories {role.name}"),
+        episodes=ports.outbox(f"episodes {role.name}"),
+        trigger=trigger(job.length),
+        length=job.length,
+        seed=job.env_seed(role.index, role.group),
+        per_version=job.sampling.per_version,
+        clock=clock,
+    )
+
+
+def _build_buffer(role: RoleSpec, job: Job, ports: Ports) -> Buffer:
+    actors = [role_name(Kind.ACTOR, i, role.group) for i in range(job.task.n_actors)]
+    seed = job.seed(Kind.BUFFER, 0, role.group)
+    store = job.sampling.build(job.trajectory, len(actors), job.slack, seed)
+    balance = Balance(job.ratio, job.sampling.batch_units, job.sampling.warmup, job.slack)
+    names = [batches_of(role.group, i) for i in range(job.config.n_learners)]
+    outboxes = [ports.outbox(name) for name in names]
+    batch = job.sampling.batch_schema(job.trajectory)
+    inboxes = [ports.inbox(f"trajectories {actor}") for actor in actors]
+    if (share := job.sampling.per_version) is not None:
+        inboxes = [StandIn(i, job.trajectory, share, lambda: buffer.handed) for i in inboxes]
+    buffer = Buffer(
+        role.name,
+        inboxes,
+        outboxes[0] if len(outboxes) == 1 else Shards(outboxes, batch),
+        store,
+        balance,
+        max_steps=job.train_steps(role.group),
+        in_turns=job.in_turns or isinstance(job.sampling, Rollouts),  # on-policy: fresh before fast
+        ahead=job.ahead,
+    )
+    return buffer
+
+
+def _build_learner(role: RoleSpec, job: Job, ports: Ports, clock: Clock) -> Learner:
+    learner_cfg = job.config.parallel.learner_cfg
+    trigger: type = EveryUpdates
+    if learner_cfg.trigger:
+        trigger = load_class(learner_cfg.trigger, job.config.folder)
+    algorithm = _make_algorithm(role, job)
+    first = role.index == 0
+    return Learner(
+        role.name,
+        algorithm,
+        batches=ports.inbox(batches_of(role.group, role.index)),
+        weights=ports.outbox(weights_of(role.group)) if first else None,
+        control=ports.inbox("control"),
+        trigger=trigger(learner_cfg.send_interval),
+        max_updates=job.config.max_updates,
+        exchange=_make_exchange(role, job, ports) if job.config.n_learners > 1 else None,
+        fusion=_make_fusion(role, job, ports) if job.config.fuses and first else None,
+        clock=clock,
+    )
+
+
+def _make_algorithm(role: RoleSpec, job: Job) -> Algorithm:
+    """Learners of a group begin alike; so do fused groups, for a mean of strangers is nothing."""
+    from tianji.algorithms.device import device_for  # here, because only a learner has torch
+
+    device, name = device_for(job.config.parallel.learner_cfg.device), job.config.agent.type
+    algorithm = job.algorithm(job.task, job.seed(Kind.LEARNER, 0, role.group), device)
+    job.weights.check({"weights": algorithm.weights()}, f"{name}.weights()")
+    if job.config.fuses or job.config.n_learners > 1:
+        layout = parameters_schema(job.n_parameters)
+        layout.check({"parameters": algorithm.parameters()}, f"{name}.parameters()")
+    if job.config.fuses and role.group:
+        first = job.algorithm(job.task, job.seed(Kind.LEARNER), device)
+        algorithm.shift(first.parameters() - algorithm.parameters())
+        algorithm.load(algorithm.weights().copy())  # what follows from them, as a target network
+    return algorithm
+
+
+def _make_exchange(role: RoleSpec, job: Job, ports: Ports) -> Exchange:
+    group, own = role.group, role.index
+    others = [i for i in range(job.config.n_learners) if i != own]
+    return Exchange(
+        own,
+        {i: ports.outbox(gradients_of(group, own, i)) for i in others},
+        {i: ports.inbox(gradients_of(group, i, own)) for i in others},
+        job.n_parameters,
+    )
+
+
+def _make_fusion(role: RoleSpec, job: Job, ports: Ports) -> Fusion:
+    ends = ports.outbox(parameters_of(role.group)), ports.inbox(MEAN)
+    return Fusion(*ends, job.n_parameters, job.config.parallel.learner_cfg.send_root_interval)
+
+
+def _build_reducer(role: RoleSpec, job: Job, ports: Ports) -> Reducer:
+    inboxes = [ports.inbox(parameters_of(group)) for group in range(job.config.n_groups)]
+    return Reducer(role.name, inboxes, ports.outbox(MEAN), job.n_parameters, job.config.max_fusions)
+
+
+def _build_evaluator(role: RoleSpec, job: Job, ports: Ports) -> Evaluator:
+    n_episodes, seed = job.config.exp.eval_times, job.config.exp.seed
+    return Evaluator(
+        role.name,
+        make_games_env(job.config, n_episodes),
+        job.algorithm.policy(job.task, 0, seed),
+        weights=ports.inbox(weights_of(0)),
+        orders=ports.inbox("evaluate"),
+        results=ports.outbox("evaluations"),
+        n_episodes=n_episodes,
+        seed=env_seed(seed),  # `tianji eval` with the run's seed plays the same games
+    )
+
+
+def make_env(config: Config) -> envs.Env:
+    """The environments of one actor."""
+    n_envs = config.parallel.actor_cfg.envs
+    return envs.make(config.environment, n_envs, config.folder, config.exp.max_step)
+
+
+def make_games_env(config: Config, n_episodes: int) -> envs.Env:
+    """Environments to evaluate in: some side by side, of the kind an actor has, without a window.
+
+    A library's own vector environment is used only where an actor uses it too, so that what is
+    evaluated is what was trained in.
+    """
+    section = replace(config.environment, render=False)
+    if section.vectorization == "auto" and config.parallel.actor_cfg.envs == 1:
+        section = replace(section, vectorization="sync")
+    n_envs = 1 if section.vectorization == "single" else min(n_episodes, MOST_ENVS)
+    return envs.make(section, n_envs, config.folder, config.exp.max_step)
+
+
+def make_shown_env(config: Config, rendering: envs.Rendering) -> envs.ShownEnv:
+    """One environment to look at."""
+    return envs.make_shown(config.environment, config.folder, config.exp.max_step, rendering)

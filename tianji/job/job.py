@@ -1,0 +1,159 @@
+"""A configuration together with all that follows from it and from its environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from tianji.config import Config, bind
+from tianji.core.algorithm import Algorithm, Task
+from tianji.core.env import EnvSpec
+from tianji.core.errors import TianJiError
+from tianji.core.imports import load_class
+from tianji.core.schema import Field, Schema
+from tianji.core.store import Sampling, trajectory_schema
+from tianji.job import validate
+from tianji.roles.balance import depth_for, slack_for
+from tianji.roles.role_specs import Kind
+from tianji.stores.replay import Replay
+from tianji.stores.rollouts import Rollouts
+
+BUILT_IN = {"DQN": "tianji.algorithms.dqn:DQN", "PPO": "tianji.algorithms.ppo:PPO"}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A configuration together with what follows from it and from its environment."""
+
+    config: Config
+    algorithm: type[Algorithm]
+    task: Task
+    length: int  # T: steps per trajectory
+    sampling: Sampling
+    ratio: float  # samples consumed per sample produced
+    stop_return: float | None
+
+    @property
+    def trajectory(self) -> Schema:
+        """The layout of one trajectory."""
+        env = self.task.env
+        extra = self.algorithm.fields(self.task)
+        action = Field("action", env.action.dtype, env.action.shape)
+        return trajectory_schema(
+            env.observation, action, extra, self.length, env.n_envs, env.same_step
+        )
+
+    @property
+    def in_turns(self) -> bool:
+        """Whether `slack = 0` asks for the order of serial training."""
+        return self.config.parallel.buffer_cfg.slack == 0
+
+    @property
+    def depth(self) -> int:
+        """Trajectories in flight per actor."""
+        if self.in_turns:
+            return 1
+        on_policy = isinstance(self.sampling, Rollouts)
+        return depth_for(self.sampling.batch_units, self.ratio, self._arriving, on_policy)
+
+    @property
+    def batches_ahead(self) -> int:
+        """Batches that wait for the learner; a second one would make on-policy samples older."""
+        return 1 if isinstance(self.sampling, Rollouts) else 2
+
+    @property
+    def slack(self) -> int:
+        """Steps that may be received before those already received were learned from."""
+        given = self.config.parallel.buffer_cfg.slack
+        if given is not None:
+            return given
+        return 0 if self.config.parallel.buffer_cfg.cores is None else self._beside
+
+    @property
+    def ahead(self) -> int:
+        """The same for a buffer that rides with its learner, while it works beside it.
+
+        A replay store overwrites; others have no room for more than they were made for.
+        """
+        fixed = self.config.parallel.buffer_cfg.slack is not None
+        return self._beside if isinstance(self.sampling, Replay) and not fixed else 0
+
+    @property
+    def _beside(self) -> int:
+        """Of a buffer that does not take turns with its learner."""
+        on_policy = isinstance(self.sampling, Rollouts)
+        return slack_for(self.sampling.batch_units, self.ratio, self._arriving, on_policy)
+
+    @property
+    def _arriving(self) -> int:
+        """Steps of a trajectory from every actor of a group."""
+        return self.task.n_actors * self.length * self.task.env.n_envs
+
+    @property
+    def weights(self) -> Schema:
+        """The layout of what a learner publishes."""
+        return Schema((Field("weights", "float32", (self.algorithm.n_weights(self.task),)),))
+
+    @property
+    def n_parameters(self) -> int:
+        """Numbers that learners send each other, as gradients or as parameters."""
+        return self.algorithm.n_parameters(self.task)
+
+    def train_steps(self, group: int) -> int:
+        """The environment steps of one group: an equal share of all."""
+        steps, n_groups = self.config.exp.train_steps, self.config.n_groups
+        return steps // n_groups + (group < steps % n_groups)
+
+    def seed(self, kind: Kind, index: int = 0, group: int = 0) -> int:
+        """The seed of one role: streams of different roles never meet."""
+        entropy = (self.config.exp.seed, int(kind), index, *((group,) if group else ()))
+        return int(np.random.SeedSequence(entropy).generate_state(1)[0])
+
+    def env_seed(self, actor: int, group: int = 0) -> int:
+        """The seed of an actor's first environment; the others count on from it."""
+        given = self.config.environment.seed
+        if given is None:
+            return self.seed(Kind.ACTOR, actor, group) % 2**31
+        return given + (group * self.task.n_actors + actor) * self.task.env.n_envs
+
+    def to_json(self) -> dict[str, Any]:
+        """What a worker process needs to make the same job."""
+        return {"config": self.config.to_json(), "env": asdict(self.task.env)}
+
+
+def load_algorithm(config: Config) -> tuple[type[Algorithm], Any]:
+    """The algorithm's class and its hyper-parameters, checked."""
+    name = config.agent.type
+    algorithm = load_class(BUILT_IN.get(name, name), config.folder)
+    if not issubclass(algorithm, Algorithm):
+        raise TianJiError(f"agent.type: {name!r} is no subclass of tianji.core.algorithm.Algorithm")
+    validate.check_algorithm(name, algorithm)
+    return algorithm, bind(algorithm.Hyp, config.hyp, "hyp")
+
+
+def prepare(config: Config, env: EnvSpec) -> Job:
+    """Checks the configuration against the environment and derives every size."""
+    algorithm, hyp = load_algorithm(config)
+    validate.check_sizes(config, env)
+    task = Task(env, config.model, hyp, config.parallel.actor_cfg.num, config.n_learners)
+    sampling = algorithm.sampling(task)
+    length = algorithm.rollout_length(task) or config.parallel.actor_cfg.send_size
+    validate.check_publishing(config, sampling)
+    validate.check_groups(config, algorithm, sampling)
+    validate.check_room(sampling, length, task)
+    algorithm.n_weights(task)
+    stop = config.stop_return if config.stop_return is not None else env.reward_threshold
+    return Job(config, algorithm, task, length, sampling, validate.ratio_of(config, sampling), stop)
+
+
+def from_json(description: Mapping[str, Any], config: Config) -> Job:
+    """The job that `Job.to_json` described, in a worker process."""
+    env = dict(description["env"])
+    for name in ("observation", "action"):
+        env[name] = Field(env[name]["name"], env[name]["dtype"], tuple(env[name]["shape"]))
+    for name in ("action_low", "action_high"):
+        env[name] = None if env[name] is None else tuple(env[name])
+    return prepare(config, EnvSpec(**env))

@@ -1,0 +1,67 @@
+"""Tries an environment and a policy once, so that a mistake shows before anything is started."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tianji.config import Config
+from tianji.core.env import EnvSpec
+from tianji.core.errors import TianJiError
+from tianji.core.schema import Field, Schema
+from tianji.core.state import state_of
+from tianji.core.tensorfile import chunks
+from tianji.job.factory import make_env
+from tianji.job.job import Job, prepare
+
+
+def try_out(config: Config) -> Job:
+    """The job, after one step of its environments and one decision of its policy."""
+    try:
+        env = make_env(config)
+        obs = np.array(env.reset(config.exp.seed))
+        env.step(_some_action(env.spec))
+        if (state := state_of(env)) is not None:
+            for _ in chunks(state):
+                pass  # raises on what no checkpoint could hold
+        env.close()
+    except TianJiError:
+        raise
+    except Exception as error:  # whatever a user's environment may raise
+        words = traceback.format_exc().rstrip()
+        raise TianJiError(f"the environment failed when it was tried out:\n{words}") from error
+    job = prepare(config, env.spec)
+    _try_policy(job, obs)
+    return job
+
+
+def _some_action(env: EnvSpec) -> npt.NDArray[Any]:
+    """The first action, or zeros within the bounds, for every environment."""
+    action = np.zeros((env.n_envs, *env.action.shape), env.action.dtype)
+    if env.action_low is None or env.action_high is None:
+        return action
+    low, high = np.asarray(env.action_low), np.asarray(env.action_high)
+    shape = env.action.shape
+    return np.clip(action, low.reshape(shape), high.reshape(shape)).astype(env.action.dtype)
+
+
+def _try_policy(job: Job, obs: npt.NDArray[Any]) -> None:
+    env, name = job.task.env, job.config.agent.type
+    policy = job.algorithm.policy(job.task, 0, 0)
+    policy.load(np.zeros(job.algorithm.n_weights(job.task), np.float32), 0)
+    decision = policy.act(obs)
+    if not isinstance(decision, dict):
+        kind = type(decision).__name__
+        raise TianJiError(f"{name}: act must return a dict of arrays, not {kind}")
+    action = Field("action", env.action.dtype, env.action.shape)
+    fields = Schema((action, *job.algorithm.fields(job.task))).stacked(env.n_envs).fields
+    for field in fields:
+        found = decision.get(field.name)
+        if not isinstance(found, np.ndarray) or found.shape != field.shape:
+            got = found.shape if isinstance(found, np.ndarray) else type(found).__name__
+            raise TianJiError(f"{name}: act must return {field.name!r} as {field}, not {got}")
+    if extra := set(decision) - {field.name for field in fields}:
+        raise TianJiError(f"{name}: act returns {min(extra)!r}, which `fields` does not name")

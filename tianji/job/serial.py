@@ -1,0 +1,77 @@
+"""Algorithm 1: inference, simulation and update in one loop, one after the other, without channels.
+
+This is the oracle: what an engine with one actor and no slack does must be this, bit for bit. It
+uses the same policy, storage and algorithm as the roles, and nothing else of them but how they
+count.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tianji.core.algorithm import Algorithm
+from tianji.core.counts import Count, Vector
+from tianji.job.factory import make_env
+from tianji.job.job import Job
+from tianji.roles.balance import Balance
+from tianji.roles.episodes import Ended, Episodes
+from tianji.roles.role_specs import Kind
+from tianji.roles.sample_stats import Consumption
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What serial training came to."""
+
+    algorithm: Algorithm
+    version: int  # updates
+    received: int  # environment steps
+    balance: Balance  # its counts tell the replay ratio
+    counts: Vector  # as a learner counts
+    consumption: Consumption  # how old the samples were
+    freshness: float  # P of equation 2 as it was, mean of all batches
+    episodes: list[Ended]
+
+
+def train(job: Job, clock: Callable[[], float] = time.monotonic) -> Outcome:
+    """Trains until `train_steps` were received."""
+    env = make_env(job.config)
+    policy = job.algorithm.policy(job.task, 0, job.seed(Kind.ACTOR))
+    algorithm = job.algorithm(job.task, job.seed(Kind.LEARNER))
+    store = job.sampling.build(job.trajectory, 1, 0, job.seed(Kind.BUFFER))
+    balance = Balance(job.ratio, job.sampling.batch_units, job.sampling.warmup)
+    trajectory, batch = job.trajectory.empty(), job.sampling.batch_schema(job.trajectory).empty()
+    counts, episodes = np.zeros(len(Count)), Episodes(env.spec.n_envs, clock)
+    consumption, fresh = Consumption(counts, algorithm.scalars, clock), 0.0
+    version = received = 0
+    obs = env.reset(job.env_seed(0))
+    while received < job.config.exp.train_steps:
+        policy.load(algorithm.weights(), version)  # dependency I
+        trajectory["obs"][0] = obs
+        for t in range(job.length):
+            decision = policy.act(trajectory["obs"][t])
+            step = env.step(decision["action"])  # dependency II
+            for name, array in decision.items():
+                trajectory[name][t] = array
+            step.write(trajectory, t)
+            episodes.add(step, version)
+        trajectory["length"][...] = job.length
+        obs = np.array(step.obs)
+        added = store.add(0, trajectory, version)  # dependency III
+        received += added.steps
+        balance.receive(added.units)
+        while store.ready() and balance.may_consume():
+            fresh += min(1.0, balance.batch / store.size())
+            store.draw(batch)
+            consumption.add(batch, version, algorithm.learn(batch))
+            balance.consume()
+            version += 1
+    env.close()
+    fresh /= max(1, version)
+    return Outcome(
+        algorithm, version, received, balance, counts, consumption, fresh, episodes.ended
+    )

@@ -1,0 +1,111 @@
+"""Whether the parts of a configuration fit each other and their environment."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from tianji.config import Config
+from tianji.core.algorithm import Algorithm, Task
+from tianji.core.env import EnvSpec
+from tianji.core.errors import TianJiError
+from tianji.core.store import Sampling
+from tianji.stores.replay import Replay
+from tianji.stores.rollouts import Rollouts
+
+
+def check_algorithm(name: str, algorithm: type[Algorithm]) -> None:
+    """Refuses an algorithm that lacks what every algorithm needs."""
+    missing = set(algorithm.__abstractmethods__)
+    if algorithm.learn is Algorithm.learn and not algorithm.shares_updates():
+        missing.add("learn")
+    if missing:
+        raise TianJiError(f"agent.type: {name!r} lacks {', '.join(sorted(missing))}")
+    if not dataclasses.is_dataclass(getattr(algorithm, "Hyp", None)):
+        raise TianJiError(f"agent.type: {name!r} needs a dataclass Hyp with its hyper-parameters")
+
+
+def ratio_of(config: Config, sampling: Sampling) -> float:
+    """Samples consumed per sample produced."""
+    given = config.parallel.global_cfg.replay_ratio
+    if given == "serial":
+        return sampling.serial_ratio
+    ratio = 1.0 if given == "balanced" else float(given)
+    if isinstance(sampling, Rollouts) and ratio != 1.0:
+        raise TianJiError(
+            f"global_cfg.replay_ratio: {config.agent.type} learns from each sample once, so 1, "
+            f"not {ratio:g}: use 'serial', or hyp.update_step for more epochs"
+        )
+    return ratio
+
+
+def check_publishing(config: Config, sampling: Sampling) -> None:
+    """Refuses to publish so seldom that actors would wait for ever or make only what is too old."""
+    learner = config.parallel.learner_cfg
+    interval, lag = learner.send_interval, sampling.max_lag
+    if sampling.per_version is not None and (interval != 1 or learner.trigger):
+        raise TianJiError(
+            "learner_cfg: synchronous training publishes after every update: leave out "
+            "send_interval and trigger, or use an asynchronous mode (PPO: hyp.mode='async')"
+        )
+    if lag is not None and interval > lag:
+        raise TianJiError(
+            f"learner_cfg.send_interval: {interval} updates from one publication to the next is "
+            f"more than the {lag} that a rollout may be behind: lower it, or raise hyp.max_lag"
+        )
+
+
+def check_groups(config: Config, algorithm: type[Algorithm], sampling: Sampling) -> None:
+    """Refuses what cannot be split among the groups, or among the learners of one."""
+    n, name = config.n_learners, config.agent.type
+    if config.exp.train_steps < config.n_groups:
+        raise TianJiError(
+            f"exp.train_steps: {config.exp.train_steps} steps are not one for each of the "
+            f"{config.n_groups} groups: raise it, or lower global_cfg.group_num"
+        )
+    if n == 1:
+        return
+    if not algorithm.shares_updates():
+        raise TianJiError(
+            f"learner_cfg.num: {name} cannot be shared by {n} learners: define updates(batch), "
+            "which yields its gradient before every step of the optimiser (see docs/groups.md), "
+            "or write num=1"
+        )
+    if isinstance(sampling, Replay | Rollouts) and sampling.batch % n:
+        unit = "samples" if isinstance(sampling, Replay) else "rollouts (default: one per actor)"
+        together = sampling.batch // (sampling.per_version or sampling.batch)  # actors in step
+        step = math.lcm(n, together)
+        more = math.ceil(sampling.batch / step) * step
+        raise TianJiError(
+            f"hyp.batch_size: {sampling.batch} {unit} cannot be split into equal parts for {n} "
+            f"learners: write batch_size={more}, or another learner_cfg.num"
+        )
+
+
+def check_room(sampling: Sampling, length: int, task: Task) -> None:
+    """Refuses a replay store that could not hold one trajectory of every actor."""
+    least = task.n_actors * task.env.n_envs * length
+    if isinstance(sampling, Replay) and sampling.capacity < least:
+        raise TianJiError(
+            f"hyp.buffer_size: {sampling.capacity} samples are less than one trajectory per actor "
+            f"({task.n_actors} actors x {task.env.n_envs} environments x {length} steps): "
+            f"use {least} at least"
+        )
+
+
+def check_sizes(config: Config, env: EnvSpec) -> None:
+    """Refuses a network of other sizes than the environment's."""
+    n_inputs = int(np.prod(env.observation.shape, dtype=int))
+    n_outputs = env.n_actions or int(np.prod(env.action.shape, dtype=int))
+    for name, given, true in (
+        ("c1", config.model.c1, n_inputs),
+        ("c2", config.model.c2, n_outputs),
+    ):
+        if given is not None and given != true:
+            what = "observations have" if name == "c1" else "actions have"
+            raise TianJiError(
+                f"model.{name}: found {given}, but the environment's {what} size {true}: "
+                f"write {name}={true} or leave it out"
+            )

@@ -1,0 +1,1 @@
+"""The machine: cores, memory, hosts, mpirun and Slurm."""

@@ -1,0 +1,1 @@
+"""What is seen of a run: metrics, live table, summary, sinks, trace, report."""

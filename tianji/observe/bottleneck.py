@@ -1,0 +1,159 @@
+"""What limits a run, in one sentence, and what the next actor or core would bring.
+
+The paper's three kinds (section 4.3.3): a run is sample-bound where the learner waits for actors,
+training-bound where actors wait for the learner, and communication-bound where both wait although
+each could do more, or the learner waits for a buffer that is busy all the time: then what lies
+between them is the limit. A learner that never waits is the limit itself, however busy its buffer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tianji.core.counts import Count
+from tianji.core.wording import count_of
+from tianji.job.job import Job
+from tianji.observe.capacity import Capacity, capacity
+from tianji.observe.rates import Counts, TimeShare, at_start, homes_in, shares, updates_since
+from tianji.observe.watch import Progress
+from tianji.roles.role_specs import Kind, kind_of
+
+ENOUGH_IDLE = 0.15  # share of idle time from which a role counts as waiting for another
+BUSY_BUFFER = 0.85  # share of its time from which the buffer itself is what is waited for
+
+LONG_UPDATE = 0.002  # seconds; a shorter update gains nothing by threads
+
+
+class Words(NamedTuple):
+    """What limits a run, or what would help it, in two lengths."""
+
+    sentence: str
+    brief: str  # for a row of plain text that has other things to say as well
+
+
+def takes_turns(job: Job, engine: str) -> bool:
+    """Whether acting and learning alternate by design, so that idle time is no fault of either."""
+    return engine == "local" or job.sampling.per_version is not None
+
+
+def bottleneck(
+    progress: Progress, job: Job, engine: str = "process", since: Counts | None = None
+) -> str:
+    """One sentence on what has limited the run `since` then, or since it began."""
+    return limit_of(progress, job, engine, since).sentence
+
+
+def limit_of(
+    progress: Progress, job: Job, engine: str = "process", since: Counts | None = None
+) -> Words:
+    """What `bottleneck` says, and the same in brief."""
+    if not updates_since(progress):
+        return _same(_before_learning(progress, job))
+    names = [name for name in progress.counts if name not in progress.lost]
+    before = at_start(progress) if since is None else since
+    homes = homes_in(job, engine)
+    if takes_turns(job, engine):
+        spent = shares(before, progress.counts, homes)
+        found = _same(_turns({name: spent[name] for name in names}, job, engine))
+    else:
+        found = _who_waits(capacity(before, progress.counts, homes, job.ratio, names), job)
+    return Words(*(words.replace("%", " %") for words in found))
+
+
+def _same(words: str) -> Words:
+    return Words(words, words)
+
+
+def _before_learning(progress: Progress, job: Job) -> str:
+    if progress.started_at is None:
+        ready = sum(1 for counts in progress.counts.values() if counts[Count.READY_AT])
+        return f"starting: {ready} of {len(progress.counts)} roles are ready"
+    warmup = job.sampling.warmup * job.config.n_groups
+    if progress.received < warmup:
+        return f"warming up: {progress.received:,} of {warmup:,} samples"
+    return f"waiting: no update {'since the resume' if progress.updates else 'yet'}"
+
+
+def _turns(spent: Mapping[str, TimeShare], job: Job, engine: str) -> str:
+    learner, actors = _busy(spent, Kind.LEARNER), _busy(spent, Kind.ACTOR)
+    per_group = (job.config.n_learners, job.task.n_actors) if engine == "local" else (1, 1)
+    learning, acting = learner * per_group[0], actors * per_group[1]
+    whole = learning + acting or 1.0  # each counts the moments in which it wakes the other
+    return f"in turns: {learning / whole:.0%} learning, {acting / whole:.0%} acting"
+
+
+def _busy(spent: Mapping[str, TimeShare], kind: Kind) -> float:
+    chosen = [share.busy for name, share in spent.items() if kind_of(name) is kind]
+    return sum(chosen) / max(1, len(chosen))
+
+
+def _who_waits(found: Capacity, job: Job) -> Words:
+    learner, actors = found.learner_idle, found.actors_idle
+    between = actors > ENOUGH_IDLE or found.buffer_busy > BUSY_BUFFER
+    if learner > ENOUGH_IDLE and between:
+        who = f"communication-bound: the learner idles {learner:.0%} and the actors {actors:.0%}"
+        gain = _gain_between(found)
+        return Words(f"{who}: {gain.sentence}", f"{who}; {gain.brief}")
+    if learner > ENOUGH_IDLE:
+        who, gain = f"sample-bound: the learner idles {learner:.0%}", _gain_of_an_actor(found)
+        return Words(f"{who}: {gain.sentence}", f"{who}; {gain.brief}")
+    if actors > ENOUGH_IDLE:
+        who = f"training-bound: the actors wait {actors:.0%}"
+        is_short = 0 < found.update_seconds < LONG_UPDATE
+        gain = _gain_of_a_group(found, job) if is_short else _gain_of_a_core(found)
+        less = "; a lower replay_ratio would help too" if job.ratio > 1 else ""
+        whole = f"{who} of the time for the learner: {gain.sentence}{less}"
+        return Words(whole, f"{who}; {gain.brief}")
+    return _same(f"balanced: the learner idles {learner:.0%}, the actors {actors:.0%}")
+
+
+def _gain_of_an_actor(found: Capacity) -> Words:
+    """By what each of them makes, up to what the learner could use."""
+    n, made = found.n_awake, found.production
+    if found.n_paused >= 1:
+        n_paused = round(found.n_paused)
+        return _same(f"{count_of(n_paused, 'actor')} {'is' if n_paused == 1 else 'are'} paused")
+    if not (n and made and found.learning):
+        return _same("more actors or environments would help")
+    gain = max(0.0, min(found.acting * (n + 1) / n, found.learning) / made - 1)
+    return Words(
+        f"the next actor, on a core of its own, would bring about {gain:+.0%}",
+        f"one more actor: about {gain:+.0%}",
+    )
+
+
+def _gain_of_a_core(found: Capacity) -> Words:
+    """As if updates were divided evenly, and what rides with the learner took as long as ever.
+
+    Up to what the actors could make and the buffer pass on.
+    """
+    if not (found.acting and found.learning):
+        return _same("more learner cores or fewer actors would help")
+    cores = found.threads
+    passed = 1 / found.buffer_busy if found.buffer_busy else math.inf
+    faster = 1 / (found.riding + (1 - found.riding) * cores / (cores + 1))
+    gain = max(0.0, min(faster, found.acting / found.learning, passed) - 1)
+    return Words(
+        f"one more learner core, if one is free, would bring at most {gain:+.0%}",
+        f"one more learner core: at most {gain:+.0%}",
+    )
+
+
+def _gain_of_a_group(found: Capacity, job: Job) -> Words:
+    """Where threads would spend an update on each other: as if nothing else were shared."""
+    short = f"updates of {1e3 * found.update_seconds:.2g} ms gain little by more cores"
+    gain = f"at most {1 / job.config.n_groups:+.0%}"
+    return Words(
+        f"{short}; another group (global_cfg.group_num), on cores of its own, would bring {gain}",
+        f"{short}; another group: {gain}",
+    )
+
+
+def _gain_between(found: Capacity) -> Words:
+    what = "larger trajectories or batches"
+    if not (found.acting and found.learning and found.production):
+        return _same(f"{what} would help")
+    gain = max(0.0, min(found.acting, found.learning) / found.production - 1)
+    return Words(f"{what} would bring at most {gain:+.0%}", f"{what}: at most {gain:+.0%}")

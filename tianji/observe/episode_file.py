@@ -1,0 +1,107 @@
+"""`episodes.csv`: every finished episode of a run, where `exp.keep_episodes` asks for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tianji.core import atomic_file
+from tianji.core.append_log import Appending, open_lines
+from tianji.core.errors import TianJiError
+
+FILE = "episodes.csv"
+
+Floats = npt.NDArray[np.float64]
+
+
+class Line(NamedTuple):
+    """A line of the file."""
+
+    seconds: float  # of training, when it ended
+    actor: int  # counted over all groups
+    actor_steps: int  # that this actor had made by then
+    version: int  # updates behind the policy that acted in the last step
+    returned: float
+    length: int  # steps
+
+
+HEAD = ",".join(Line._fields)
+
+
+class EpisodeFile:
+    """Adds lines to a run's `episodes.csv`; a resumed run goes on after the `kept` first ones."""
+
+    def __init__(self, folder: Path, kept: int = 0) -> None:
+        self._path = folder / FILE
+        self._kept = kept
+        self._file = Appending(lambda: open_lines(self._begun()))
+
+    def add(self, lines: list[Line]) -> None:
+        """Writes them; an OSError says that they wait for the next time."""
+        if lines:
+            self._file.add("".join(_text(line) for line in lines).encode())
+
+    def close(self) -> None:
+        """Writes what waits."""
+        self._file.close()
+
+    def _begun(self) -> Path:
+        """The file with its head, and without what was lost when its run was interrupted."""
+        try:
+            lines = self._path.read_text(encoding="utf-8").splitlines()[1 : 1 + self._kept]
+        except FileNotFoundError:
+            lines = []
+        atomic_file.write(self._path, "".join(f"{line}\n" for line in (HEAD, *lines)))
+        return self._path
+
+
+def write(folder: Path, lines: list[Line]) -> None:
+    """The whole file at once."""
+    atomic_file.write(folder / FILE, "".join([f"{HEAD}\n", *(_text(line) for line in lines)]))
+
+
+def _text(line: Line) -> str:
+    return ",".join(map(str, line)) + "\n"
+
+
+class History(NamedTuple):
+    """The episodes of a run in the order in which they ended."""
+
+    steps: Floats  # environment steps of all actors by then
+    version: Floats
+    returned: Floats
+    length: Floats
+
+
+def read(folder: Path) -> History:
+    """The episodes of a run, with the steps that all actors together had made when each ended.
+
+    What another actor had made at that moment lies between two of its own lines; it is taken to
+    have worked evenly from one to the other.
+    """
+    path = folder / FILE
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+        if lines[0] != HEAD:
+            raise TianJiError(f"{path}: want the columns {HEAD}")
+        table = np.array([line.split(",") for line in lines[1:] if line], np.float64)
+    except OSError as error:
+        raise TianJiError(
+            f"{path}: {error.strerror}: train with exp.keep_episodes=True to have it"
+        ) from error
+    except ValueError as error:
+        raise TianJiError(f"{path} is damaged: {error}") from error
+    table = table.reshape(-1, len(Line._fields))
+    table = table[np.argsort(table[:, 0], kind="stable")]
+    seconds, actor, made, version, returned, length = table.T
+    steps = np.zeros(len(seconds))
+    for each in np.unique(actor):
+        mine = actor == each
+        known = np.concatenate([[0.0], seconds[mine]]), np.concatenate([[0.0], made[mine]])
+        steps += np.where(mine, 0.0, np.interp(seconds, *known))
+        steps[mine] += made[mine]
+    order = np.lexsort((length, returned, steps))  # the same whoever wrote them
+    return History(steps[order], version[order], returned[order], length[order])

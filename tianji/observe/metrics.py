@@ -1,0 +1,260 @@
+"""Every metric of a run, named once with its unit and meaning, and the row that holds them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from tianji.core.counts import Count
+from tianji.job.job import Job
+from tianji.observe.rates import Rates
+from tianji.observe.watch import Progress
+from tianji.roles.evaluation import Evaluation
+from tianji.roles.role_specs import Kind
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number that is written down once a second; `<...>` in a name stands for any word."""
+
+    name: str
+    unit: str
+    meaning: str
+
+    def covers(self, key: str) -> bool:
+        """Whether a key of a row is this metric."""
+        parts, given = self.name.split("/"), key.split("/")
+        same = (p == g or p.startswith("<") for p, g in zip(parts, given, strict=False))
+        return len(parts) == len(given) and all(same)
+
+
+METRICS = (
+    Metric("wall_s", "seconds", "since the command was started; first in every row"),
+    Metric("env_steps", "steps", "environment steps that actors have pushed; the x axis"),
+    Metric("updates", "updates", "calls of the algorithm's `learn`, of all groups together"),
+    Metric("rollout/ep_rew_mean", "reward", "mean return of the last 100 finished episodes"),
+    Metric("rollout/ep_len_mean", "steps", "mean length of the last 100 finished episodes"),
+    Metric("rollout/episodes", "episodes", "finished episodes so far"),
+    Metric("time/fps", "steps/s", "environment steps pushed per second"),
+    Metric("time/total_timesteps", "steps", "the same as `env_steps`"),
+    Metric("time/time_elapsed", "seconds", "since all roles were ready: training time"),
+    Metric("time/resumes", "times", "that the run was taken up again from a checkpoint"),
+    Metric("train/n_updates", "updates", "the same as `updates`"),
+    Metric("train/<scalar>", "", "what `learn` returned last, such as `train/loss`"),
+    Metric("balance/production", "steps/s", "environment steps that actors push"),
+    Metric("balance/receiving", "steps/s", "environment steps that the buffer takes"),
+    Metric("balance/consumption", "samples/s", "samples that the learner learns from"),
+    Metric("balance/ratio", "", "samples consumed per sample received beyond the warm-up, so far"),
+    Metric("balance/target", "", "the ratio that the balance holds (`global_cfg.replay_ratio`)"),
+    Metric("balance/awake", "actors", "that live and are not paused (`global_cfg.rebalance`)"),
+    Metric("staleness/mean", "updates", "learner's version minus the version that acted, mean"),
+    Metric("staleness/p50", "updates", "the same, median over all samples consumed so far"),
+    Metric("staleness/p95", "updates", "the same, 95th percentile"),
+    Metric("staleness/max", "updates", "the same, largest"),
+    Metric("staleness/dropped", "samples", "refused for their age so far"),
+    Metric("staleness/age_p50", "steps", "received since the sample was, median"),
+    Metric("staleness/freshness", "share", "batch size over samples in the store (equation 2)"),
+    Metric("staleness/new", "share", "consumed samples that had never been consumed before"),
+    Metric("fusion/n", "fusions", "means of the groups' parameters so far; 0 with one group"),
+    Metric(
+        "fusion/distance",
+        "",
+        "of the groups' parameters from their mean before the last fusion, root mean square",
+    ),
+    Metric("comm/refused", "times", "a full channel said no so far: pacing, not an error"),
+    Metric("comm/in_queue", "messages", "trajectories and batches that wait to be taken"),
+    Metric("comm/bytes_s", "bytes/s", "trajectories, batches, weights and means that roles push"),
+    Metric("roles/<role>/busy", "share", "of its process's time that the role worked"),
+    Metric(
+        "roles/<role>/idle", "share", "of its process's time that nobody there had anything to do"
+    ),
+    Metric("roles/<role>/paused", "share", "of its time that it was told to rest (actor)"),
+    Metric(
+        "roles/<role>/rate",
+        "1/s",
+        "steps pushed (actor), steps taken (buffer), updates (learner), fusions (reducer)",
+    ),
+    Metric("eval/mean_reward", "reward", "mean return of the last evaluation's games"),
+    Metric("eval/std_reward", "reward", "standard deviation of their returns"),
+    Metric("eval/iqm", "reward", "mean return of the middle half of them"),
+    Metric("eval/mean_ep_length", "steps", "their mean length"),
+    Metric("eval/n", "episodes", "how many were played"),
+    Metric("checkpoint/n", "checkpoints", "written so far, since the last start or resume"),
+    Metric("checkpoint/seconds", "seconds", "from asking for the last one to having it whole"),
+)
+
+
+@dataclass
+class Upkeep:
+    """What a run does beside training."""
+
+    resumes: int = 0
+    checkpoints: int = 0  # written since it was started or resumed
+    checkpoint_seconds: float | None = None  # that the last one took
+    evaluation: Evaluation | None = None  # that has come since the last row
+
+
+def ratio_of(progress: Progress, job: Job) -> float | None:
+    """Samples consumed per sample received, as the balance counts: without warm-up and drops."""
+    warmup = job.sampling.warmup * job.config.n_groups
+    beyond = progress.total(Count.UNITS_RECEIVED, Kind.BUFFER) - warmup
+    return progress.total(Count.UNITS_CONSUMED, Kind.BUFFER) / beyond if beyond > 0 else None
+
+
+def row(
+    progress: Progress,
+    job: Job,
+    rates: Rates,
+    wall: float,
+    elapsed: float,
+    upkeep: Upkeep | None = None,
+) -> dict[str, Any]:
+    """One line of `metrics.jsonl`: plain numbers, None where there is none.
+
+    `wall` counts seconds from the start of the command, `elapsed` from the moment all were ready.
+    """
+    steps, updates, lengths = progress.produced, progress.updates, progress.lengths
+    counts = progress.counts.values()
+    stale, upkeep = progress.staleness.summary(), upkeep or Upkeep()
+    values: dict[str, Any] = {
+        "wall_s": wall,
+        "env_steps": steps,
+        "updates": updates,
+        "rollout/ep_rew_mean": progress.mean_return,
+        "rollout/ep_len_mean": sum(lengths) / len(lengths) if lengths else None,
+        "rollout/episodes": progress.n_episodes,
+        "time/fps": rates.production,
+        "time/total_timesteps": steps,
+        "time/time_elapsed": elapsed,
+        "time/resumes": upkeep.resumes,
+        "train/n_updates": updates,
+        **{f"train/{name}": value for name, value in progress.scalars.items()},
+        "balance/production": rates.production,
+        "balance/receiving": rates.receiving,
+        "balance/consumption": rates.consumption,
+        "balance/ratio": ratio_of(progress, job),
+        "balance/target": job.ratio,
+        "balance/awake": rates.n_awake,
+        **{f"staleness/{name}": value for name, value in stale.items()},
+        "staleness/dropped": progress.dropped,
+        "staleness/age_p50": progress.age.percentile(0.5),
+        "staleness/freshness": progress.freshness if progress.consumed else None,
+        "staleness/new": progress.new if progress.consumed else None,
+        "fusion/n": progress.fusions,
+        "fusion/distance": progress.distance,
+        "comm/refused": sum(int(c[Count.REFUSED]) for c in counts),
+        "comm/in_queue": sum(int(c[Count.QUEUE]) for c in counts),
+        "comm/bytes_s": rates.n_bytes,
+        "checkpoint/n": upkeep.checkpoints,
+        "checkpoint/seconds": upkeep.checkpoint_seconds,
+    }
+    for name, share in rates.shares.items():
+        values |= {f"roles/{name}/{what}": value for what, value in share._asdict().items()}
+        if name in rates.roles:
+            values[f"roles/{name}/rate"] = rates.roles[name]
+    if upkeep.evaluation is not None:
+        values |= evaluation_row(upkeep.evaluation)
+    return {name: finite(value) for name, value in values.items()}
+
+
+def evaluation_row(evaluation: Evaluation) -> dict[str, Any]:
+    """What the row after an evaluation has besides; all of it stands in `evaluations.jsonl`."""
+    return {
+        "eval/mean_reward": evaluation.mean,
+        "eval/std_reward": evaluation.std,
+        "eval/iqm": evaluation.iqm,
+        "eval/mean_ep_length": sum(evaluation.lengths) / len(evaluation.lengths),
+        "eval/n": len(evaluation.returns),
+    }
+
+
+def finite(value: Any) -> Any:
+    """`value` as JSON can hold it: floats rounded to six digits, None for NaN and infinities."""
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+@dataclass(frozen=True)
+class Other:
+    """A name of Stable-Baselines3 for which there is something here."""
+
+    theirs: str
+    ours: str
+    difference: str = "none"
+
+
+OTHERS = (
+    Other("rollout/ep_rew_mean", "rollout/ep_rew_mean"),
+    Other("rollout/ep_len_mean", "rollout/ep_len_mean"),
+    Other("time/episodes", "rollout/episodes", "the name"),
+    Other("time/fps", "time/fps", "over the last interval, theirs since the start"),
+    Other("time/time_elapsed", "time/time_elapsed", "from the moment all roles were ready"),
+    Other("time/total_timesteps", "time/total_timesteps"),
+    Other("time/iterations", "updates", "the name; one for each batch of rollouts (PPO)"),
+    Other("train/n_updates", "train/n_updates", "PPO: theirs counts every epoch"),
+    Other("train/loss", "train/loss", "DQN alone"),
+    Other("train/policy_gradient_loss", "train/policy_gradient_loss"),
+    Other("train/value_loss", "train/value_loss"),
+    Other("train/entropy_loss", "train/entropy_loss"),
+    Other("train/approx_kl", "train/approx_kl"),
+    Other("train/clip_fraction", "train/clip_fraction"),
+    Other("eval/mean_reward", "eval/mean_reward"),
+    Other("eval/mean_ep_length", "eval/mean_ep_length"),
+)
+
+PAGE = """# Metrics
+
+While a run goes on, one row of metrics a second is added to `metrics.jsonl` in its folder, and the
+same numbers to a TensorBoard event file beside it (`tensorboard --logdir runs`). Rates and the
+shares of busy and idle time are over the last interval, from one row to the next; everything else
+is so far. A number that does not exist yet, or is not finite, is `null`. Produced, received and
+consumed are counted in valid environment steps, for every algorithm. `eval/*` stands only in the
+row after an evaluation has come; `evaluations.jsonl` has every game of every evaluation, and the
+steps and updates behind the weights that played.
+
+`<role>` is the name of a role, as in `actor-0.3`: group 0, actor 3. `<scalar>` is whatever the
+algorithm's `learn` returns. With several groups or learners, counts and rates are of all of them
+together, staleness is over the samples of all, and scalars are means over all learners.
+
+This page is generated: `python -m tianji.observe.metrics > docs/metrics.md`.
+
+| metric | unit | meaning |
+|---|---|---|
+{metrics}
+There is no time that a role waits to send or to receive: no role does. A full channel says no
+(`comm/refused`), and the role does something else; if nobody in its process has anything to do,
+that is `roles/<role>/idle`.
+
+## Weights & Biases, trackio
+
+`tianji train ... --track wandb` (or `trackio`, or both; `track=["wandb"]` in `exp`) sends every row
+there too. Install them with `pip install 'tianji[wandb]'`. A process of its own does the sending,
+begins with the first row and writes what it has to say to `logs/wandb.log`: a slow network delays
+nothing, and a tracker that fails is a warning. The project is `tianji` unless `WANDB_PROJECT` or
+`TRACKIO_PROJECT` names another; the run is named after its folder, and `tracking.json` keeps its id
+so that a resumed run goes on as the same one. In Weights & Biases the x axis is `env_steps`.
+
+## A run that was resumed
+
+A resumed run goes on from its last checkpoint and forgets what it did after it. The rows of that
+lost work go to `metrics.lost.jsonl`, and TensorBoard is told to leave them out.
+
+## Names of Stable-Baselines3
+
+| Stable-Baselines3 | here | difference |
+|---|---|---|
+{others}"""
+
+
+def page() -> str:
+    """The text of docs/metrics.md."""
+    return PAGE.format(
+        metrics="".join(f"| `{m.name}` | {m.unit} | {m.meaning} |\n" for m in METRICS),
+        others="".join(f"| `{o.theirs}` | `{o.ours}` | {o.difference} |\n" for o in OTHERS),
+    )
+
+
+if __name__ == "__main__":
+    print(page(), end="")

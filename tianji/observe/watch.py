@@ -1,0 +1,253 @@
+"""What a run has done so far, put together from what the roles publish about themselves."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tianji.core.channel import Inbox
+from tianji.core.counts import Count, Histogram, Vector
+from tianji.core.schema import Arrays
+from tianji.core.state import State
+from tianji.core.status import Status
+from tianji.job.factory import Ports
+from tianji.job.job import Job
+from tianji.observe.episode_file import Line
+from tianji.roles.episodes import Ended
+from tianji.roles.role_specs import Kind, group_of, is_first_learner, roles_of
+
+WINDOW = 100  # episodes that a mean return is taken over
+
+
+@dataclass
+class Progress:
+    """The state of a run; `Watch.poll` keeps it up to date."""
+
+    counts: dict[str, Vector]  # by role
+    staleness: Histogram = field(default_factory=Histogram)
+    age: Histogram = field(default_factory=Histogram)
+    new_percent: Histogram = field(default_factory=Histogram)  # of each batch
+    scalars: dict[str, float] = field(default_factory=dict)
+    returns: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    lengths: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    ended_at: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    n_episodes: int = 0
+    unwritten: list[Line] = field(default_factory=list)  # with exp.keep_episodes
+    base: dict[str, Vector] = field(default_factory=dict)  # of a resumed run: where counts began
+    solved_at: float | None = None  # clock of the last of the 100 episodes that reached the target
+    started_at: float | None = None  # clock at which all roles were ready
+    earlier_seconds: float = 0.0  # of training, before the run was resumed
+    lost: list[str] = field(default_factory=list)  # roles that died; training goes on without them
+
+    def elapsed(self, now: float) -> float:
+        """Seconds of training until the moment `now` of the clock."""
+        here = 0.0 if self.started_at is None else max(0.0, now - self.started_at)
+        return self.earlier_seconds + here
+
+    def total(self, count: Count, kind: Kind) -> float:
+        """The sum of one counter over all roles of a kind."""
+        prefix = f"{kind.name.lower()}-"
+        return float(sum(c[count] for name, c in self.counts.items() if name.startswith(prefix)))
+
+    @property
+    def produced(self) -> int:
+        """Valid environment steps that actors pushed."""
+        return int(self.total(Count.PRODUCED, Kind.ACTOR))
+
+    @property
+    def received(self) -> int:
+        """Valid environment steps that the buffers took."""
+        return int(self.total(Count.RECEIVED, Kind.BUFFER))
+
+    @property
+    def consumed(self) -> int:
+        """Valid samples that the learners learned from."""
+        return int(self.total(Count.CONSUMED, Kind.LEARNER))
+
+    @property
+    def updates(self) -> int:
+        """Calls of `learn`, of all groups; the learners of one group make each of them together."""
+        return sum(updates_by_group(self.counts).values())
+
+    @property
+    def version(self) -> int:
+        """Updates behind the weights of the first group, which are those that are kept."""
+        return updates_by_group(self.counts).get(0, 0)
+
+    @property
+    def fusions(self) -> int:
+        """Means of the groups' parameters that were made."""
+        return int(self.total(Count.FUSIONS, Kind.REDUCER))
+
+    @property
+    def distance(self) -> float | None:
+        """How far the groups were apart before the last fusion; None before the first."""
+        return self.total(Count.DISTANCE, Kind.REDUCER) if self.fusions else None
+
+    @property
+    def dropped(self) -> int:
+        """Samples refused for their age."""
+        return int(self.total(Count.DROPPED, Kind.BUFFER))
+
+    @property
+    def freshness(self) -> float:
+        """P of equation 2 as it was: batch size over samples in the store, mean of all batches."""
+        batches = self.total(Count.PUSHED, Kind.BUFFER)
+        return self.total(Count.FRESHNESS, Kind.BUFFER) / max(1.0, batches)
+
+    @property
+    def new(self) -> float:
+        """Share of the consumed samples that were consumed for the first time."""
+        return self.total(Count.NEW, Kind.LEARNER) / max(1, self.consumed)
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean return of the last 100 episodes, or of all if there are fewer."""
+        return float(np.mean(self.returns)) if self.returns else None
+
+
+def updates_by_group(counts: Mapping[str, Vector]) -> dict[int, int]:
+    """The version of each group."""
+    firsts = {name: c for name, c in counts.items() if is_first_learner(name)}
+    return {group_of(name): int(c[Count.VERSION]) for name, c in firsts.items()}
+
+
+class Watch:
+    """Reads the channels on which roles report, without ever making them wait."""
+
+    def __init__(self, job: Job, ports: Ports) -> None:
+        roles = roles_of(job.config)
+        self._homes = {role.name: role.home for role in roles}
+        self._target = job.stop_return
+        self._keeps_episodes = job.config.exp.keep_episodes
+        self._scalar_names = job.algorithm.scalars
+        self._reports: dict[str, Inbox] = {
+            role.name: ports.inbox(f"report {role.name}") for role in roles
+        }
+        self._episodes = [
+            ports.inbox(f"episodes {role.name}") for role in roles if role.kind is Kind.ACTOR
+        ]
+        self.progress = Progress({role.name: np.zeros(len(Count)) for role in roles})
+        self._learners: dict[str, Arrays] = {}  # what each of them said last
+
+    def poll(self) -> Progress:
+        """Takes whatever has come."""
+        for name, inbox in self._reports.items():
+            if (message := inbox.take()) is not None:
+                counts = self.progress.counts[name] = message.arrays["counts"].copy()
+                if self.progress.earlier_seconds:  # its first word: before any waiting for others
+                    self.progress.base.setdefault(name, counts.copy())
+                if "staleness" in message.arrays:
+                    self._learners[name] = {n: a.copy() for n, a in message.arrays.items()}
+                    self._read_learners()
+        self._read_episodes()
+        self._see_start()
+        return self.progress
+
+    def _see_start(self) -> None:
+        """Training has started when all roles were ready, but for those that never will be."""
+        counts, lost = self.progress.counts, self.progress.lost
+        ready = [c[Count.READY_AT] for name, c in counts.items() if name not in lost]
+        if self.progress.started_at is None and all(ready):
+            self.progress.started_at = max(ready)
+
+    def lose(self, home: str) -> None:
+        """A process has died, and training goes on without the roles that lived in it."""
+        self.progress.lost += [name for name, place in self._homes.items() if place == home]
+
+    def state(self) -> State:
+        """What the roles do not know: the last episodes, and how long training has lasted."""
+        progress = self.progress
+        return {
+            "returns": list(progress.returns),
+            "lengths": list(progress.lengths),
+            "episodes": progress.n_episodes,
+            "fusions": progress.fusions,
+            "elapsed_seconds": progress.elapsed(time.monotonic()),
+        }
+
+    def restore(self, state: State) -> None:
+        """Goes on with the same window of episodes; when they ended is a thing of the past."""
+        progress = self.progress
+        progress.returns.extend(state["returns"])
+        progress.lengths.extend(state["lengths"])
+        progress.ended_at.extend(-math.inf for _ in state["returns"])
+        progress.n_episodes = state["episodes"]
+        progress.earlier_seconds = state["elapsed_seconds"]
+
+    def _read_learners(self) -> None:
+        """Puts together what all learners measured; scalars are means over those that learned."""
+        progress, said = self.progress, list(self._learners.values())
+        progress.staleness = Histogram(_sum([arrays["staleness"] for arrays in said]))
+        progress.age = Histogram(_sum([arrays["age"] for arrays in said]))
+        progress.new_percent = Histogram(_sum([arrays["new"] for arrays in said]))
+        learned = [arrays for arrays in said if arrays["counts"][Count.VERSION]] or said[:1]
+        values = _sum([arrays["scalars"] for arrays in learned]) / len(learned)
+        progress.scalars = dict(zip(self._scalar_names, values.tolist(), strict=True))
+
+    def _read_episodes(self) -> None:
+        finished: list[tuple[int, Ended]] = []
+        for actor, inbox in enumerate(self._episodes):
+            while (message := inbox.take()) is not None:
+                arrays, n = message.arrays, int(message.arrays["n"])
+                columns = [arrays[name][:n].tolist() for name in Ended._fields]
+                finished += [(actor, Ended(*each)) for each in zip(*columns, strict=True)]
+        for actor, episode in sorted(finished, key=_in_time):
+            self._add_episode(actor, episode)
+
+    def _add_episode(self, actor: int, episode: Ended) -> None:
+        progress = self.progress
+        progress.n_episodes += 1
+        if self._keeps_episodes:
+            progress.unwritten.append(_line(progress.elapsed(episode.ended_at), actor, episode))
+        if progress.solved_at is not None:  # the window stays as it was when the target was reached
+            return
+        progress.returns.append(episode.returned)
+        progress.lengths.append(episode.length)
+        progress.ended_at.append(episode.ended_at)
+        if self._target is None:
+            return
+        if len(progress.returns) == WINDOW and np.mean(progress.returns) >= self._target:
+            progress.solved_at = max(progress.ended_at)
+
+
+def _in_time(finished: tuple[int, Ended]) -> tuple[float, float, int]:
+    _, episode = finished
+    return episode.ended_at, episode.returned, episode.length
+
+
+def _line(seconds: float, actor: int, episode: Ended) -> Line:
+    returned, length, _, steps, version = episode
+    return Line(round(seconds, 6), actor, steps, version, returned, length)
+
+
+def _sum(vectors: list[Vector]) -> Vector:
+    """Of one vector it is that vector; with one learner there is nothing to add."""
+    total: Vector = vectors[0] if len(vectors) == 1 else np.sum(vectors, axis=0)
+    return total
+
+
+class Limits:
+    """The conditions on which whoever watches ends a run."""
+
+    def __init__(self, job: Job) -> None:
+        self._episodes = job.config.exp.episodes
+        self._seconds = job.config.exp.max_seconds
+        self._fusions = job.config.max_fusions
+
+    def reached(self, progress: Progress) -> Status | None:
+        """The status with which the run should end now, if it should."""
+        if progress.solved_at is not None:
+            return Status.SOLVED
+        if self._episodes is not None and progress.n_episodes >= self._episodes:
+            return Status.FINISHED
+        if self._fusions is not None and progress.fusions >= self._fusions:
+            return Status.FINISHED
+        if self._seconds is None or progress.started_at is None:
+            return None
+        return Status.STOPPED if progress.elapsed(time.monotonic()) >= self._seconds else None

@@ -1,0 +1,87 @@
+"""Actors: policy inference and simulation in one loop."""
+
+from __future__ import annotations
+
+import time
+
+from tianji.core.algorithm import Policy
+from tianji.core.channel import Inbox, Outbox
+from tianji.core.counts import Count
+from tianji.core.env import Env
+from tianji.roles.episodes import Clock, EpisodeLog
+from tianji.roles.role import Role
+from tianji.roles.trajectory import TrajectoryWriter
+from tianji.roles.trigger import PushTrigger
+
+
+class Actor(Role):
+    """Policy inference and simulation in one loop, so that an action never crosses a process."""
+
+    def __init__(
+        self,
+        name: str,
+        env: Env,
+        policy: Policy,
+        weights: Inbox,
+        trajectories: Outbox,
+        episodes: Outbox,
+        trigger: PushTrigger,
+        length: int,
+        seed: int,
+        per_version: int | None = None,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        super().__init__(name)
+        self.env = env
+        self.policy = policy
+        self.weights = weights
+        self.trigger = trigger
+        self.version = -1  # nothing received yet
+        self.per_version = per_version  # synchronous: this many trajectories per version, no more
+        self._length = length
+        self.seed = seed
+        self.obs = env.reset(seed)
+        self.trajectory = TrajectoryWriter(trajectories)
+        self.log = EpisodeLog(env.spec.n_envs, episodes, clock)
+
+    def step(self) -> bool:
+        """Takes newer weights if there are any, then acts once in every environment."""
+        if self.weights.closed:
+            return self._finish()
+        if (message := self.weights.take()) is not None:  # ❹ a newer model, if one has come
+            self.policy.load(message.arrays["weights"], message.version)
+            self.version = self.counts[Count.VERSION] = message.version
+            self.counts[Count.WEIGHTS_TAKEN] += 1
+        if not self.trajectory.is_open and not self._begin():
+            return False
+        decision = self.policy.act(self.obs)  # ❺ act, and ❸ keep what came of it
+        step = self.env.step(decision["action"])
+        self.obs = self.trajectory.add(decision, step)
+        ended, length = self.log.add(step, self.version), self.trajectory.length
+        if length == self._length or self.trigger.fires(length, ended):
+            self._push()  # ❸ it is already where the buffer will read it
+        return True
+
+    def _begin(self) -> bool:
+        """Opens the next trajectory, if it may be begun and the channel has room for it."""
+        due = 0 if self.per_version is None else self.trajectory.sent // self.per_version
+        if self.paused or self.version < due:
+            return False
+        begun = self.trajectory.begin(self.obs, self.version)
+        self.counts[Count.REFUSED] = self.trajectory.refused
+        return begun
+
+    def _push(self) -> None:
+        self.counts[Count.PRODUCED] += self.trajectory.push()
+        self.counts[Count.PUSHED] = self.trajectory.sent
+        self.log.push()
+
+    def _finish(self) -> bool:
+        self.log.push()
+        self.trajectory.close()  # what was begun is given up
+        self.done = True
+        return True
+
+    def close(self) -> None:
+        """Closes the environments."""
+        self.env.close()

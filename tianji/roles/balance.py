@@ -1,0 +1,96 @@
+"""The balance of production and consumption: how often a sample may be learned from."""
+
+from __future__ import annotations
+
+import math
+
+from tianji.core.errors import TianJiError
+from tianji.core.state import State
+
+LEAST_DEPTH, MOST_DEPTH = 2, 16  # trajectories
+
+
+def depth_for(batch: int, ratio: float, arriving: int, on_policy: bool) -> int:
+    """Trajectories that each actor may have under way, the one it writes among them.
+
+    While the learner is at a batch, the actors make what the next one needs, which is
+    `batch / ratio` steps; `arriving` are those of one trajectory from each of them. With less room
+    actors and learner would wait for each other in turns, however fast they are. On-policy samples
+    would be older for it, and it is as little as lets both sides work at the same time.
+    """
+    needed = LEAST_DEPTH if on_policy else 1 + math.ceil(batch / (ratio * arriving))
+    return max(LEAST_DEPTH, min(needed, MOST_DEPTH))
+
+
+def slack_for(batch: int, ratio: float, arriving: int, on_policy: bool) -> int:
+    """Steps that a buffer which works beside its learner may receive ahead.
+
+    A trajectory of everybody, and what the next batch needs: it is made while the learner is at the
+    last. On-policy samples would be older for it.
+    """
+    return arriving if on_policy else max(arriving, math.ceil(batch / ratio))
+
+
+class Balance:
+    """Keeps consumption at `ratio` samples per sample received, without waiting.
+
+    With `r` samples received and `c` consumed, a batch may be consumed while
+
+        c + batch <= (r - warmup) * ratio
+
+    and more may be received while less than a batch plus `slack * ratio` of that is still owed.
+    The second limit is never below the first, so one of the two questions is always answered with
+    yes and nothing can lock up. Reverb's limiter blocks the caller; this one answers, and the
+    caller does something else with its time. The buffer asks both questions: it hands out a batch
+    only if it may consume, and it empties its inboxes only if more may be produced. A full inbox
+    has no free slot, and so the answer reaches the actors.
+    """
+
+    def __init__(self, ratio: float, batch: int, warmup: int = 0, slack: int = 0) -> None:
+        if ratio <= 0:
+            raise TianJiError(f"replay_ratio: want a number above 0, got {ratio}")
+        self.ratio = ratio
+        self.batch = batch
+        self.warmup = warmup
+        self.slack = slack
+        self.received = 0
+        self.consumed = 0
+
+    @property
+    def earned(self) -> float:
+        """Samples that may have been consumed by now in all."""
+        return (self.received - self.warmup) * self.ratio
+
+    def receive(self, n: int) -> None:
+        """Counts `n` samples that have come."""
+        self.received += n
+
+    def forget(self, n: int) -> None:
+        """Takes `n` samples back that came and were refused for their age."""
+        self.received -= n
+
+    def consume(self) -> None:
+        """Counts one batch that was handed out."""
+        self.consumed += self.batch
+
+    def may_consume(self) -> bool:
+        """Whether one more batch keeps the ratio."""
+        return self.consumed + self.batch <= self.earned
+
+    def may_produce(self, unsettled: int = 0, ahead: int = 0) -> bool:
+        """Whether more may be received, `ahead` steps beyond the slack for now.
+
+        `unsettled` samples were handed out and are not learned from yet: they count as still owed,
+        so that with no slack an actor goes on only after the learner has published what it
+        learned.
+        """
+        owed = self.earned - (self.consumed - unsettled)
+        return owed < self.batch + (self.slack + ahead) * self.ratio
+
+    def state(self) -> State:
+        """Both counts; the rest follows from the configuration."""
+        return {"received": self.received, "consumed": self.consumed}
+
+    def restore(self, state: State) -> None:
+        """Owes what the other owed."""
+        self.received, self.consumed = state["received"], state["consumed"]

@@ -1,0 +1,108 @@
+"""Buffers: they hold what was produced, and with it the balance of production and consumption."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tianji.core.channel import Inbox, Message, Outbox
+from tianji.core.counts import Count
+from tianji.core.store import Store
+from tianji.roles.balance import Balance
+from tianji.roles.role import Role
+
+
+class Buffer(Role):
+    """Holds what was produced, and with it the balance of production and consumption."""
+
+    def __init__(
+        self,
+        name: str,
+        trajectories: Sequence[Inbox],
+        batches: Outbox,
+        store: Store,
+        balance: Balance,
+        max_steps: int | None = None,
+        in_turns: bool = False,  # an actor goes on when its next trajectory is looked for
+        ahead: int = 0,  # steps to have ready, beyond the slack, when it works beside its learner
+    ) -> None:
+        super().__init__(name)
+        self._in_turns, self._ahead = in_turns, ahead
+        self.trajectories = trajectories
+        self.batches = batches
+        self.store = store
+        self.balance = balance
+        self._max_steps = max_steps
+        self.received = 0
+        self.handed = 0  # batches handed out, so also the learner's version when it takes the next
+        self.next = 0  # whose turn it is
+        self._closed = False
+
+    def step(self) -> bool:
+        """Receives at most one trajectory of each actor and hands out at most one batch."""
+        if self.batches.abandoned:  # the learner is done: what is left is for nobody
+            self.batches.close()
+            self.done = True
+            return True
+        if self._closed:
+            return False  # the learner may still be busy with the last batch
+        moved = self._receive()  # ❻
+        if self._send():  # ❼
+            return True
+        if not moved and self._ended() and not self._owes():
+            self.batches.close()
+            self._closed = moved = True
+        return moved
+
+    def _receive(self) -> bool:
+        moved, n, first = False, len(self.trajectories), self.next
+        for source in (*range(first, n), *range(first)):
+            if self._full() or not self._may_receive():
+                break  # the inboxes fill up, and so the actors are paced
+            if (message := self.trajectories[source].take()) is not None:
+                self._store(source, message)
+                if not self._in_turns:
+                    self.trajectories[source].free()  # it was copied: the actor may go on
+                self.next, moved = (source + 1) % n, True  # after the last one: nobody is starved
+        return moved
+
+    def _store(self, source: int, message: Message) -> None:
+        added = self.store.add(source, message.arrays, message.version)
+        self.balance.receive(added.units)
+        self.received += added.steps
+        self.counts[Count.RECEIVED] = self.received
+        self.counts[Count.UNITS_RECEIVED] = self.balance.received
+        self.counts[Count.QUEUE] = sum(inbox.waiting for inbox in self.trajectories)
+
+    def _send(self) -> bool:
+        expired = self.store.expire(self.handed)
+        self.balance.forget(expired.units)  # what is too old counts as never received
+        self.counts[Count.DROPPED] += expired.steps
+        if not self._owes():
+            return False
+        if (batch := self.batches.slot()) is None:
+            self.counts[Count.REFUSED] = self.batches.refused
+            return False
+        self.counts[Count.FRESHNESS] += min(1.0, self.balance.batch / self.store.size())
+        self.store.draw(batch)
+        self.batches.commit(self.handed)
+        self.balance.consume()
+        self.handed += 1
+        self.counts[Count.PUSHED] = self.handed
+        self.counts[Count.UNITS_CONSUMED] = self.balance.consumed
+        return True
+
+    def _owes(self) -> bool:
+        """Whether one more batch can and may be handed out."""
+        return self.store.ready() and self.balance.may_consume()
+
+    def _may_receive(self) -> bool:
+        in_flight = self.batches.in_flight
+        if in_flight == 0 and not self.store.ready():
+            return True  # whatever is owed, there is nothing to pay it with
+        return self.balance.may_produce(in_flight * self.balance.batch, self._ahead * self.apart)
+
+    def _full(self) -> bool:
+        return self._max_steps is not None and self.received >= self._max_steps
+
+    def _ended(self) -> bool:
+        return self._full() or all(inbox.closed for inbox in self.trajectories)

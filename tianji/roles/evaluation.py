@@ -1,0 +1,230 @@
+"""How good a policy is: whole games without exploration, and what their returns amount to."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tianji.core import atomic_file, stats
+from tianji.core.algorithm import Policy
+from tianji.core.env import Env
+from tianji.core.errors import TianJiError
+
+FILE = "evaluations.jsonl"  # in a run's folder
+LOST = "evaluations.lost.jsonl"
+MOST_ENVS = 16  # environments that play side by side
+MOST_EPISODES = 100_000  # that one evaluation may have
+
+
+class Games:
+    """Plays `n_episodes` whole episodes without exploration, one step of all E environments a time.
+
+        games = Games(env, policy, n_episodes=20)
+        games.reset(seed=0)
+        while not games.step():
+            ...
+        print(games.returns.mean())
+
+    Episode k of environment e is result number k * E + e, and counts if that is below `n_episodes`.
+    So every environment plays a number of episodes that is known before, whichever ends first: to
+    take the first that end would favour short ones. What is played beyond them is not counted.
+    """
+
+    def __init__(self, env: Env, policy: Policy, n_episodes: int) -> None:
+        assert n_episodes > 0, n_episodes
+        n_envs = env.spec.n_envs
+        self.returns = np.zeros(n_episodes)
+        self.lengths = np.zeros(n_episodes, np.int64)
+        self._env, self._policy = env, policy
+        self._obs: npt.NDArray[Any] | None = None  # None: nothing begun yet
+        self._place = np.arange(n_envs)  # the result that each environment plays for
+        self._returned = np.zeros(n_envs)
+        self._steps = np.zeros(n_envs, np.int64)
+        self._left = n_episodes
+
+    def reset(self, seed: int) -> None:
+        """Begins anew; the same seed and the same weights give the same games."""
+        self._obs = self._env.reset(seed)
+        self._place[:] = np.arange(self._place.size)
+        for array in (self.returns, self.lengths, self._returned, self._steps):
+            array.fill(0)
+        self._left = len(self.returns)
+
+    def step(self) -> bool:
+        """One step of every environment; True when all episodes that count have ended."""
+        assert self._obs is not None and self._left, "reset first"
+        step = self._env.step(self._policy.act(self._obs, explore=False)["action"])
+        self._obs = step.obs
+        self._returned += np.where(step.valid, step.reward, 0.0)
+        self._steps += step.valid
+        ended = (step.terminated | step.truncated) & step.valid
+        if ended.any():
+            self._record(ended)
+        return self._left == 0
+
+    def _record(self, ended: npt.NDArray[np.bool_]) -> None:
+        counts = np.flatnonzero(ended & (self._place < len(self.returns)))
+        places = self._place[counts]
+        self.returns[places] = self._returned[counts]
+        self.lengths[places] = self._steps[counts]
+        self._left -= counts.size
+        self._place[ended] += self._place.size
+        self._returned[ended] = 0.0
+        self._steps[ended] = 0
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The outcome of some games that one set of weights has played."""
+
+    returns: tuple[float, ...]
+    lengths: tuple[int, ...]
+    version: int  # updates behind the weights
+    seed: int
+
+    @property
+    def mean(self) -> float:
+        """Mean return."""
+        return float(np.mean(self.returns))
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the returns, over these episodes."""
+        with np.errstate(invalid="ignore"):  # of infinite returns
+            return float(np.std(self.returns))
+
+    @property
+    def iqm(self) -> float:
+        """Mean return of the middle half of the episodes."""
+        return stats.iqm(self.returns)
+
+    @cached_property
+    def interval(self) -> tuple[float, float]:
+        """Where the IQM of as many other episodes would lie, with 95 % (a bootstrap)."""
+        return stats.interval(self.returns)
+
+    def row(self, of: str, env_steps: int | None, wall_s: float | None = None) -> dict[str, Any]:
+        """A row of `evaluations.jsonl`; `of` is "training" or "eval"."""
+        low, high = self.interval
+        return {
+            "of": of,
+            "wall_s": wall_s,
+            "env_steps": env_steps,
+            "updates": self.version,
+            "episodes": len(self.returns),
+            "seed": self.seed,
+            "mean": self.mean,
+            "std": self.std,
+            "iqm": self.iqm,
+            "low": low,
+            "high": high,
+            "returns": list(self.returns),
+            "lengths": list(self.lengths),
+        }
+
+
+class Playable(Protocol):
+    """What can be evaluated: `tianji.load(RUN)` is."""
+
+    @property
+    def policy(self) -> Policy:
+        """The policy, with its weights."""
+
+    @property
+    def version(self) -> int:
+        """Updates behind the weights."""
+
+    def games_environment(self, n_episodes: int) -> Env:
+        """Fresh environments to play `n_episodes` in."""
+
+
+def evaluate(trained: Playable, episodes: int, seed: int = 0) -> Evaluation:
+    """Plays `episodes` whole games without exploration; the same seed gives the same games."""
+    check(episodes, seed)
+    return play(trained, trained.games_environment(episodes), episodes, seed)
+
+
+def play(trained: Playable, env: Env, episodes: int, seed: int) -> Evaluation:
+    """The same in environments of the caller's, which are closed in the end."""
+    games = Games(env, trained.policy, episodes)
+    try:
+        games.reset(env_seed(seed))
+        while not games.step():
+            pass
+    finally:
+        env.close()
+    return outcome(games, trained.version, seed)
+
+
+def outcome(games: Games, version: int, seed: int) -> Evaluation:
+    """What finished games amount to."""
+    return Evaluation(tuple(games.returns.tolist()), tuple(games.lengths.tolist()), version, seed)
+
+
+def check(episodes: int, seed: int) -> None:
+    """Refuses numbers that nobody can play with."""
+    if episodes < 1:
+        raise TianJiError(f"episodes: {episodes} is too few: play 1 at least")
+    if episodes > MOST_EPISODES:
+        raise TianJiError(f"episodes: {episodes:,} is too many: play {MOST_EPISODES:,} at most")
+    if not 0 <= seed < 2**63:
+        raise TianJiError(f"seed: want a number from 0 to 2**63 - 1, got {seed}")
+
+
+def env_seed(seed: int) -> int:
+    """The environments' seed for an evaluation's seed.
+
+    Environments count on from their seed, so the plain numbers 0 and 1 would share most games. The
+    second word keeps evaluation apart from training, whose seeds are made in the same manner.
+    """
+    state = np.random.SeedSequence((seed, *b"eval")).generate_state(1)
+    return int(state[0]) % 2**31
+
+
+def add_row(folder: Path, row: dict[str, Any]) -> None:
+    """Adds a row to the `evaluations.jsonl` of a run.
+
+    A run and `tianji eval` may write at the same time, so nothing is ever cut: half a line, of a
+    writer that died or whose disk was full, stays where it is and the row begins a new one.
+    """
+    with (folder / FILE).open("a+b", buffering=0) as file:
+        file.seek(max(0, file.tell() - 1))
+        gap = b"" if file.read(1) in (b"", b"\n") else b"\n"
+        line = gap + json.dumps(row).encode() + b"\n"
+        if file.write(line) != len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file.name)
+
+
+def rewind_rows(folder: Path, env_steps: int) -> None:
+    """Moves the rows of training after `env_steps`, and torn ones, to `evaluations.lost.jsonl`.
+
+    The weights that they are about were lost with the process.
+    """
+    path = folder / FILE
+    try:
+        lines = [line for line in path.read_bytes().split(b"\n") if line]
+    except FileNotFoundError:
+        return
+    lost = [line for line in lines if _is_lost(line, env_steps)]
+    if not lost:
+        return
+    with (folder / LOST).open("ab") as file:
+        file.writelines(line + b"\n" for line in lost)
+    kept = [line + b"\n" for line in lines if not _is_lost(line, env_steps)]
+    atomic_file.write(path, b"".join(kept))
+
+
+def _is_lost(line: bytes, env_steps: int) -> bool:
+    try:
+        row = json.loads(line)
+        return bool(row["of"] == "training" and row["env_steps"] > env_steps)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return True

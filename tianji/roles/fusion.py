@@ -1,0 +1,82 @@
+"""A learner's side of the fusion of groups: when to send, and what to make of the mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tianji.core.algorithm import Algorithm, Weights
+from tianji.core.channel import Inbox, Outbox
+from tianji.core.schema import Field, Schema
+from tianji.core.state import State
+
+
+def parameters_schema(n_parameters: int) -> Schema:
+    """What a learner sends to the reducer, and gets back."""
+    return Schema((Field("parameters", "float32", (n_parameters,)),))
+
+
+class Fusion:
+    """Sends a group's parameters every `interval` updates, and says what to add for the mean."""
+
+    def __init__(self, parameters: Outbox, mean: Inbox, n_parameters: int, interval: int) -> None:
+        self._parameters = parameters
+        self._mean = mean
+        self._sent = np.zeros(n_parameters, np.float32)
+        self._interval = interval
+        self._due = interval  # the version at which it sends next
+        self._waiting = False  # for the mean of what was sent
+        self.n_fusions = 0  # that this group has taken part in
+        self.refused = 0  # times that it was due and could not send
+
+    def correction(self) -> Weights | None:
+        """What to add to the parameters, if the mean has come of what was sent."""
+        if (message := self._mean.take()) is None or not self._waiting:
+            return None
+        self._waiting = False
+        self.n_fusions += 1
+        delta: Weights = message.arrays["parameters"] - self._sent
+        return delta
+
+    def apply(self, algorithm: Algorithm) -> None:
+        """Adds the correction, if there is one, before anybody acts with these weights."""
+        if (correction := self.correction()) is not None:
+            algorithm.shift(correction)
+
+    def offer(self, parameters: Callable[[], Weights], version: int) -> None:
+        """Sends the parameters if it is time; if it cannot, it tries again at the next update."""
+        if version < self._due or self._mean.closed:
+            return
+        if self._waiting or (slot := self._parameters.slot()) is None:
+            self.refused += 1
+            return
+        np.copyto(self._sent, parameters())
+        np.copyto(slot["parameters"], self._sent)
+        self._parameters.commit(version)
+        self._waiting, self._due = True, version + self._interval
+
+    def close(self) -> None:
+        """Leaves the fusions to the other groups."""
+        self._parameters.close()
+
+    def state(self) -> State:
+        """What was sent, and when the next is due."""
+        return {
+            "sent": self._sent,
+            "due": self._due,
+            "waiting": self._waiting,
+            "n_fusions": self.n_fusions,
+            "refused": self.refused,
+        }
+
+    def restore(self, state: State) -> None:
+        """Waits for the mean that another waited for."""
+        np.copyto(self._sent, state["sent"])
+        self._due, self._waiting = state["due"], state["waiting"]
+        self.n_fusions, self.refused = state["n_fusions"], state["refused"]
+
+    def rejoin(self, version: int) -> None:
+        """What was in flight is lost: nothing is waited for, and the next is due at its time."""
+        self._waiting = False
+        self._due = min(self._due, version + self._interval)

@@ -1,0 +1,112 @@
+"""Learners: batches in, weights out."""
+
+from __future__ import annotations
+
+import time
+
+from tianji.core.algorithm import Algorithm
+from tianji.core.channel import Inbox, Outbox
+from tianji.core.counts import Count
+from tianji.core.schema import Arrays
+from tianji.roles.allreduce import Exchange
+from tianji.roles.episodes import Clock
+from tianji.roles.fusion import Fusion
+from tianji.roles.role import Role
+from tianji.roles.sample_stats import Consumption
+from tianji.roles.trigger import PublishTrigger
+
+
+class Learner(Role):
+    """Turns batches into weights, alone or together with others that have parts of each batch."""
+
+    def __init__(
+        self,
+        name: str,
+        algorithm: Algorithm,
+        batches: Inbox,
+        weights: Outbox | None,  # the first learner of a group publishes for all
+        control: Inbox,
+        trigger: PublishTrigger,
+        max_updates: int | None = None,
+        clock: Clock = time.monotonic,
+        exchange: Exchange | None = None,
+        fusion: Fusion | None = None,
+    ) -> None:
+        super().__init__(name)
+        self.algorithm = algorithm
+        self.batches = batches
+        self.weights = weights
+        self.control = control
+        self.trigger = trigger
+        self.version = 0
+        self._max_updates = max_updates
+        self.consumption = Consumption(self.counts, algorithm.scalars, clock)
+        self.published = False  # anything yet
+        self.exchange = exchange  # with the other learners of the group, if there are any
+        self.fusion = fusion  # with other groups, if there are any
+        self._batch: Arrays = {}  # of an update that the others are needed for
+
+    def step(self) -> bool:
+        """Learns from one batch, if one has come."""
+        if self.exchange is not None and self.exchange.running:
+            return self._go_on(self.exchange)
+        if self.control.closed or self.version == self._max_updates:
+            return self._finish()
+        if not self.published:  # not when it is made: it may be about to be restored
+            self.publish()
+        if (message := self.batches.take()) is None:  # ❶ load what has come
+            return self._finish() if self.batches.closed else False
+        if self.exchange is not None:
+            self._batch = message.arrays
+            correction = None if self.fusion is None else self.fusion.correction()
+            self.exchange.begin(self.algorithm.updates(self._batch), correction)
+            return self._go_on(self.exchange) or True
+        self._learned(message.arrays, self.algorithm.learn(message.arrays))  # ❷ learn
+        return True
+
+    @property
+    def settled(self) -> bool:
+        """False in the middle of an update."""
+        return self.exchange is None or not self.exchange.running
+
+    def _go_on(self, exchange: Exchange) -> bool:
+        """Learns as far as the gradients of the others have come."""
+        moved = exchange.step()
+        if exchange.scalars is not None:
+            if exchange.correction is not None:
+                self.algorithm.shift(exchange.correction)
+            self._learned(self._batch, exchange.scalars)
+        return self._finish() if exchange.broken else moved
+
+    def _learned(self, batch: Arrays, scalars: dict[str, float]) -> None:
+        self.consumption.add(batch, self.version, scalars)
+        self.counts[Count.QUEUE] = self.batches.waiting
+        self.version += 1
+        self.counts[Count.VERSION] = self.version
+        if self.fusion is not None:
+            if self.exchange is None:  # several learners had the correction with their gradients
+                self.fusion.apply(self.algorithm)
+            self.fusion.offer(self.algorithm.parameters, self.version)
+            self.counts[Count.FUSIONS] = self.fusion.n_fusions
+            self.counts[Count.REFUSED] = self.fusion.refused
+        if self.trigger.fires(self.version):  # ❷ and send, if it is time
+            self.publish()
+
+    def publish(self) -> None:
+        """Sends the weights to whoever reads them."""
+        if self.weights is not None:
+            self.weights.push({"weights": self.algorithm.weights()}, self.version)
+            self.counts[Count.PUSHED] += 1
+        self.published = True
+
+    def _finish(self) -> bool:
+        self.publish()
+        for end in (self.weights, self.fusion, self.exchange, self.batches):
+            if end is not None:
+                end.close()
+        self.done = True
+        return True
+
+    def report(self) -> Arrays:
+        """Counters, and what was measured of the samples consumed."""
+        return self.consumption.report()

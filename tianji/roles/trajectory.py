@@ -1,0 +1,100 @@
+"""Trajectories on their way into a channel, filled in place, one after the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tianji.core.channel import Outbox
+from tianji.core.env import Step
+from tianji.core.schema import Arrays
+from tianji.core.state import State
+
+
+class TrajectoryWriter:
+    """Fills trajectories where the buffer will read them; nothing half-filled is ever sent."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.length = 0  # steps in the trajectory that is open
+        self.sent = 0  # trajectories
+        self._outbox = outbox
+        self._rows: Arrays | None = None
+        self._version = 0  # of the policy that began it
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a trajectory has been begun."""
+        return self._rows is not None
+
+    @property
+    def refused(self) -> int:
+        """How often the channel had no room."""
+        return self._outbox.refused
+
+    def begin(self, obs: npt.NDArray[Any], version: int) -> bool:
+        """Opens the next trajectory at `obs`; False while the channel has no room for it."""
+        self._rows = self._outbox.slot()
+        if self._rows is None:
+            return False
+        self._rows["obs"][0] = obs
+        self.length, self._version = 0, version
+        return True
+
+    def add(self, decision: Arrays, step: Step) -> npt.NDArray[Any]:
+        """Keeps what was decided and what came of it; returns the observations to act on next."""
+        rows, t = self._rows, self.length
+        assert rows is not None
+        for name, array in decision.items():
+            rows[name][t] = array
+        step.write(rows, t)
+        self.length = t + 1
+        next_obs: npt.NDArray[Any] = rows["obs"][t + 1]
+        return next_obs
+
+    def repeat(self) -> None:
+        """Writes the last step once more, for who needs a full trajectory and not what is in it."""
+        rows, t = self._rows, self.length
+        assert rows is not None and t
+        for name, array in rows.items():
+            if name == "obs":
+                array[t + 1] = array[t]
+            elif name != "length":
+                array[t] = array[t - 1]
+        self.length = t + 1
+
+    def push(self) -> int:
+        """Sends the open trajectory; returns how many of its steps are valid."""
+        rows = self._rows
+        assert rows is not None
+        rows["length"][...] = self.length
+        n_valid = int(np.count_nonzero(rows["valid"][: self.length]))
+        self._outbox.commit(self._version)
+        self._rows = None
+        self.sent += 1
+        return n_valid
+
+    def close(self) -> None:
+        """Ends the stream."""
+        self._outbox.close()
+
+    def give_up(self) -> None:
+        """Forgets what was begun."""
+        self._rows = None
+
+    def state(self) -> State:
+        """Where it stands; the rows themselves lie in the channel."""
+        return {
+            "open": self.is_open,
+            "length": self.length,
+            "sent": self.sent,
+            "version": self._version,
+            "refused": self._outbox.refused,
+        }
+
+    def restore(self, state: State) -> None:
+        """Goes on in a channel that was restored before."""
+        self.length, self.sent = state["length"], state["sent"]
+        self._version, self._outbox.refused = state["version"], state["refused"]
+        self._rows = self._outbox.slot() if state["open"] else None

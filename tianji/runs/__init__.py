@@ -1,0 +1,1 @@
+"""A run's life: launch, folder, checkpoints, resume and outcome."""

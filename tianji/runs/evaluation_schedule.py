@@ -1,0 +1,177 @@
+"""The launcher's side of evaluation: says when, writes down what came of it, keeps the best."""
+
+from __future__ import annotations
+
+import math
+import time
+from bisect import bisect_left
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from tianji.core.algorithm import Saved, Weights
+from tianji.core.channel import Inbox, Message
+from tianji.job.factory import make_games_env
+from tianji.job.job import Job
+from tianji.observe.watch import Progress
+from tianji.roles.evaluation import Evaluation, Games, add_row, env_seed, outcome
+from tianji.runs.weights_file import best_score, save_best
+
+MOST_SEEN = 10_000  # moments remembered; beyond them every second one goes
+LAST_SECONDS = 5.0  # that the games of the final weights may take
+
+
+class Engine(Protocol):
+    """Whoever passes orders on to the evaluator."""
+
+    evaluations: Inbox | None  # where its answers come
+
+    def evaluate(self, number: int) -> None:
+        """Asks for an evaluation of the newest weights."""
+
+
+class Examiner:
+    """Orders an evaluation every `exp.eval_step` environment steps; never waits for one.
+
+    An order that comes while the evaluator is still playing replaces the one that waits.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        folder: Path,
+        engine: Engine,
+        tell: Callable[[Evaluation, int], float],
+        warn: Callable[[str], None],
+    ) -> None:
+        self._job = job
+        self._config = job.config
+        self._folder = folder
+        self._engine = engine
+        self._tell = tell  # an evaluation and its environment steps; answers with the time
+        self._warn = warn
+        self._waiting: list[dict[str, Any]] = []  # rows that could not be written yet
+        self._best = best_score(folder)
+        self._evaluated: int | None = None  # the version that was evaluated last
+        self._due: int | None = None
+        self._n_orders = 0
+        self._seen: list[tuple[int, int]] = []  # (updates, environment steps), as time went by
+
+    def tick(self, progress: Progress) -> None:
+        """Orders what is due and takes what has come; nearly always there is neither."""
+        every, steps = self._config.exp.eval_step, progress.produced
+        if every is None or not progress.updates:
+            return
+        self._see(progress.version, steps)
+        self._take_all()
+        if self._due is not None and steps >= self._due:
+            self._n_orders += 1
+            self._engine.evaluate(self._n_orders)
+        if self._due is None or steps >= self._due:
+            self._due = steps - steps % every + every
+
+    def close(self, learned: Saved | None = None) -> None:
+        """Takes what came last, and plays with the weights that a run has ended with, if given.
+
+        The evaluator gave up what it was playing, and nobody trains any more: to wait a moment for
+        the end's own evaluation holds nobody up.
+        """
+        self._take_all()
+        if self._config.exp.eval_step is None:
+            return
+        if learned is not None and learned.version != self._evaluated:
+            self._play_last(learned)
+        if self._waiting:
+            self._written(self._write)
+
+    def _see(self, updates: int, steps: int) -> None:
+        if not self._seen or updates > self._seen[-1][0]:
+            self._seen.append((updates, steps))
+        if len(self._seen) > MOST_SEEN:
+            del self._seen[:-1:2]  # never the last one
+
+    def _take_all(self) -> None:
+        answers = self._engine.evaluations
+        while answers is not None and (message := answers.take()) is not None:
+            self._take(message)
+
+    def _steps_at(self, version: int) -> int:
+        """Environment steps that had been made when the learner had this version.
+
+        Progress is seen now and then, so an answer may be about a version that is newer than all of
+        it: then the last steps that were seen are the nearest.
+        """
+        if not self._seen:
+            return 0
+        place = min(bisect_left(self._seen, (version, 0)), len(self._seen) - 1)
+        del self._seen[:place]  # later answers are about later versions
+        return self._seen[0][1]
+
+    def _take(self, message: Message) -> None:
+        arrays, seed = message.arrays, self._config.exp.seed
+        returns, lengths = arrays["returned"].tolist(), arrays["length"].tolist()
+        version = int(arrays["version"])
+        evaluation = Evaluation(tuple(returns), tuple(lengths), version, seed)
+        self._record(evaluation, arrays["weights"], self._steps_at(version))
+
+    def _play_last(self, learned: Saved) -> None:
+        try:
+            evaluation = self._played(learned)
+        except Exception as error:  # the environment's: a run that has ended is written down anyway
+            self._warn(f"the final weights could not be evaluated: {type(error).__name__}: {error}")
+            return
+        if evaluation is None:
+            self._warn(
+                "the final weights were not evaluated: their games had not ended after "
+                f"{LAST_SECONDS:g} s; tianji eval {self._folder} plays without a limit"
+            )
+            return
+        steps = learned.env_steps
+        self._record(
+            evaluation,
+            learned.weights,
+            self._steps_at(learned.version) if steps is None else steps,
+        )
+
+    def _played(self, learned: Saved) -> Evaluation | None:
+        """The same games as the evaluator's; None if they take too long."""
+        until = time.monotonic() + LAST_SECONDS
+        n_episodes, seed = self._config.exp.eval_times, self._config.exp.seed
+        policy = self._job.algorithm.policy(self._job.task, 0, seed)
+        policy.load(learned.weights, learned.version)
+        env = make_games_env(self._config, n_episodes)
+        try:
+            games = Games(env, policy, n_episodes)
+            games.reset(env_seed(seed))
+            while not games.step():
+                if time.monotonic() > until:
+                    return None
+        finally:
+            env.close()
+        return outcome(games, learned.version, seed)
+
+    def _record(self, evaluation: Evaluation, weights: Weights, steps: int) -> None:
+        self._evaluated = evaluation.version
+        wall = self._tell(evaluation, steps)
+        self._waiting.append(evaluation.row("training", steps, wall))
+        self._written(self._write)
+        mean = evaluation.mean
+        if math.isfinite(mean) and (self._best is None or mean > self._best):
+            self._written(lambda: self._keep(evaluation, weights, steps))
+
+    def _keep(self, evaluation: Evaluation, weights: Weights, steps: int) -> None:
+        name, mean = self._config.agent.type, evaluation.mean
+        save_best(self._folder, weights, evaluation.version, name, mean, steps)
+        self._best = mean
+
+    def _write(self) -> None:
+        while self._waiting:
+            add_row(self._folder, self._waiting[0])
+            self._waiting.pop(0)
+
+    def _written(self, write: Callable[[], None]) -> None:
+        """What the disk refuses is said, and holds up nothing."""
+        try:
+            write()
+        except OSError as error:
+            self._warn(f"an evaluation could not be written: {error.strerror}; training goes on")

@@ -1,0 +1,185 @@
+"""How a run goes on: which checkpoint it goes on from, and what is lost."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tianji.config import Config, reload
+from tianji.core import checkpoint
+from tianji.core.checkpoint import Checkpoint
+from tianji.core.errors import TianJiError
+from tianji.core.json_file import read_json
+from tianji.core.status import ENDED, Status
+from tianji.roles.role_specs import roles_of
+from tianji.roles.role_state import is_bare
+from tianji.runs.folder import MORE, refuse_checkpoint, refuse_unfit, rewind
+from tianji.runs.weights_file import FINAL, rewind_evaluations
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """Where a run goes on."""
+
+    saved: Checkpoint | None  # None: it had saved nothing, and begins again
+    facts: dict[str, Any] = field(default_factory=dict)  # what the launcher knew then
+    notices: tuple[str, ...] = ()
+
+    @property
+    def env_steps(self) -> int:
+        """Environment steps that had been made."""
+        return 0 if self.saved is None else self.saved.env_steps
+
+    @property
+    def version(self) -> int:
+        """Updates of the first group that had been made."""
+        return 0 if self.saved is None else self.saved.version
+
+    def take_up(self, folder: Path) -> None:
+        """Makes the folder that of a run in progress again; what came later is set aside."""
+        try:
+            rewind(folder, self.env_steps)
+            rewind_evaluations(folder, self.env_steps)
+            for ended in (folder / "summary.json", folder / "checkpoints" / FINAL):
+                if ended.exists():
+                    os.replace(ended, _aside(ended))
+        except OSError as error:
+            raise TianJiError(
+                f"{error.filename}: {error.strerror}: the run cannot be taken up; make room or "
+                "mend its folder, nothing was lost"
+            ) from error
+
+
+def reopen(folder: Path, overrides: Sequence[str]) -> tuple[Config, str]:
+    """The configuration of a run, with some keys said anew, and the engine it was trained with.
+
+    Raises if it has ended and is told nothing new, or would end before it has begun.
+    """
+    file = folder / "config.json"
+    if folder.is_file():
+        raise TianJiError(f"{folder} is a configuration file, not a run: tianji train {folder}")
+    about = read_json(file)
+    if not isinstance(about.get("config"), dict):
+        raise TianJiError(f"{folder} holds no run to resume: {file} is missing, or not ours")
+    before, now = (reload(about["config"], str(file), given) for given in ((), overrides))
+    refuse_unfit(folder, now, extend=True)
+    summary = read_json(folder / "summary.json")
+    if (status := summary.get("status")) in ENDED:
+        _refuse_ended(folder, Status(status), summary, before, now)
+    _refuse_reached(folder, before, now, status in ENDED)
+    return now, str(about.get("engine", "process"))
+
+
+def _refuse_ended(
+    folder: Path, status: Status, summary: dict[str, Any], before: Config, now: Config
+) -> None:
+    """Raises unless a run that has ended is told another end."""
+    if status is not Status.SOLVED:
+        if _ends(before) == _ends(now):
+            raise TianJiError(
+                f"{folder} has ended ({status}): give it more to do, as in {MORE[status]}"
+            )
+        return
+    mean, target = summary.get("mean_return_100"), now.stop_return
+    still = mean is not None and target is not None and mean >= target
+    if before.stop_return == target or still:
+        found = "" if mean is None else f" with a mean return of {mean:,g}"
+        raise TianJiError(
+            f"{folder} was solved{found}: it goes on only with a target above that, "
+            f"as in {MORE[status]}"
+        )
+
+
+def _ends(config: Config) -> dict[str, float | None]:
+    """What a run ends by, by the name of the key."""
+    exp = config.exp
+    return {
+        "exp.train_steps": exp.train_steps,
+        "exp.episodes": exp.episodes,
+        "exp.max_seconds": exp.max_seconds,
+        "exp.stop_return": config.stop_return,
+        "learner_cfg.exit_val.learn_step": config.max_updates,
+        "global_cfg.exit_val.fusion_step": config.max_fusions,
+    }
+
+
+def _refuse_reached(folder: Path, before: Config, now: Config, ended: bool) -> None:
+    """Raises if a limit was reached before; one that an unfinished run had all along is kept."""
+    if not (found := checkpoint.folders_of(folder)):
+        return
+    manifest, facts = (read_json(found[-1] / name) for name in ("manifest.json", "run.json"))
+    watched, said, was = facts.get("watch", {}), _ends(now), _ends(before)
+    made = {
+        "exp.train_steps": manifest.get("env_steps"),
+        "exp.episodes": watched.get("episodes"),
+        "exp.max_seconds": watched.get("elapsed_seconds"),
+        "learner_cfg.exit_val.learn_step": manifest.get("version"),
+        "global_cfg.exit_val.fusion_step": watched.get("fusions"),
+    }
+    for name, done in made.items():
+        limit = said[name]
+        if limit is None or done is None or done < limit or not (ended or limit != was[name]):
+            continue
+        raise TianJiError(
+            f"{folder} is beyond {name}={limit} already, at {round(done, 1):,}: "
+            f"give it more, as in --set {name}={math.ceil(2 * done)}"
+        )
+
+
+def find(folder: Path, config: Config) -> Resumed:
+    """The newest intact checkpoint of an unfinished run, and what there is to say about it.
+
+    What a process that died left half written is removed.
+    """
+    checkpoint.sweep(folder)  # before any role begins to write there
+    saved, broken = checkpoint.newest(folder)
+    notices = [f"{line}; an older one is used" for line in broken]
+    if saved is None:
+        notices.append(f"{folder} holds a run that had saved nothing: it begins again")
+        return Resumed(None, {}, tuple(notices))
+    refuse_checkpoint(saved, config)
+    steps, updates = saved.env_steps, saved.updates
+    notices.append(
+        f"resumed from {saved.folder.name}: {steps:,} steps and {updates:,} updates were made"
+    )
+    if (lost := _steps_seen(folder) - steps) > 0:
+        notices.append(f"{lost:,} steps that were made after it are done again")
+    notices += _losses(saved, config)
+    return Resumed(saved, saved.json("run.json"), tuple(notices))
+
+
+def _steps_seen(folder: Path) -> int:
+    """Environment steps that the run had made when it was last heard of."""
+    found = [
+        read_json(folder / name).get("env_steps") for name in ("progress.json", "summary.json")
+    ]
+    return max((steps for steps in found if isinstance(steps, int)), default=0)
+
+
+def _aside(path: Path) -> Path:
+    """A name for what a run ended with before it was resumed; no two of them share one."""
+    number = 1
+    while True:
+        name = path.with_name(f"{path.stem}.before{'' if number == 1 else number}{path.suffix}")
+        if not name.exists():
+            return name
+        number += 1
+
+
+def _losses(saved: Checkpoint, config: Config) -> list[str]:
+    """What cannot go on as it was."""
+    lines = []
+    parts = {role.name: saved.part(role.name) for role in roles_of(config)}
+    if absent := [name for name, part in parts.items() if part is None or is_bare(part)]:
+        lines.append(f"nothing was saved of {', '.join(absent)}: it begins anew")
+    if any(part is not None and part.get("env", 0) is None for part in parts.values()):
+        lines.append(
+            "the episodes in progress begin anew: the environment has no state() and restore()"
+        )
+    if saved.manifest["replay"] != "kept":
+        lines.append(f"the samples were {saved.manifest['replay']}: the store fills again")
+    return lines

@@ -1,0 +1,204 @@
+"""From a configuration to an engine with all its processes, and where each of them is."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from tianji.config import Config
+from tianji.core import terminal
+from tianji.core.errors import TianJiError
+from tianji.engines.child_processes import Crew, refuse_platform
+from tianji.machine import mpirun, notices, resources
+from tianji.roles.role_specs import Kind, role_name
+from tianji.runs.folder import identify
+
+if TYPE_CHECKING:  # numpy is not loaded before the first child has been started
+    from tianji.engines.local import LocalEngine
+    from tianji.engines.ranks import Ranks
+    from tianji.engines.remote import RemoteEngine
+    from tianji.job.job import Job
+    from tianji.machine.resources import Share
+    from tianji.runs.resume import Resumed
+
+    Engine: TypeAlias = LocalEngine | RemoteEngine
+
+ENGINES = ("process", "local", "mpi")
+
+
+def check(config: Config, engine: str | None) -> str:
+    """The engine that is to train; says, and refuses, what can be before anything is started."""
+    name = refuse(config, engine)
+    _note(notices.apart(config))
+    return name
+
+
+def refuse(config: Config, engine: str | None) -> str:
+    """The same, without a word about what is not refused."""
+    name = chosen_engine(config, engine)
+    _refuse_missing_trackers(config)
+    return name
+
+
+def chosen_engine(config: Config, engine: str | None) -> str:
+    """The engine that was asked for, by name or by being in an MPI job or by the config."""
+    among_ranks = mpirun.inside() is not None
+    name = engine or ("mpi" if among_ranks else None)
+    name = name or ("process" if config.parallel.global_cfg.use_comm_parallel else "local")
+    if name not in ENGINES:
+        raise TianJiError(f"engine: want one of {ENGINES}, got {name!r}")
+    if name == "mpi" and config.parallel.global_cfg.transport is not None:
+        raise TianJiError(
+            "global_cfg.transport: engine mpi has its own: leave it out, or use --engine process"
+        )
+    if name == "mpi" and "tianji.transports.mpi" not in sys.modules:  # the command line loads it
+        raise TianJiError(
+            "engine mpi: an MPI job is started on the command line: tianji train CONFIG "
+            "--engine mpi, or mpirun -n N tianji train CONFIG, not from a script of your own"
+        )
+    if name != "mpi" and among_ranks and mpirun.inside() != (0, 1):
+        raise TianJiError(f"engine {name}: it starts its own processes: run it without mpirun")
+    if name != "local":
+        refuse_platform(name)
+    return name
+
+
+def _refuse_missing_trackers(config: Config) -> None:
+    if config.exp.track:
+        from tianji.observe.sinks import refuse_missing
+
+        refuse_missing(config.exp.track)
+
+
+def start(
+    name: str, config: Config, folder: Path, resumed: Resumed | None, stack: ExitStack
+) -> tuple[Job, Engine]:
+    """The job that a configuration makes, and the engine of this name with all its processes.
+
+    What has to be undone at the end, or if this fails, is on the `stack`.
+    """
+    makers = {"process": _process_engine, "local": _local_engine, "mpi": _mpi_engine}
+    return makers[name](config, folder, resumed, stack)
+
+
+def _process_engine(
+    config: Config, folder: Path, resumed: Resumed | None, stack: ExitStack
+) -> tuple[Job, Engine]:
+    """Starts the children first: they load their libraries while sizes are worked out here."""
+    cores, usable = resources.available_cores(), resources.usable_here()
+    lenient = resources.assign(config, cores, alternates=True, usable=usable)
+    crew = Crew(config, folder / "logs")
+    stack.callback(crew.dismiss)
+    first = role_name(Kind.LEARNER)  # it loads longest: before this process loads anything
+    crew.start(first, lenient[first])
+    from tianji.engines.process import process_engine
+    from tianji.job.job import load_algorithm
+
+    algorithm, hyp = load_algorithm(config)
+    alternates = algorithm.alternates(hyp, config.parallel.actor_cfg.num)
+    shares = resources.assign(config, cores, alternates, usable=usable)
+    _note(notices.crowding(shares, alternates, usable))
+    for home in crew.homes[1:]:
+        crew.start(home, shares[home])
+    job = _try_out(config)
+    identify(folder, config, "process", asdict(hyp))
+    saved = None if resumed is None else resumed.saved
+    return job, process_engine(job, crew, folder, shares, saved)
+
+
+def _local_engine(
+    config: Config, folder: Path, resumed: Resumed | None, stack: ExitStack
+) -> tuple[Job, Engine]:
+    """Everything in this process, with as many threads as the learner has cores."""
+    before = dict(os.environ)
+    stack.callback(os.environ.update, before)
+    stack.callback(os.environ.clear)  # first: what is pushed last is called first
+    for name in resources.THREAD_VARIABLES:  # before numpy and torch are loaded, where they are not
+        os.environ.setdefault(name, str(config.parallel.learner_cfg.cores or 1))
+    from tianji.engines.local import LocalEngine
+
+    job = _try_out(config)
+    identify(folder, config, "local", asdict(job.task.hyp))
+    return job, LocalEngine(job, folder, None if resumed is None else resumed.saved)
+
+
+def _mpi_engine(
+    config: Config, folder: Path, resumed: Resumed | None, stack: ExitStack
+) -> tuple[Job, Engine]:
+    """The ranks are there already: they are told what they are, and load while sizes are found."""
+    from tianji.engines.mpi import mpi_engine
+    from tianji.transports.mpi import world
+
+    ranks, shares = _place_ranks(config, stack)
+    ranks.assign(shares, folder / "logs")
+    job = _try_out(config)
+    identify(folder, config, "mpi", asdict(job.task.hyp))
+    saved = None if resumed is None else resumed.saved
+    return job, mpi_engine(world(), job, ranks, folder, shares, saved)
+
+
+def _place_ranks(config: Config, stack: ExitStack) -> tuple[Ranks, dict[str, Share]]:
+    """All ranks of the job, and what each may use."""
+    from tianji.engines.rank_identity import identity
+    from tianji.engines.ranks import Ranks
+    from tianji.job.job import load_algorithm
+    from tianji.transports.mpi import world
+
+    ranks = Ranks(world(), config)
+    stack.callback(ranks.dismiss)
+    ranks.gather(identity())
+    algorithm, hyp = load_algorithm(config)
+    alternates = algorithm.alternates(hyp, config.parallel.actor_cfg.num)
+    shares = ranks.shares(alternates)
+    for text in ranks.crowding(shares, alternates):
+        _note(text)
+    return ranks, shares
+
+
+def _note(text: str | None) -> None:
+    """Says what a user may want to change before the run has taken hours; None: nothing."""
+    if text is not None:
+        terminal.say("note", text)
+
+
+def placement(config: Config, engine: str | None = None) -> str:
+    """Which process every role would live in, and on what cores, as a table for people.
+
+    What `train` would refuse is refused here too.
+    """
+    name = check(config, engine)
+    if name != "mpi":
+        return _placement_here(config, name)
+    with ExitStack() as stack:
+        ranks, shares = _place_ranks(config, stack)
+        _try_out(config)
+        return ranks.table(shares)
+
+
+def _placement_here(config: Config, name: str) -> str:
+    from tianji.machine.placement import table_of_one, table_of_one_process
+    from tianji.roles.role_specs import homes_of
+
+    cores, usable, here = resources.available_cores(), resources.usable_here(), platform.node()
+    job = _try_out(config)
+    if name == "local":
+        return table_of_one_process(config, here, resources.Share(cores, 1))
+    everybody = dict.fromkeys(homes_of(config).values(), resources.Share(cores, 1))
+    alternates = job.algorithm.alternates(job.task.hyp, job.task.n_actors)
+    shares = resources.assign(config, cores, alternates, usable=usable)
+    _note(notices.crowding(shares, alternates, usable))
+    return table_of_one(config, here, everybody | shares)
+
+
+def _try_out(config: Config) -> Job:
+    from tianji.job.preflight import try_out
+    from tianji.job.wiring import n_bytes_of
+
+    job = try_out(config)
+    resources.refuse_without_memory(n_bytes_of(job), resources.free_bytes())
+    return job

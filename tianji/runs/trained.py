@@ -1,0 +1,199 @@
+"""A trained policy, ready to act: what `tianji.load(RUN)` returns."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from tianji.config import Config, from_json
+from tianji.core import checkpoint
+from tianji.core.algorithm import Algorithm, Policy, Saved, Task, Weights
+from tianji.core.errors import TianJiError
+from tianji.core.json_file import read_json
+from tianji.envs import Env, Rendering, ShownEnv
+from tianji.job.factory import make_env, make_games_env, make_shown_env
+from tianji.job.job import Job, prepare
+from tianji.observe.report.run_reader import refuse_other
+from tianji.roles.role_specs import Kind, role_name
+from tianji.runs.weights_file import BEST, FINAL, read
+
+
+class Trained:
+    """The policy of a finished run, without exploration.
+
+    policy = tianji.load("runs/cartpole_ppo-20260131-120000")
+    action = policy.act(observation)             # of one environment, or of several at once
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        job: Job,
+        policy: Policy,
+        weights: Weights,
+        version: int,
+        env_steps: int | None = None,
+    ) -> None:
+        self.config = config
+        self.weights = weights  # what the policy was loaded with, flat
+        self.version = version  # updates behind the weights
+        self.env_steps = env_steps  # that had been made by then; None if nobody wrote it down
+        self._job = job
+        self._policy = policy
+
+    def __repr__(self) -> str:
+        env = self.config.environment
+        where = env.gym_name or env.type
+        return f"Trained({self.config.agent.type} on {where}, {self.version:,} updates)"
+
+    @property
+    def algorithm(self) -> type[Algorithm]:
+        """The class that the policy was trained with."""
+        return self._job.algorithm
+
+    @property
+    def policy(self) -> Policy:
+        """The acting half, as actors use it."""
+        return self._policy
+
+    @property
+    def task(self) -> Task:
+        """What the algorithm was told about its job: spaces, network and hyper-parameters."""
+        return self._job.task
+
+    def act(self, obs: npt.ArrayLike) -> npt.NDArray[Any]:
+        """The action for one observation, or the actions for a stack of them."""
+        env = self._job.task.env
+        array = np.asarray(obs, env.observation.dtype)
+        if array.shape == env.observation.shape:
+            return np.asarray(self._policy.act(array[None], explore=False)["action"][0])
+        if array.shape[1:] == env.observation.shape:
+            return np.asarray(self._policy.act(array, explore=False)["action"])
+        raise TianJiError(f"act: want an observation of {env.observation}, got {list(array.shape)}")
+
+    def environment(self) -> Env:
+        """Fresh environments of the kind that the policy was trained in."""
+        return make_env(self.config)
+
+    def games_environment(self, n_episodes: int) -> Env:
+        """Fresh environments to evaluate `n_episodes` in."""
+        return make_games_env(self.config, n_episodes)
+
+    def shown_environment(self, rendering: Rendering) -> ShownEnv:
+        """One fresh environment to look at."""
+        return make_shown_env(self.config, rendering)
+
+
+def load(path: str | Path, which: Literal["final", "best"] = "final") -> Trained:
+    """The policy of a run's folder, of one of its checkpoints, or of a file of weights.
+
+    Of a run it is the one that it ended with, or that its newest checkpoint has if it has not ended
+    yet; `which="best"` takes the one that played best. If what it ended with is damaged, the newest
+    intact checkpoint is taken instead, with a warning.
+    """
+    path = Path(path)
+    saved, about = _find(path, which)
+    config = from_json(about["config"], str(path / "config.json"))
+    env = make_env(config)
+    env.close()
+    job = prepare(config, env.spec)
+    n_weights = job.algorithm.n_weights(job.task)
+    if saved.weights.shape != (n_weights,):
+        raise TianJiError(
+            f"{path}: its {saved.weights.size:,} weights are not the {n_weights:,} of its "
+            "configuration's network: has the environment or the algorithm changed?"
+        )
+    policy = job.algorithm.policy(job.task, 0, 0)
+    policy.load(saved.weights, saved.version)
+    return Trained(config, job, policy, saved.weights, saved.version, saved.env_steps)
+
+
+def _find(path: Path, which: str) -> tuple[Saved, dict[str, Any]]:
+    """Weights, and the `config.json` that belongs to them."""
+    if which not in ("final", "best"):
+        raise TianJiError(f"load: want 'final' or 'best', got {which!r}")
+    if not path.exists():
+        raise TianJiError(f"{path} does not exist: name a run's folder or one of its checkpoints")
+    if any((path / name).exists() for name in ("manifest.json", "manifest.sha256")):
+        return _of_checkpoint(path), _config_of(path)
+    if path.is_file():
+        return _of_file(path), _config_of(path.resolve().parent.parent)
+    refuse_part(path)
+    if not (path / "config.json").exists():
+        refuse_other(path)
+    about = _config_of(path)
+    return (_best_of(path) if which == "best" else _last_of(path)), about
+
+
+def refuse_part(path: Path) -> None:
+    """Raises if `path` is the folder that holds the checkpoints of a run."""
+    if path.resolve().name == "checkpoints" and (path.resolve().parent / "config.json").exists():
+        raise TianJiError(
+            f"{path} holds the checkpoints of a run: name the run, {path.resolve().parent}, or one "
+            "of its checkpoints"
+        )
+
+
+def _last_of(run: Path) -> Saved:
+    damage = None
+    if (file := run / "checkpoints" / FINAL).exists():
+        try:
+            return _of_file(file)
+        except TianJiError as error:
+            damage = error
+    newest, _ = checkpoint.newest(run)
+    if newest is None and damage is not None:
+        raise damage
+    if newest is None:
+        best = ", but its best so far: which='best', or --best"
+        more = best if (run / "checkpoints" / BEST).exists() else ""
+        raise TianJiError(f"{run} has no trained policy yet: its run has saved nothing{more}")
+    if damage is not None:
+        warnings.warn(f"{damage}; {newest.folder.name} is used instead", stacklevel=4)
+    return _of_checkpoint(newest.folder)
+
+
+def _best_of(run: Path) -> Saved:
+    file = run / "checkpoints" / BEST
+    if file.exists():
+        return read(file)
+    folder = checkpoint.best(run)
+    if folder is None:
+        raise TianJiError(
+            f"{run} has no best policy: it has no evaluation (exp.eval_step) and no checkpoint"
+        )
+    return _of_checkpoint(folder)
+
+
+def _of_file(file: Path) -> Saved:
+    saved = read(file)
+    if saved.env_steps is None and file.name == FINAL:  # version 0.1 wrote them elsewhere
+        return replace(saved, env_steps=_env_steps(file.resolve().parent.parent))
+    return saved
+
+
+def _of_checkpoint(folder: Path) -> Saved:
+    found = checkpoint.load(folder)
+    part = found.part(role_name(Kind.LEARNER))
+    assert part is not None, "no checkpoint is sealed without its learner"
+    return Saved(np.array(part["weights"]), found.version, found.env_steps, found.score)
+
+
+def _config_of(folder: Path) -> dict[str, Any]:
+    about = read_json(folder / "config.json")
+    if not isinstance(about.get("config"), dict):
+        raise TianJiError(
+            f"{folder} holds no run, config.json is missing or not ours: name a run's folder"
+        )
+    return about
+
+
+def _env_steps(folder: Path) -> int | None:
+    """Environment steps that a run had made in the end, where it lived to say so."""
+    found = read_json(folder / "summary.json").get("env_steps")
+    return found if isinstance(found, int) else None

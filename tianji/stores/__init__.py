@@ -1,0 +1,1 @@
+"""Stores: how a buffer keeps trajectories and makes batches out of them."""

@@ -1,0 +1,309 @@
+"""Off-policy storage: keeps the last samples and draws them again and again."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tianji.core.errors import TianJiError
+from tianji.core.schema import Arrays, Field, Schema
+from tianji.core.state import State, random_state, restore_random
+from tianji.core.store import Amount, axes_of, step_fields
+
+Index = npt.NDArray[np.int64]
+
+ABOUT = (
+    Field("ends", "bool"),  # terminated or truncated
+    Field("version", "int64"),  # of the policy that acted
+    Field("born", "int64"),  # environment steps received by then
+    Field("drawn", "bool"),  # at least once
+)
+"""What is kept of every sample besides its trajectory's fields."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Uniform draws, with replacement, from the last `capacity` samples, with n-step returns."""
+
+    batch: int  # samples per update (B_s)
+    capacity: int  # samples kept (N_s)
+    warmup: int  # samples before the first update
+    gamma: float = 0.99
+    n_step: int = 1
+    updates_per_step: float = 1.0  # of serial training
+
+    @property
+    def per_version(self) -> None:
+        """Off-policy: an actor never waits for a version."""
+
+    @property
+    def batch_units(self) -> int:
+        """A batch consumes its samples."""
+        return self.batch
+
+    @property
+    def serial_ratio(self) -> float:
+        """Samples consumed per sample produced in serial training."""
+        return self.batch * self.updates_per_step
+
+    @property
+    def max_lag(self) -> None:
+        """Off-policy: a sample of any age will do."""
+
+    @property
+    def freshness(self) -> float:
+        """P = B_s / N_s."""
+        return self.batch / self.capacity
+
+    def drawn(self, trajectory: Schema) -> list[Field]:
+        """Fields that go into a batch as they are: the action and what the policy added to it."""
+        made_of = {"obs", "final_obs", "reward", "terminated", "truncated", "valid"}
+        return [field for name, field in step_fields(trajectory).items() if name not in made_of]
+
+    def batch_schema(self, trajectory: Schema) -> Schema:
+        """One row per sample."""
+        obs = step_fields(trajectory)["obs"]
+        rows = (
+            obs,
+            Field("next_obs", obs.dtype, obs.shape),
+            *self.drawn(trajectory),
+            Field("reward", "float32"),  # discounted sum over the steps up to next_obs
+            Field("discount", "float32"),  # gamma ** steps, 0 where the task ended
+            Field("version", "int64"),  # of the policy that acted
+            Field("age", "int64"),  # environment steps received since
+            Field("new", "bool"),  # drawn for the first time
+        )
+        return Schema(rows).stacked(self.batch)
+
+    def build(self, trajectory: Schema, n_sources: int, slack: int, seed: int) -> ReplayStore:
+        """The rings, empty."""
+        return ReplayStore(self, trajectory, n_sources, seed)
+
+    def steps_per_source(self, trajectory: Schema, n_sources: int) -> int:
+        """Steps kept for each actor, each of E samples."""
+        _, n_envs = axes_of(trajectory)
+        return max(1, math.ceil(self.capacity / (n_sources * n_envs)))
+
+    def n_bytes(self, trajectory: Schema, n_sources: int, slack: int) -> int:
+        """Bytes of all rings."""
+        _, n_envs = axes_of(trajectory)
+        rows = n_sources * n_envs * (self.steps_per_source(trajectory, n_sources) + 1)
+        fields = (*step_fields(trajectory).values(), *ABOUT)
+        return rows * sum(field.n_bytes for field in fields)
+
+
+class ReplayStore:
+    """One ring in time per actor; successors and n-step returns are put together when drawing.
+
+    A ring has one position more than it keeps steps: the newest observation, which no action
+    belongs to yet. Ring a, position p, environment e is row (a * ring + p) * E + e of every array.
+    Actor a fills ring a, until another has been silent: see `_ring_of`.
+    """
+
+    def __init__(self, sampling: Replay, trajectory: Schema, n_sources: int, seed: int) -> None:
+        length, self._n_envs = axes_of(trajectory)
+        self._sampling = sampling
+        self._silence = 2 * n_sources * length * self._n_envs  # steps: nobody is late for so long
+        self._kept = sampling.steps_per_source(trajectory, n_sources)
+        self._ring = self._kept + 1
+        fields = step_fields(trajectory)
+        self._layout = Schema((*fields.values(), *ABOUT))  # of one row
+        by_time = self._layout.stacked(n_sources, self._ring, self._n_envs)
+        self._by_time: Arrays = {f.name: np.zeros(f.shape, f.dtype) for f in by_time.fields}
+        self._rows = {name: a.reshape(-1, *a.shape[3:]) for name, a in self._by_time.items()}
+        self._filled_by = np.arange(n_sources)  # the ring of each actor
+        self._cut = np.zeros(n_sources, bool)  # the next steps of a ring are of another actor
+        self._newest = np.zeros(n_sources, np.int64)  # steps received when it was last written
+        self._written = np.zeros(n_sources, np.int64)  # steps ever written
+        self._rows_up_to = np.zeros(n_sources, np.int64)  # cumulative rows to draw from
+        self._n_valid = 0
+        self._received = 0
+        self._random = np.random.default_rng(seed)
+        self._copied = [name for name in fields if name != "obs"]
+        self._drawn = [field.name for field in sampling.drawn(trajectory)]
+        self._same_step = "final_obs" in fields
+
+    def add(self, source: int, trajectory: Arrays, version: int) -> Amount:
+        """Appends the steps to the actor's ring, over the oldest."""
+        length = int(trajectory["length"])
+        start = max(0, length - self._kept)  # where a ring is too small, the newest steps stay
+        steps = int(np.count_nonzero(trajectory["valid"][:length]))
+        self._received += steps
+        number = self._ring_of(source)
+        ring = {name: array[number] for name, array in self._by_time.items()}
+        written = int(self._written[number])
+        self._cut_where_broken(ring, written, trajectory["obs"][0], bool(self._cut[number]))
+        rows = np.arange(written, written + length - start) % self._ring
+        self._n_valid -= int(np.count_nonzero(ring["valid"][rows]))
+        self._n_valid += int(np.count_nonzero(trajectory["valid"][start:length]))
+        ring["obs"][rows] = trajectory["obs"][start:length]
+        for name in self._copied:
+            ring[name][rows] = trajectory[name][start:length]
+        ring["ends"][rows] = ring["terminated"][rows] | ring["truncated"][rows]
+        ring["version"][rows] = version
+        ring["born"][rows] = self._received
+        ring["drawn"][rows] = False
+        written += length - start
+        head = written % self._ring
+        self._n_valid -= int(np.count_nonzero(ring["valid"][head]))
+        ring["valid"][head] = False
+        ring["obs"][head] = trajectory["obs"][length]
+        self._written[number] = written
+        self._newest[number], self._cut[number] = self._received, False
+        self._count_rows()
+        return Amount(steps, steps)
+
+    def _ring_of(self, source: int) -> int:
+        """The ring that an actor fills: its own, or that of one which is paused or lost.
+
+        When all of its own is newer than all of another's, the two actors change rings. So what is
+        overwritten is what is oldest, and all of the store is in use, however many actors work.
+        """
+        own, other = int(self._filled_by[source]), int(self._newest.argmin())
+        silent = self._received - self._newest[other] > self._silence
+        if silent and own != other and self._written[own] >= self._kept:
+            oldest = self._by_time["born"][own, (self._written[own] + 1) % self._ring, 0]
+            if oldest > self._newest[other]:
+                self._filled_by[self._filled_by == other] = own
+                self._filled_by[source] = other
+                self._cut[[own, other]] = True
+        return int(self._filled_by[source])
+
+    def _count_rows(self) -> None:
+        self._rows_up_to = np.cumsum(np.minimum(self._written, self._kept) * self._n_envs)
+
+    def _cut_where_broken(
+        self, ring: Arrays, written: int, first_obs: npt.NDArray[Any], everywhere: bool
+    ) -> None:
+        """Invalidates the last step where `first_obs` does not follow it: an actor began anew."""
+        if not written:
+            return
+        head = ring["obs"][written % self._ring].reshape(self._n_envs, -1)
+        broken = (head != first_obs.reshape(self._n_envs, -1)).any(1) | everywhere
+        last = ring["valid"][(written - 1) % self._ring]
+        self._n_valid -= int(np.count_nonzero(last & broken))
+        last &= ~broken
+
+    def size(self) -> int:
+        """Valid samples."""
+        return self._n_valid
+
+    def ready(self) -> bool:
+        """Whether any sample can be drawn."""
+        return self._n_valid > 0
+
+    def expire(self, learner_version: int) -> Amount:
+        """Nothing: a sample stays until it is overwritten."""
+        return Amount(0, 0)
+
+    def clear(self) -> Amount:
+        """Drops every sample; ages go on being counted from when a sample came."""
+        dropped, self._n_valid = self._n_valid, 0
+        self._by_time["valid"].fill(False)
+        self._written.fill(0)
+        self._count_rows()
+        return Amount(dropped, dropped)
+
+    def rejoin(self, n_lost: int) -> Amount:
+        """Loses nothing: what a lost batch held is still here."""
+        return Amount(0, 0)
+
+    def draw(self, out: Arrays) -> None:
+        """Draws `batch` samples uniformly over everything kept."""
+        row = self._choose(self._sampling.batch)
+        rows = self._rows
+        rows["obs"].take(row, 0, out["obs"])
+        for name in self._drawn:
+            rows[name].take(row, 0, out[name])
+        self._look_ahead(row, out)
+        rows["version"].take(row, 0, out["version"])
+        np.subtract(self._received, rows["born"][row], out=out["age"])
+        np.logical_not(rows["drawn"][row], out=out["new"])
+        rows["drawn"][row] = True
+
+    def _choose(self, n: int) -> Index:
+        """`n` valid rows, uniformly and with replacement."""
+        row = self._guess(n)
+        while True:
+            bad = np.flatnonzero(~self._rows["valid"][row])
+            if not bad.size:
+                return row
+            row[bad] = self._guess(bad.size)
+
+    def _guess(self, n: int) -> Index:
+        """`n` rows that were written, valid or not."""
+        ticket = self._random.integers(self._rows_up_to[-1], size=n)
+        source = np.searchsorted(self._rows_up_to, ticket, side="right")
+        back, e = np.divmod(self._rows_up_to[source] - 1 - ticket, self._n_envs)
+        position = (self._written[source] - 1 - back) % self._ring
+        return (source * self._ring + position) * self._n_envs + e
+
+    def _following(self, row: Index) -> Index:
+        """The rows one step later in the same environment."""
+        following = row + self._n_envs
+        ring_rows = self._ring * self._n_envs
+        wrapped = following // ring_rows != row // ring_rows
+        following[wrapped] -= ring_rows
+        return following
+
+    def _look_ahead(self, row: Index, out: Arrays) -> None:
+        """Writes reward, discount and next_obs over up to n steps, or to the end of the episode."""
+        rows, gamma = self._rows, np.float32(self._sampling.gamma)
+        last, following = row, self._following(row)
+        reward, factor = rows["reward"][row], np.full(row.size, gamma)
+        for _ in range(self._sampling.n_step - 1):
+            # The newest position of a ring is never valid, so nothing runs past it.
+            going = rows["valid"][following] & ~rows["ends"][last]
+            reward += going * factor * rows["reward"][following]
+            factor = np.where(going, factor * gamma, factor)
+            last = np.where(going, following, last)
+            following = self._following(last)
+        out["reward"][...] = reward
+        np.multiply(factor, ~rows["terminated"][last], out=out["discount"])
+        rows["obs"].take(following, 0, out["next_obs"])
+        if self._same_step:
+            cut = np.flatnonzero(rows["truncated"][last])
+            out["next_obs"][cut] = rows["final_obs"][last[cut]]
+
+    def state(self) -> State:
+        """Views of the positions that were ever written, and where writing and drawing stand."""
+        used = min(int(self._written.max()) + 1, self._ring)
+        return {
+            "rows": {name: array[:, :used] for name, array in self._by_time.items()},
+            "kept": self._kept,
+            "written": self._written,
+            "filled_by": self._filled_by,
+            "cut": self._cut,
+            "n_valid": self._n_valid,
+            "received": self._received,
+            "random": random_state(self._random),
+        }
+
+    def restore(self, state: State) -> None:
+        """Copies the samples of a store of the same size."""
+        rows, used = state["rows"], state["rows"]["valid"].shape[1]
+        self._check_same(state, used)
+        for name, array in self._by_time.items():
+            array[:, :used] = rows[name]
+        self._by_time["valid"][:, used:] = False
+        self._written[...] = state["written"]
+        self._filled_by[...] = state.get("filled_by", self._filled_by)
+        # Older checkpoints may say whose a ring is, and not whether it has just changed hands.
+        self._cut[...] = state.get("cut", "filled_by" in state)
+        self._newest[...] = self._by_time["born"].max((1, 2))
+        self._n_valid, self._received = state["n_valid"], state["received"]
+        restore_random(self._random, state["random"])
+        self._count_rows()
+
+    def _check_same(self, state: State, used: int) -> None:
+        if state["kept"] != self._kept:
+            raise TianJiError(
+                f"replay: {state['kept']} steps per actor were saved, and this store keeps "
+                f"{self._kept}: resume with the same hyp.buffer_size, actors and environments"
+            )
+        n_sources = len(self._written)
+        self._layout.stacked(n_sources, used, self._n_envs).check(state["rows"], "saved replay")

@@ -1,0 +1,1 @@
+"""The paper's section 3.3: probe, plan, re-balance, simulate."""

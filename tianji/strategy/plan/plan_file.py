@@ -1,0 +1,228 @@
+"""A plan as a file: the keys that it sets, what is expected of them, and what it was made for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tianji.config import Config
+from tianji.core import atomic_file
+from tianji.core.errors import TianJiError
+from tianji.core.wording import count_of
+from tianji.observe.pace import Comparison, Pace
+from tianji.strategy.plan.digest import batch_apart, digest_of, told_apart
+from tianji.strategy.plan.profile import Machine, Profile
+from tianji.strategy.plan.ranges import refuse_out_of_range
+from tianji.strategy.plan.split import Bound, Prediction, Split
+from tianji.strategy.plan.typed import refuse_other_types
+
+NAME = "plan.json"  # in a run's folder
+FORMAT = 2  # 1: the digest was of other keys
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The chosen split, and everything it came from."""
+
+    profile: Profile
+    split: Split
+    prediction: Prediction
+    settings: Mapping[str, Any] = field(default_factory=dict)  # beside those of the split
+    env_scale: int = 1  # times as many environments as the configuration has (--batch-scale)
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """Every key that the plan sets, as `--set` takes it."""
+        split, own_cores = self.split, not self.split.one_core
+        return {
+            **self.settings,
+            "global_cfg.group_num": split.groups,
+            "learner_cfg.cores": split.learner_cores if own_cores else None,
+            "actor_cfg.num": split.actors,
+            "actor_cfg.envs": split.envs,
+            "actor_cfg.cores": 1 if own_cores else None,
+            "buffer_cfg.cores": 1 if split.buffer_alone else None,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data that `read` takes."""
+        return {
+            "tianji_plan": FORMAT,
+            "set": self.overrides,
+            "predicted": self.prediction.to_json(),
+            "split": asdict(self.split),
+            "settings": dict(self.settings),
+            "env_scale": self.env_scale,
+            "profile": self.profile.to_json(),
+        }
+
+
+def write(plan: Plan, path: Path) -> None:
+    """Writes a plan so that nobody ever sees half of it."""
+    with atomic_file.explained("name another file with --out"):
+        atomic_file.write(path, json.dumps(plan.to_json(), indent=2) + "\n")
+
+
+def of_run(folder: Path) -> Plan | None:
+    """The plan that a run follows, if it follows one."""
+    path = folder / NAME
+    return read(path) if path.is_file() else None
+
+
+def is_plan(path: Path) -> bool:
+    """Whether a file is a plan of any version, so that a new one may take its place."""
+    try:
+        plain = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(plain, dict) and "tianji_plan" in plain
+
+
+def read(path: Path) -> Plan:
+    """The plan in a file; refuses what is none."""
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+    except IsADirectoryError as error:
+        raise TianJiError(
+            f"{path}: this is a folder: name the file of a plan, which tianji plan CONFIG writes"
+        ) from error
+    except OSError as error:
+        raise TianJiError(
+            f"{path}: the plan cannot be read ({error.strerror}): make one with tianji plan CONFIG "
+            f"--out {path}"
+        ) from error
+    except ValueError as error:
+        raise _no_plan(path) from error
+    if not isinstance(plain, dict) or "tianji_plan" not in plain:
+        raise _no_plan(path)
+    if plain["tianji_plan"] != FORMAT:
+        raise TianJiError(
+            f"{path}: this is no plan of this version: make one: tianji plan CONFIG --out {path}"
+        )
+    try:
+        plan = _from_json(plain)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise TianJiError(
+            f"{path}: this plan is damaged ({error}): make a new one with tianji plan CONFIG"
+        ) from error
+    if plan.overrides != plain.get("set"):
+        raise TianJiError(
+            f"{path}: what stands under `set` does not follow from the plan's split: make a plan "
+            "with it fixed (tianji plan --actors, --envs, --groups, --learner-cores, "
+            "--buffer-alone), or use --set without --plan"
+        )
+    return plan
+
+
+def _no_plan(path: Path) -> TianJiError:
+    return TianJiError(
+        f"{path}: this file is no plan: make one with tianji plan CONFIG, and name the file that "
+        "it writes"
+    )
+
+
+def _from_json(plain: dict[str, Any]) -> Plan:
+    predicted = dict(plain["predicted"])
+    predicted.pop("imbalance")
+    predicted["bound"] = Bound(predicted["bound"])
+    plan = Plan(
+        Profile.from_json(plain["profile"]),
+        Split(**plain["split"]),
+        Prediction(**predicted),
+        dict(plain["settings"]),
+        plain.get("env_scale", 1),  # plans of older versions do not say
+    )
+    parts = {"profile": plan.profile, "split": plan.split, "predicted": plan.prediction}
+    for name, part in parts.items():
+        refuse_other_types(part, name)
+        refuse_out_of_range(part, name)
+    if type(plan.env_scale) is not int or plan.env_scale < 1:
+        raise ValueError(f"env_scale is {plan.env_scale!r}, want a whole number of at least 1")
+    return plan
+
+
+def check(
+    plan: Plan, config: Config, machine: Machine, source: str, hosts: int | None = 1
+) -> list[str]:
+    """Refuses a plan made for something else; returns what may make it a worse one here.
+
+    The run is spread over `hosts` that offer what `machine` does; None: nobody knows how many.
+    """
+    _refuse_unfit(plan, config, machine, source)
+    warnings = []
+    there = plan.profile.machine
+    if (there.cpu, there.gpu) != (machine.cpu, machine.gpu):
+        warnings.append(
+            f"{source} was made on another machine ({_name_of(there)}; this one is "
+            f"{_name_of(machine)}): what it predicts does not hold here, and another split may be "
+            "faster"
+        )
+    if hosts is not None:
+        warnings += _about_cores(plan, machine, source, hosts)
+    return warnings
+
+
+def refuse_other_batch(plan: Plan, config: Config, source: str) -> None:
+    """Raises where the keys of the plan would change the batch; `config` is without them."""
+    if (apart := batch_apart(plan.profile.work, config, plan.env_scale)) is not None:
+        raise _for_another(apart, config, source)
+
+
+def _for_another(apart: str, config: Config, source: str) -> TianJiError:
+    return TianJiError(
+        f"{source}: this plan was made for another configuration ({apart}): make one for "
+        f"{config.name} with tianji plan CONFIG, or leave --plan out"
+    )
+
+
+def _refuse_unfit(plan: Plan, config: Config, machine: Machine, source: str) -> None:
+    """Raises if the plan is for another job, or a group of it has no room on a machine."""
+    work, split = plan.profile.work, plan.split
+    if digest_of(config) != work.digest:
+        raise _for_another(told_apart(work, config), config, source)
+    of_group = split.cores(work) // split.groups
+    if of_group > machine.cores:
+        raise TianJiError(
+            f"{source}: each group of this plan wants {of_group} cores and this machine offers "
+            f"{machine.cores}: make a plan here with tianji plan CONFIG, or leave --plan out"
+        )
+
+
+def _about_cores(plan: Plan, machine: Machine, source: str, hosts: int) -> Iterator[str]:
+    """That the plan wants more cores than there are, or was made for fewer."""
+    needed, made_on = plan.split.cores(plan.profile.work), plan.profile.machine.cores
+    if needed > machine.cores * hosts:
+        where = "this machine offers" if hosts == 1 else f"{hosts} machines like this one offer"
+        yield (
+            f"{source} wants {needed} cores and {where} {machine.cores * hosts}: on more machines "
+            "that is right; on so many, roles will wait for each other's cores"
+        )
+    groups = plan.split.groups
+    used = -(-groups // hosts) * (needed // groups)  # on the host with most groups
+    if used >= machine.cores:
+        return
+    if plan.split.one_core:  # which are bound to no core
+        yield (
+            f"{source} was made for a single core that all roles share, and here they have "
+            f"{machine.cores}: what it predicts does not hold here, and tianji plan CONFIG makes a "
+            "plan for this machine"
+        )
+    elif made_on < machine.cores:
+        yield (
+            f"{source} was made on {count_of(made_on, 'core')} and leaves {machine.cores - used} "
+            f"of this machine's {machine.cores} cores idle: tianji plan CONFIG plans for all of "
+            "them"
+        )
+
+
+def _name_of(machine: Machine) -> str:
+    return machine.cpu + (f" with {machine.gpu}" if machine.gpu else "")
+
+
+def compare(plan: Plan, measured: Pace | None) -> Comparison:
+    """What a plan predicts, beside what a run that followed it did."""
+    expected = plan.prediction
+    return Comparison(plan.split.name, Pace(expected.production, expected.consumption), measured)

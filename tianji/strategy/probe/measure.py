@@ -1,0 +1,264 @@
+"""What one role costs, measured by giving the role itself turns in the loop of a worker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import cast
+
+import numpy as np
+
+from tianji.config import Config
+from tianji.config.parallel import ExitConfig
+from tianji.core.algorithm import Weights
+from tianji.core.channel import Message
+from tianji.core.counts import Count
+from tianji.core.schema import Arrays
+from tianji.engines.worker_loop import Loop, ProcessPorts
+from tianji.job.factory import build, make_env
+from tianji.job.job import Job, prepare
+from tianji.roles import Actor, Buffer, Learner
+from tianji.roles.role import Role
+from tianji.roles.role_specs import Kind, RoleSpec, batches_of, role_name, roles_of, weights_of
+from tianji.strategy.probe.probe_ends import Clockwork, Drain, Ports, Spring, TimedStore
+
+WARM_SECONDS = 0.15  # before an actor is measured
+WARM_LEARNER_SECONDS = 0.3  # torch's first updates take long
+LEAST_STEPS, LEAST_UPDATES = 2, 2  # however long they take
+FAR_VERSION = 2**31  # a synchronous actor waits for no version before it
+ENDLESS = 2**62  # environment steps
+PLAYING_SECONDS = 0.3  # for the trajectory that a buffer gets again and again
+SCHEDSTAT = Path("/proc/self/schedstat")  # of the main thread: ns on a core, ns waiting for one
+
+
+@dataclass(frozen=True)
+class Acting:
+    """What an actor did in a time."""
+
+    seconds: float
+    n_steps: int  # of all its environments at once
+    n_sent: int
+    length: float  # steps of a trajectory, on average
+    sending: float  # seconds
+    loading: float  # seconds to take newer weights once
+    deciding: float  # seconds of one inference for all its environments
+    trajectory_bytes: int
+    memory_bytes: int
+    computing: float  # share of the time in which this process had a core, or waited for one
+    rollouts: list[float]  # seconds of each that is whole, where there are pauses between them
+
+
+@dataclass(frozen=True)
+class Learning:
+    """What a learner with its buffer did in a time."""
+
+    seconds: float
+    updates: int
+    n_received: int  # trajectories
+    updating: float  # seconds, of the learner
+    adding: float  # seconds, of the store
+    drawing: float  # seconds, of the store
+    storing: float  # seconds of one trajectory; of those before, if none came in this time
+    memory_bytes: int  # with what little of the store was written to
+
+
+def job_of(config: Config) -> Job:
+    """The job of a configuration; what would end a run does not end a measurement."""
+    parallel = config.parallel
+    learner_cfg = replace(parallel.learner_cfg, exit_val=ExitConfig())
+    config = replace(
+        config,
+        exp=replace(config.exp, train_steps=ENDLESS),
+        parallel=replace(parallel, learner_cfg=learner_cfg),
+    )
+    env = make_env(config)
+    spec = env.spec
+    env.close()
+    return prepare(config, spec)
+
+
+class ActorProbe:
+    """An actor with all its environments, ready to be measured, with a pause after each message."""
+
+    def __init__(self, config: Config, pause: float = 0.0) -> None:
+        self._job = job = job_of(config)
+        self._pause = pause
+        role = next(role for role in roles_of(config) if role.kind is Kind.ACTOR)
+        self._ports = Ports(job)
+        self._weights = np.zeros(job.algorithm.n_weights(job.task), np.float32)
+        self._ports.inboxes[weights_of(0)] = _Weights(self._weights)
+        self._actor = cast(Actor, build(role, job, self._ports))
+
+    def run(self, seconds: float, go: Callable[[], None] = lambda: None) -> Acting:
+        """Acts for `seconds`, once; `go` returns when everybody is warm."""
+        actor = self._actor
+        drain = cast(Drain, self._ports.outbox(f"trajectories {actor.name}"))
+        drain.pause = self._pause
+        marks: list[tuple[float, float, float, float, float]] = []
+
+        def steps_taken() -> int:
+            writing = actor.trajectory.length if actor.trajectory.is_open else 0
+            return drain.n_steps + writing
+
+        def read() -> None:
+            awake = time.perf_counter() - drain.paused
+            done = steps_taken(), drain.n_sent, drain.seconds
+            marks.append((awake, *done, time.process_time() + queued_seconds()))
+
+        def enough() -> bool:
+            return not marks or steps_taken() >= LEAST_STEPS + marks[0][1]
+
+        obs, policy, own = np.array(actor.obs), actor.policy, dict[str, float]()
+
+        def ready() -> None:
+            own["loading"] = _usual(lambda: policy.load(self._weights, FAR_VERSION))
+            own["deciding"] = _usual(lambda: policy.act(obs))
+            go()
+
+        clock = Clockwork(WARM_SECONDS, seconds, read, enough, ready)
+        actor.weights = _Weights(self._weights, clock)
+        _loop([actor], self._ports)
+        took, steps, sent, sending, computing = (b - a for a, b in zip(*marks, strict=True))
+        return Acting(
+            seconds=took,
+            n_steps=int(steps),
+            n_sent=int(sent),
+            length=drain.n_steps / drain.n_sent if drain.n_sent else self._job.length,
+            sending=sending,
+            loading=own["loading"],
+            deciding=own["deciding"],
+            trajectory_bytes=self._job.trajectory.n_bytes,
+            memory_bytes=own_bytes(),
+            computing=min(1.0, computing / took),
+            rollouts=drain.rollouts[int(marks[0][2]) + 1 :],
+        )
+
+
+class LearnerProbe:
+    """A buffer and a learner as they share a process, with all the trajectories they can take."""
+
+    def __init__(self, config: Config, pause: float = 0.0) -> None:
+        self._job = job = job_of(config)
+        group = [role for role in roles_of(config) if role.group == 0]
+        roles = {role.kind: role for role in reversed(group)}  # the first of each kind
+        trajectory = _one_trajectory(job, roles[Kind.ACTOR])
+        self._ports = ports = Ports(job)
+        self._springs = [
+            Spring(trajectory, self._version, 0.0 if i else pause) for i in range(job.task.n_actors)
+        ]
+        for i, spring in enumerate(self._springs):
+            ports.inboxes[f"trajectories {role_name(Kind.ACTOR, i)}"] = spring
+        ports.inboxes["control"] = Clockwork(0.0, 0.0, lambda: None)
+        for i in range(job.config.n_learners):
+            ports.join(batches_of(0, i))
+        self._buffer = cast(Buffer, build(roles[Kind.BUFFER], job, ports))
+        self._learner = cast(Learner, build(roles[Kind.LEARNER], job, ports))
+        self._store = TimedStore(self._buffer.store)
+        self._buffer.store = self._store
+
+    def _version(self) -> int:
+        return self._learner.version
+
+    def run(self, seconds: float, go: Callable[[], None] = lambda: None) -> Learning:
+        """Learns for `seconds`; `go` returns when everybody is warm."""
+        learner, store = self._learner, self._store
+        marks: list[tuple[float, ...]] = []
+
+        def read() -> None:
+            busy = float(learner.counts[Count.BUSY_SECONDS])
+            awake = time.perf_counter() - sum(spring.paused for spring in self._springs)
+            done = learner.version, store.n_added, busy, store.adding, store.drawing
+            marks.append((awake, *done))
+
+        def enough() -> bool:
+            return learner.version >= (LEAST_UPDATES + marks[0][1] if marks else 1)
+
+        learner.control = Clockwork(WARM_LEARNER_SECONDS, seconds, read, enough, go)
+        _loop([self._buffer, learner], self._ports)
+        took, updates, received, busy, adding, drawing = (
+            b - a for a, b in zip(*marks, strict=True)
+        )
+        storing = adding / received if received else store.adding / store.n_added
+        done = int(updates), int(received), busy, adding, drawing
+        return Learning(took, *done, storing, own_bytes())
+
+
+class _Weights:
+    """Weights of a version that nobody need wait for; `clock` ends the stream."""
+
+    waiting = 0
+
+    def __init__(self, weights: Weights, clock: Clockwork | None = None) -> None:
+        self._message: Message | None = Message({"weights": weights}, FAR_VERSION, 0)
+        self._clock = clock
+
+    @property
+    def closed(self) -> bool:
+        """Whether the measurement is over."""
+        return self._clock is not None and self._clock.closed
+
+    def take(self) -> Message | None:
+        """The only publication, once."""
+        message, self._message = self._message, None
+        return message
+
+    def free(self) -> None:
+        """Nothing waits for room."""
+
+    def close(self) -> None:
+        """Nothing depends on it."""
+
+
+def _one_trajectory(job: Job, role: RoleSpec) -> Arrays:
+    """What an actor sends, made by one; of a slow one the first steps, again and again."""
+    ports, name = Ports(job), f"trajectories {role.name}"
+    ports.join(name)
+    weights = np.zeros(job.algorithm.n_weights(job.task), np.float32)
+    ports.inboxes[weights_of(0)] = _Weights(weights)
+    actor, inbox = cast(Actor, build(role, job, ports)), ports.inbox(name)
+    ends = time.perf_counter() + PLAYING_SECONDS
+    actor.step()
+    while (message := inbox.take()) is None and time.perf_counter() < ends:
+        actor.step()
+    if message is None:
+        while actor.trajectory.length < job.length:
+            actor.trajectory.repeat()
+        actor.trajectory.push()
+        message = inbox.take()
+    assert message is not None
+    actor.close()
+    return {field: array.copy() for field, array in message.arrays.items()}
+
+
+def _loop(roles: list[Role], ports: Ports) -> None:
+    Loop(roles, cast(ProcessPorts, ports)).run()
+
+
+def _usual(deed: Callable[[], object], times: int = 21) -> float:
+    """The median of how long it takes."""
+    taken = []
+    for _ in range(times):
+        began = time.perf_counter()
+        deed()
+        taken.append(time.perf_counter() - began)
+    return median(taken)
+
+
+def queued_seconds() -> float:
+    """How long this thread could have run and others had its core; 0 where nobody counts that.
+
+    On a machine that is shared with others this is no waiting for a sleep or a device.
+    """
+    try:
+        return int(SCHEDSTAT.read_text().split()[1]) * 1e-9
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+def own_bytes() -> int:
+    """Memory that only this process has."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))

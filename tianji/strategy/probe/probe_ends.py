@@ -1,0 +1,244 @@
+"""Channel ends for a role that is measured alone: what it asks for is there, what it sends goes.
+
+The roles themselves are the ones that train. A sender's ring is emptied at once, a receiver gets
+the same trajectory again and again, and neither ever waits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tianji.core.channel import Inbox, Message, Outbox
+from tianji.core.schema import Arrays
+from tianji.core.store import Amount, Store
+from tianji.job.job import Job
+from tianji.job.wiring import channels_of
+from tianji.transports.local import LocalTransport
+
+
+class Drain:
+    """An outbox whose messages are taken away as they come; it knows how long sending took.
+
+    Where roles take turns the actor sleeps after each of them, and is slower when it wakes up:
+    `pause` is how long.
+    """
+
+    def __init__(self, outbox: Outbox, inbox: Inbox) -> None:
+        self.pause = 0.0  # seconds
+        self.paused = 0.0  # seconds in all
+        self.rollouts: list[float] = []  # seconds of each, if there are pauses between them
+        self.n_sent = 0
+        self.n_steps = 0  # of the trajectories among them
+        self.seconds = 0.0
+        self.refused = 0
+        self._outbox = outbox
+        self._inbox = inbox
+        self._slot: Arrays = {}
+        self._awake_since = time.perf_counter()
+
+    @property
+    def in_flight(self) -> int:
+        """Nothing waits here."""
+        return 0
+
+    @property
+    def abandoned(self) -> bool:
+        """Somebody always listens."""
+        return False
+
+    def slot(self) -> Arrays | None:
+        """As a ring with room would answer."""
+        began = time.perf_counter()
+        slot = self._outbox.slot()
+        self.seconds += time.perf_counter() - began
+        self._slot = slot or {}
+        return slot
+
+    def commit(self, version: int) -> None:
+        """Sends, and makes room for the next."""
+        began = time.perf_counter()
+        self._outbox.commit(version)
+        self.seconds += time.perf_counter() - began
+        self.n_sent += 1
+        length = self._slot.get("length")
+        if length is not None and length.ndim == 0:
+            self.n_steps += int(length)
+        self._inbox.take()
+        if self.pause:
+            self.rollouts.append(time.perf_counter() - self._awake_since)
+            self.paused += _slept(self.pause)
+            self._awake_since = time.perf_counter()
+
+    def push(self, arrays: Arrays, version: int) -> bool:
+        """The same with what lies elsewhere."""
+        self._outbox.push(arrays, version)
+        self.n_sent += 1
+        self._inbox.take()
+        return True
+
+    def close(self) -> None:
+        """Nothing depends on it."""
+
+
+class Spring:
+    """An inbox with the same message again and again, as new as the learner's last version.
+
+    Where roles take turns the learner sleeps meanwhile, and is slower when it wakes up: `pause` is
+    how long a message takes to come.
+    """
+
+    def __init__(self, arrays: Arrays, version: Callable[[], int], pause: float = 0.0) -> None:
+        self.paused = 0.0  # seconds in all
+        self._arrays = arrays
+        self._version = version
+        self._pause = pause
+        self._n = 0
+
+    @property
+    def waiting(self) -> int:
+        """There is always one more."""
+        return 1
+
+    @property
+    def closed(self) -> bool:
+        """It never runs dry."""
+        return False
+
+    def take(self) -> Message:
+        """The next one."""
+        self._n += 1
+        if self._pause:
+            self.paused += _slept(self._pause)
+        return Message(self._arrays, self._version(), self._n)
+
+    def free(self) -> None:
+        """Nothing waits for room."""
+
+    def close(self) -> None:
+        """Nothing depends on it."""
+
+
+class Clockwork:
+    """An inbox that brings nothing and is closed by the clock: what ends a measurement.
+
+    A role looks at it in every step, and so it also takes the readings: when the warm-up is over
+    `go` is waited for, `read` is called then and at the end.
+    """
+
+    def __init__(
+        self,
+        warm_seconds: float,
+        seconds: float,
+        read: Callable[[], None],
+        enough: Callable[[], bool] = lambda: True,
+        go: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._warm_seconds = warm_seconds
+        self._seconds = seconds
+        self._read = read
+        self._go = go  # returns when everybody is warm: all are measured in the same moments
+        self._enough = enough  # however long it takes: a slow role must do something too
+        self._next = 0.0
+        self._n_read = 0
+
+    @property
+    def waiting(self) -> int:
+        """Nothing comes."""
+        return 0
+
+    @property
+    def closed(self) -> bool:
+        """Whether the time is over."""
+        now = time.perf_counter()
+        if not self._next:
+            self._next = now + self._warm_seconds
+        if now < self._next or not self._enough():
+            return False
+        if self._n_read < 2:
+            if not self._n_read:
+                self._go()
+            self._read()
+            self._n_read += 1
+            self._next = time.perf_counter() + self._seconds
+        return self._n_read == 2
+
+    def take(self) -> Message | None:
+        """Nothing."""
+        return None
+
+    def free(self) -> None:
+        """Nothing waits for room."""
+
+    def close(self) -> None:
+        """Nothing depends on it."""
+
+
+class Ports:
+    """All channels of a job within this process, but for those that were replaced."""
+
+    def __init__(self, job: Job) -> None:
+        self.shared = self  # it can also wait, which nobody here needs
+        self.inboxes: dict[str, Inbox] = {}
+        self.outboxes: dict[str, Outbox] = {}
+        self._local = LocalTransport(channels_of(job))
+
+    def outbox(self, name: str) -> Outbox:
+        """The sending end of a channel; without a replacement what is sent is thrown away."""
+        found = self.outboxes.get(name)
+        if found is None:
+            found = self.outboxes[name] = Drain(self._local.outbox(name), self._local.inbox(name))
+        return found
+
+    def inbox(self, name: str) -> Inbox:
+        """A receiving end of a channel."""
+        return self.inboxes.get(name) or self._local.inbox(name)
+
+    def join(self, name: str) -> None:
+        """Has a channel go from end to end, as in a run."""
+        self.outboxes[name] = self._local.outbox(name)
+
+    def arm(self) -> None:
+        """Nobody rings."""
+
+    def disarm(self) -> None:
+        """Nobody rings."""
+
+    def wait(self, timeout_seconds: float) -> None:
+        """Sleeps a little."""
+        time.sleep(min(timeout_seconds, 0.001))
+
+    def close(self) -> None:
+        """The memory goes with the last view of it."""
+
+
+class TimedStore:
+    """A buffer's store that knows how long it took to add and to draw."""
+
+    def __init__(self, store: Store) -> None:
+        self.n_added = 0
+        self.adding = self.drawing = 0.0  # seconds
+        self._store = store
+        self.size, self.ready, self.expire = store.size, store.ready, store.expire
+        self.clear, self.rejoin = store.clear, store.rejoin
+
+    def add(self, source: int, trajectory: Arrays, version: int) -> Amount:
+        """Adds, timed."""
+        began = time.perf_counter()
+        amount = self._store.add(source, trajectory, version)
+        self.adding += time.perf_counter() - began
+        self.n_added += 1
+        return amount
+
+    def draw(self, out: Arrays) -> None:
+        """Draws, timed."""
+        began = time.perf_counter()
+        self._store.draw(out)
+        self.drawing += time.perf_counter() - began
+
+
+def _slept(seconds: float) -> float:
+    """Sleeps; returns for how long it was."""
+    began = time.perf_counter()
+    time.sleep(seconds)
+    return time.perf_counter() - began

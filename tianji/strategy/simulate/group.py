@@ -1,0 +1,277 @@
+"""One group as events: actors, buffer and learner as `roles.py` has them, with costs for work.
+
+The smallest event is a trajectory. What an actor does within one is known beforehand, because
+nothing from outside but newer weights reaches it there; so a thousand actors are simulated in
+about a second. The buffer keeps the same `Balance` as in a run.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from tianji.roles.balance import Balance
+from tianji.strategy.simulate.events import Agenda, Level, Process, Routine
+from tianji.strategy.simulate.layout import Costs
+from tianji.strategy.simulate.links import Downlink, Uplink
+from tianji.strategy.simulate.spread import Spread
+from tianji.strategy.simulate.timeline import Doing, Timeline
+from tianji.strategy.simulate.version_pool import Pool
+
+
+class Group:
+    """The state of all roles of one group, from the moment the warm-up is over."""
+
+    def __init__(
+        self, costs: Costs, seed: int = 0, spread: float = 0.0, timeline: Timeline | None = None
+    ) -> None:
+        self.costs = costs
+        self.agenda = agenda = Agenda()
+        self._spread = Spread(spread, np.random.default_rng(seed))
+        self._timeline = timeline
+        n = costs.actors
+        # actors
+        self._used = [0] * n  # slots that an actor has under way
+        self._sent = [0] * n
+        self._loaded = [0] * n  # publications that it had seen when it last began
+        self._writes = [0] * n  # the version that the trajectory it makes is of
+        self._blocked: dict[int, tuple[Doing, float]] = {}
+        self.for_weights, self.for_room = Level(agenda), Level(agenda)
+        # between hosts
+        speed = costs.link_bytes_per_second
+        self.up = Uplink(agenda, speed, costs.link_seconds)
+        self.down = Downlink(agenda, speed, costs.link_seconds, self._weights_came)
+        self._known = [0, 0]  # the newest version on the learner's host, and on the others
+        self._publications = [0, 0]
+        # buffer
+        self.balance = Balance(costs.ratio, costs.batch, 0, costs.slack)
+        self._waiting: deque[tuple[int, int]] = deque()  # actor and version of what has come
+        self._pool = Pool(costs, self._spread.random)
+        self.receiving, self.drawing = Level(agenda), Level(agenda)
+        # learner
+        self._batches: deque[list[int]] = deque()
+        self._in_flight = 0  # batches drawn and not freed
+        self._holds = False
+        self._unweighed = 0  # batches whose new priorities the buffer has yet to note
+        self.updating = Level(agenda)
+        self._slept: dict[str, tuple[Doing, float]] = {}
+        # counts
+        self.produced = self.received = self.consumed = self.version = self.handed = 0
+        self.lags: list[int] = []  # of every trajectory, when it was received or learned from
+
+        if costs.is_alone:
+            self._buffer = Process(agenda, self._turns("B", self._buffer_steps))
+            self._learner = Process(agenda, self._turns("L", self._learner_steps))
+        else:
+            both = (self._learner_steps, self._buffer_steps)
+            self._learner = self._buffer = Process(agenda, self._turns("L", *both))
+        each = (costs.rollout_seconds + costs.send_seconds) / n
+        for i in range(n):  # a run does not begin in step for long; synchronous training stays so
+            agenda.after(0.0 if costs.alternates else i * each, self._begin, i)
+
+    @property
+    def in_flight(self) -> int:
+        """Most trajectories that any actor has under way at the moment."""
+        return max(self._used)
+
+    @property
+    def learner_idle(self) -> float:
+        """Seconds that the learner's process has slept."""
+        return self._learner.idle.area
+
+    @property
+    def buffer_idle(self) -> float:
+        """Seconds that the buffer's process has slept; they may be the learner's."""
+        return self._buffer.idle.area
+
+    def close(self) -> None:
+        """Draws how long those who wait have waited by now."""
+        for i, (why, since) in self._blocked.items():
+            self._draw_wait(f"A{i}", why, since)
+        for row, (why, since) in self._slept.items():
+            self._draw_wait(row, why, since)
+
+    # -------------------------------------------------------------------------------------- actors
+
+    def _begin(self, i: int) -> None:
+        """Actor i opens its next trajectory, or is blocked until something lets it."""
+        costs, host = self.costs, self._host(i)
+        if costs.alternates and self._known[host] < self._sent[i] // costs.per_version:
+            return self._block(i, Doing.WEIGHTS)
+        if self._used[i] == costs.depth:
+            return self._block(i, Doing.ROOM)
+        self._used[i] += 1
+        self._writes[i] = self._known[host]
+        newer = self._publications[host] - self._loaded[i]
+        self._loaded[i] += newer
+        loading = min(newer, costs.steps) * costs.load_seconds
+        rollout = self._spread.of(costs.rollout_seconds) + loading
+        if self._timeline is not None:
+            now = self.agenda.now
+            self._timeline.add_rollout(f"A{i}", now, now + rollout, costs.steps)
+            end = now + rollout + costs.send_seconds
+            self._timeline.add(f"A{i}", Doing.SEND, now + rollout, end)
+        self.agenda.after(rollout + costs.send_seconds, self._made, i)
+
+    def _made(self, i: int) -> None:
+        self._sent[i] += 1
+        self.produced += self.costs.units
+        if self._host(i):
+            version = self._writes[i]
+            self.up.send(self.costs.trajectory_bytes, lambda _: self._came(i, version))
+        else:
+            self._came(i, self._writes[i])
+        self._begin(i)
+
+    def _block(self, i: int, why: Doing) -> None:
+        self._blocked[i] = (why, self.agenda.now)
+        (self.for_weights if why is Doing.WEIGHTS else self.for_room).add(1)
+
+    def _unblock(self, i: int) -> None:
+        """Has an actor look again, if it was blocked."""
+        if i in self._blocked:
+            why, since = self._blocked.pop(i)
+            (self.for_weights if why is Doing.WEIGHTS else self.for_room).add(-1)
+            self._draw_wait(f"A{i}", why, since)
+            self._begin(i)
+
+    def _host(self, i: int) -> int:
+        """0 for an actor beside its learner, 1 for one on another host."""
+        return int(i >= self.costs.actors - self.costs.remote)
+
+    # -------------------------------------------------------------------------------------- buffer
+
+    def _came(self, i: int, version: int) -> None:
+        self._waiting.append((i, version))
+        self._buffer.wake()
+
+    def _buffer_steps(self) -> Iterator[float]:
+        """Receives at most one trajectory of each actor and hands out at most one batch."""
+        while self._unweighed:
+            yield from self._busy(self.drawing, Doing.PRIORITY, self.costs.priority_seconds)
+            self._unweighed -= 1
+            self._in_flight -= 1
+        n = self.costs.actors
+        while n and self._waiting and self._may_receive():
+            n -= 1
+            i, version = self._waiting.popleft()
+            yield from self._busy(self.receiving, Doing.RECEIVE, self.costs.receive_seconds)
+            yield from self._busy(self.receiving, Doing.PRIORITY, self.costs.insert_seconds)
+            self._store(version)
+            self._free(i)
+        if self.balance.may_consume() and self._in_flight < self.costs.batches_ahead:
+            drawing = self._spread.of(self.costs.draw_seconds)
+            yield from self._busy(self.drawing, Doing.RECEIVE, drawing)
+            self._hand_out()
+
+    def _may_receive(self) -> bool:
+        return self.balance.may_produce(self._in_flight * self.costs.batch)
+
+    def _store(self, version: int) -> None:
+        self.received += self.costs.units
+        self.balance.receive(self.costs.units)
+        if self.costs.takes_once:
+            self._pool.add(version)
+        else:
+            self.lags.append(self.handed - version)
+
+    def _free(self, i: int) -> None:
+        """The slot is the actor's again, as soon as the sender knows."""
+        if self._host(i):
+            self.agenda.after(self.costs.link_seconds, self._freed, i)
+        else:
+            self._freed(i)
+
+    def _freed(self, i: int) -> None:
+        self._used[i] -= 1
+        self._unblock(i)
+
+    def _hand_out(self) -> None:
+        self.balance.consume()
+        self.handed += 1
+        self._in_flight += 1
+        self._batches.append(self._pool.draw() if self.costs.takes_once else [])
+        self._wake(self._learner)
+
+    # ------------------------------------------------------------------------------------- learner
+
+    def _learner_steps(self) -> Iterator[float]:
+        """Learns from one batch, if one has come, and publishes."""
+        if self._holds:
+            self._holds = False
+            if not self.costs.priority_seconds:
+                self._in_flight -= 1
+                self._wake(self._buffer)
+        if not self._batches:
+            return
+        batch = self._batches.popleft()
+        self._holds = True
+        yield from self._busy(
+            self.updating, Doing.UPDATE, self._spread.of(self.costs.update_seconds)
+        )
+        if self.costs.priority_seconds:
+            self._unweighed += 1
+            self._wake(self._buffer)
+        self.lags += [self.version - version for version in batch]
+        self.version += 1
+        self.consumed += self.costs.batch
+        if self.version % self.costs.send_interval == 0:
+            self._publish()
+
+    def _publish(self) -> None:
+        if self.costs.remote:
+            self.down.publish(self.costs.weights_bytes * self.costs.remote_hosts, self.version)
+        self._newest(0, self.version)
+
+    def _weights_came(self, version: int) -> None:
+        self._newest(1, version)
+
+    def _newest(self, host: int, version: int) -> None:
+        self._known[host] = version
+        self._publications[host] += 1
+        if self.costs.alternates:
+            for i in [i for i in self._blocked if self._host(i) == host]:
+                self._unblock(i)
+
+    # ----------------------------------------------------------------------------------- processes
+
+    def _turns(self, row: str, *roles: Callable[[], Iterator[float]]) -> Routine:
+        """A process: the roles in it have their turns, and it sleeps when none has moved."""
+        while True:
+            moved = False
+            for steps in roles:
+                for seconds in steps():
+                    moved = True
+                    yield seconds
+            if not moved:
+                yield from self._asleep(row)
+
+    def _wake(self, process: Process) -> None:
+        """Rings the other's bell; one that rides along has its turn anyway."""
+        if self.costs.is_alone:
+            process.wake()
+
+    def _asleep(self, row: str) -> Routine:
+        full = row == "B" and not self._may_receive()
+        why = Doing.ROOM if full else Doing.TRAJECTORIES
+        self._slept[row] = (why, self.agenda.now)
+        yield None
+        self._draw_wait(row, *self._slept.pop(row))
+
+    def _draw_wait(self, row: str, why: Doing, since: float) -> None:
+        if self._timeline is not None:
+            self._timeline.add(row, why, since, self.agenda.now)
+
+    def _busy(self, level: Level, doing: Doing, seconds: float) -> Iterator[float]:
+        """One piece of work, counted and drawn."""
+        if not seconds and doing is Doing.PRIORITY:
+            return
+        if self._timeline is not None:
+            row = "B" if self.costs.is_alone and level is not self.updating else "L"
+            now = self.agenda.now
+            self._timeline.add(row, doing, now, now + seconds)
+        level.add(1)
+        yield seconds
+        level.add(-1)

@@ -1,0 +1,1 @@
+"""What a user runs beside training: verify, doctor, export, video."""

@@ -1,0 +1,210 @@
+"""The runs that are compared, one after the other, each in a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tianji.core import atomic_file
+from tianji.core.counts import Count, Histogram
+from tianji.core.errors import USER_MISTAKE, TianJiError
+from tianji.core.json_file import read_json
+from tianji.core.signals import Interrupted, ending_with
+from tianji.job import serial
+from tianji.job.job import Job
+from tianji.observe import episode_file
+from tianji.observe.panel import span
+from tianji.runs.run import SUMMARY
+from tianji.tools.verify.compare import Pair
+from tianji.tools.verify.measures import Training, return_after
+from tianji.tools.verify.settings import Settings
+
+SERIAL = "serial"
+OUTPUT = "output.txt"  # what `tianji train` said
+STOP_SECONDS = 30.0  # for a run to end in order once it was asked to
+LAST_LINES = 12  # of a run that failed
+
+
+class RunFailed(Exception):
+    """A run ended in a way that is not the user's mistake."""
+
+
+def train_all(
+    settings: Settings,
+    folder: Path,
+    environment: Mapping[str, str],
+    tell: Callable[[str], None],
+    done: Callable[[list[Pair]], None],
+) -> list[Pair]:
+    """Trains with every seed, serially and distributed; goes on where it was interrupted.
+
+    `tell` gets a line for each run, `done` all pairs so far whenever another is complete.
+    """
+    engines, pairs = (SERIAL, settings.engine), list[Pair]()
+    estimate = Estimate(dict.fromkeys(engines, len(settings.seeds)))
+    for seed in settings.seeds:
+        both = []
+        for engine in engines:
+            place = folder / f"{engine}-seed-{seed}"
+            began, known = time.monotonic(), _is_done(place)
+            if not known:
+                _train(settings, engine, seed, place, environment)
+            training = read(place, engine, seed)
+            both.append(training)
+            estimate.add(engine, None if known else time.monotonic() - began)
+            tell(f"{_line(training, settings)}; {estimate.left()}")
+        pairs.append((both[0], both[1]))
+        done(pairs)
+    return pairs
+
+
+class Estimate:
+    """How long the rest will take: each kind of run as long as it took on average."""
+
+    def __init__(self, n_left: dict[str, int]) -> None:
+        self._n_left = n_left  # runs of each engine
+        self._took: dict[str, list[float]] = {engine: [] for engine in n_left}
+
+    def add(self, engine: str, seconds: float | None) -> None:
+        """Another run is there; None: it was there before."""
+        self._n_left[engine] -= 1
+        if seconds is not None:
+            self._took[engine].append(seconds)
+
+    def left(self) -> str:
+        """In words."""
+        n = sum(self._n_left.values())
+        known = [seconds for took in self._took.values() for seconds in took]
+        if not n:
+            return "that was the last"
+        if not known:
+            return f"{n} left"
+        seconds = 0.0
+        for engine, took in self._took.items():
+            alike = took or known
+            seconds += self._n_left[engine] * sum(alike) / len(alike)
+        return f"{n} left, about {span(seconds)}"
+
+
+def _line(training: Training, settings: Settings) -> str:
+    mean = return_after(training.episodes, settings.steps)
+    said = "no episode" if mean is None else f"return {mean:,.1f}"
+    return (
+        f"seed {training.seed}, {training.engine}: {training.received:,} steps and "
+        f"{training.updates:,} updates in {span(training.seconds)}, {said}"
+    )
+
+
+def _is_done(place: Path) -> bool:
+    return bool(read_json(place / SUMMARY).get("status") == "finished")
+
+
+def _train(
+    settings: Settings, engine: str, seed: int, place: Path, environment: Mapping[str, str]
+) -> None:
+    shutil.rmtree(place, ignore_errors=True)  # what an interrupted comparison left of this run
+    if engine == SERIAL:
+        place.mkdir()
+        _train_serially(settings.job(seed), place)
+    else:
+        _train_distributed(settings, seed, place, environment)
+
+
+def _train_serially(job: Job, place: Path) -> None:
+    began = time.monotonic()
+    outcome = serial.train(job)
+    seconds = time.monotonic() - began
+    lines = [
+        episode_file.Line(each.ended_at - began, 0, each.steps, each.version, *each[:2])
+        for each in outcome.episodes
+    ]
+    episode_file.write(place, lines)
+    said = outcome.consumption.report()
+    balance, consumed = outcome.balance, outcome.counts[Count.CONSUMED]
+    beyond = balance.received - balance.warmup
+    summary = {  # in the words of a run's summary
+        "status": "finished",
+        "engine": SERIAL,
+        "seed": job.config.exp.seed,
+        "received": outcome.received,
+        "updates": outcome.version,
+        "production_per_second": outcome.received / seconds,
+        "replay_ratio": {
+            "target": job.ratio,
+            "measured": balance.consumed / beyond if beyond > 0 else None,
+        },
+        "freshness": {"target": job.sampling.freshness, "measured": outcome.freshness},
+        "new": outcome.counts[Count.NEW] / consumed if consumed else None,
+        "histograms": {
+            "staleness_updates": Histogram(said["staleness"]).rows(),
+            "age_steps": Histogram(said["age"]).rows(),
+        },
+    }
+    atomic_file.write(place / SUMMARY, json.dumps(summary, indent=2) + "\n")  # last: now it is done
+
+
+def _train_distributed(
+    settings: Settings, seed: int, place: Path, environment: Mapping[str, str]
+) -> None:
+    """`tianji train` as a user would start it, in a process of its own."""
+    words = [sys.executable, "-m", "tianji", "train", settings.config, "--quiet"]
+    words += ["--engine", settings.engine, "--run-dir", str(place)]
+    words += [word for override in settings.overrides_of(seed) for word in ("--set", override)]
+    output = place.with_name(f"{place.name}.{OUTPUT}")
+    with output.open("wb") as file:
+        child = subprocess.Popen(
+            words,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            preexec_fn=ending_with(os.getpid(), signal.SIGTERM),
+        )
+        status = _awaited(child)
+    if status != 0 or not _is_done(place):
+        said = "\n".join(output.read_text(errors="replace").rstrip().splitlines()[-LAST_LINES:])
+        if status == USER_MISTAKE:
+            raise TianJiError(said.removeprefix("tianji: "))
+        raise RunFailed(f"seed {seed}, {settings.engine} failed with status {status}:\n{said}")
+    output.unlink()
+
+
+def _awaited(child: subprocess.Popen[bytes]) -> int:
+    try:
+        return child.wait()
+    except Interrupted as stop:
+        child.send_signal(stop.number)  # Ctrl-C has reached it already; twice is the same wish
+        raise
+    finally:
+        try:
+            child.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def read(place: Path, engine: str, seed: int) -> Training:
+    """A finished run."""
+    summary = read_json(place / SUMMARY)
+    histograms, made = summary["histograms"], summary["received"]
+    rate = summary.get("production_per_second") or 0.0
+    return Training(
+        engine=engine,
+        seed=seed,
+        received=made,
+        updates=summary["updates"],
+        seconds=made / rate if rate else 0.0,
+        ratio=summary["replay_ratio"]["measured"],
+        freshness=summary["freshness"]["measured"],
+        new=summary["new"],
+        staleness=[(edge, count) for edge, count in histograms["staleness_updates"]],
+        age=[(edge, count) for edge, count in histograms["age_steps"]],
+        episodes=episode_file.read(place),
+    )

@@ -1,0 +1,161 @@
+"""What a comparison is asked to do, checked before anything trains."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tianji.config import load
+from tianji.core.errors import TianJiError
+from tianji.job.job import Job
+from tianji.job.preflight import try_out
+from tianji.tools.verify.defaults import (
+    MARGIN,
+    QUICK_SEEDS,
+    QUICK_STEPS,
+    SEEDS,
+    STEPS,
+    STEPS_MARGIN,
+)
+
+MOST_SEEDS = 1_000
+
+NO_TARGET = 1e300  # a return that ends no run
+FOR_BOTH = (  # every run makes all of its steps, and leaves behind no more than is needed
+    f"exp.stop_return={NO_TARGET}",
+    "exp.episodes=None",
+    "exp.max_seconds=None",
+    "exp.eval_step=None",
+    "exp.save_seconds=None",
+    "exp.save_freq=None",
+    "exp.save_replay='never'",
+    "exp.track=()",
+    "exp.keep_episodes=True",
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Which runs are made, and how they are judged."""
+
+    config: str
+    overrides: tuple[str, ...]
+    engine: str
+    seeds: tuple[int, ...]
+    steps: int
+    target: float | None  # mean return of 100 episodes
+    ratio: float  # samples consumed per sample received that is asked for
+    content: str  # a digest of the configuration, whose file may change under its name
+    margin: float
+    steps_margin: float
+
+    def overrides_of(self, seed: int) -> list[str]:
+        """What a run of this seed is told besides its configuration file."""
+        own = (f"exp.train_steps={self.steps}", f"exp.seed={seed}")
+        return [*self.overrides, *FOR_BOTH, *own]
+
+    def job(self, seed: int) -> Job:
+        """The job of a run of this seed."""
+        return try_out(load(self.config, self.overrides_of(seed)))
+
+    def to_json(self) -> dict[str, Any]:
+        """As `verify.json` has it."""
+        said: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
+        return said
+
+
+def settle(
+    config: str,
+    overrides: list[str],
+    engine: str,
+    n_seeds: int | None = None,
+    steps: int | None = None,
+    quick: bool = False,
+    margin: float = MARGIN,
+    steps_margin: float = STEPS_MARGIN,
+) -> Settings:
+    """Fills in what was not said, and refuses what cannot be compared."""
+    job = try_out(load(config, overrides))
+    _refuse_other_ends(config, job)
+    n = n_seeds if n_seeds is not None else QUICK_SEEDS if quick else SEEDS
+    if not 1 <= n <= MOST_SEEDS:
+        raise TianJiError(f"--seeds: want 1 to {MOST_SEEDS:,}, got {n}")
+    usual = min(job.config.exp.train_steps, QUICK_STEPS if quick else STEPS)
+    n_steps = usual if steps is None else steps
+    least = job.length * job.task.env.n_envs
+    if n_steps < least:
+        raise TianJiError(f"--steps: want {least:,} at least, one trajectory, got {n_steps:,}")
+    for name, value in (("--margin", margin), ("--steps-margin", steps_margin)):
+        if not 0 < value <= 1:
+            raise TianJiError(f"{name}: want a share above 0, up to 1, got {value:g}")
+    first = job.config.exp.seed
+    seeds = tuple(range(first, first + n))
+    text = json.dumps(job.config.to_json(), sort_keys=True)
+    return Settings(
+        config,
+        tuple(overrides),
+        engine,
+        seeds,
+        n_steps,
+        job.stop_return,
+        job.ratio,
+        hashlib.sha256(text.encode()).hexdigest()[:16],
+        margin,
+        steps_margin,
+    )
+
+
+def _refuse_other_ends(config: str, job: Job) -> None:
+    """Only a number of environment steps can be the same for both."""
+    ends = {
+        "learner_cfg.exit_val.learn_step": job.config.max_updates,
+        "global_cfg.exit_val.fusion_step": job.config.max_fusions,
+    }
+    for name, value in ends.items():
+        if value is not None:
+            raise TianJiError(
+                f"{config}: {name}={value} would end runs before they have made the same steps: "
+                f"add --set {name}=None"
+            )
+
+
+def make_folder(folder: Path, settings: Settings) -> Path:
+    """The folder of the comparison: a new one, or one of the same settings to go on with."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        before = _settings_in(folder / "verify.json")
+    except FileNotFoundError:
+        if any(folder.iterdir()):
+            raise TianJiError(
+                f"--out {folder}: there is something else in it: name a new folder"
+            ) from None
+        return folder
+    except OSError as error:
+        raise TianJiError(f"--out {folder}: {error.strerror}: name a folder to write to") from error
+    except (ValueError, RecursionError) as error:
+        raise TianJiError(f"{folder}/verify.json is damaged: name another folder") from error
+    _refuse_others(folder, before, settings.to_json())
+    return folder
+
+
+def _settings_in(path: Path) -> dict[str, Any]:
+    """Those that a comparison has left; ValueError where there are none."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    settings = found.get("settings") if isinstance(found, dict) else None
+    if not isinstance(settings, dict):
+        raise ValueError("it has no settings")
+    return settings
+
+
+def _refuse_others(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """More seeds and other margins are welcome; other runs are not."""
+    for name in ("config", "overrides", "engine", "steps", "target", "ratio", "content"):
+        if before.get(name) != now[name]:
+            raise TianJiError(
+                f"--out {folder} holds runs with {name} {before.get(name)!r}, not {now[name]!r}: "
+                "name another folder"
+            )
