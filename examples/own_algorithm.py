@@ -40,9 +40,9 @@ class Softmax:
         """Copies what the learner published."""
         self._network.load(weights)
 
-    def act(self, obs: Any, explore: bool = True) -> Arrays:
-        """One action for each of E observations."""
-        logits = self._network(obs)
+    def act(self, obs: Arrays, first: Any, explore: bool = True) -> Arrays:
+        """One action for each of E observations; `first` says where an episode begins."""
+        logits = self._network(obs["obs"])
         if explore:  # the largest of logits plus Gumbel noise is a draw from their softmax
             logits += self._random.gumbel(size=logits.shape)
         return {"action": logits.argmax(1)}
@@ -147,5 +147,4 @@ class A2C(Algorithm):
 def layout(task: Task, n_outputs: int | None) -> MLPLayout:
     """The config's network with `n_outputs` outputs."""
     assert n_outputs is not None, "this example chooses among n actions"
-    n_inputs = int(np.prod(task.env.observation.shape))
-    return MLPLayout(n_inputs, tuple(task.model.hidden), n_outputs, task.model.act)
+    return MLPLayout(task.env.n_inputs, tuple(task.model.hidden), n_outputs, task.model.act)

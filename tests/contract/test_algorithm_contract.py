@@ -7,19 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from carrying import carried
+from fields import act, spec_of
 
 from tianji.algorithms.dqn import DQN, DQNHyp
 from tianji.algorithms.ppo import PPO, PPOHyp
 from tianji.config.schema import ModelConfig
 from tianji.core.algorithm import Algorithm, Task
-from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field, Schema
 from tianji.core.store import trajectory_schema
 
 OBS = Field("obs", "float32", (3,))
-DISCRETE = EnvSpec(OBS, Field("action", "int64"), 4, n_envs=2)
-CONTINUOUS = EnvSpec(
+DISCRETE = spec_of(OBS, Field("action", "int64"), 4, n_envs=2)
+CONTINUOUS = spec_of(
     OBS,
     Field("action", "float32", (2,)),
     None,
@@ -44,10 +44,7 @@ def case(request):
 
 def layout(algorithm, task):
     length = algorithm.rollout_length(task) or 6
-    action = Field("action", task.env.action.dtype, task.env.action.shape)
-    return trajectory_schema(
-        task.env.observation, action, algorithm.fields(task), length, task.env.n_envs
-    )
+    return trajectory_schema(task.env, algorithm.fields(task), length)
 
 
 def make_batch(algorithm, task, seed=0):
@@ -64,7 +61,7 @@ def make_batch(algorithm, task, seed=0):
         trajectory["reward"][...] = random.standard_normal(trajectory["reward"].shape)
         trajectory["valid"][...] = True
         for t in range(length):
-            for name, array in policy.act(trajectory["obs"][t]).items():
+            for name, array in act(policy, trajectory["obs"][t]).items():
                 trajectory[name][t] = array
         store.add(0, trajectory, 0)
     store.draw(batch)
@@ -83,7 +80,7 @@ def test_a_policy_takes_the_weights_and_returns_the_declared_fields(case):
     policy.load(algorithm(task, 0).weights(), 0)
     declared = Schema((task.env.action, *algorithm.fields(task))).stacked(task.env.n_envs)
     for explore in (True, False):
-        decision = policy.act(np.ones((2, 3), np.float32), explore)
+        decision = act(policy, np.ones((2, 3), np.float32), explore)
         declared.check({name: np.asarray(array) for name, array in decision.items()})
 
 
@@ -93,9 +90,9 @@ def test_a_policy_copies_what_it_loads(case):
     weights = algorithm(task, 0).weights().copy()
     for policy in policies:
         policy.load(weights, 0)
-    before = policies[0].act(np.ones((2, 3), np.float32))
+    before = act(policies[0], np.ones((2, 3), np.float32))
     weights[...] = np.nan
-    after = policies[1].act(np.ones((2, 3), np.float32))
+    after = act(policies[1], np.ones((2, 3), np.float32))
     assert all((before[name] == after[name]).all() for name in before)
 
 
@@ -106,7 +103,7 @@ def test_actions_depend_on_the_seed_alone(case):
     def actions(seed):
         policy = algorithm.policy(task, 0, seed)
         policy.load(weights, 0)
-        return np.stack([policy.act(np.ones((2, 3), np.float32))["action"] for _ in range(30)])
+        return np.stack([act(policy, np.ones((2, 3), np.float32))["action"] for _ in range(30)])
 
     assert (actions(1) == actions(1)).all()
     assert (actions(1) != actions(2)).any()
@@ -178,11 +175,11 @@ def test_a_restored_policy_acts_on_as_the_first_would_have(case):
     one, two = algorithm.policy(task, 0, 1), algorithm.policy(task, 0, 2)
     one.load(algorithm(task, 0).weights() + np.float32(0.1), 0)
     for _ in range(30):
-        one.act(random.standard_normal((2, 3)).astype(np.float32))
+        act(one, random.standard_normal((2, 3)).astype(np.float32))
     two.restore(carried(one.state()))
     for _ in range(100):
         obs = random.standard_normal((2, 3)).astype(np.float32)
-        decision, other = one.act(obs), two.act(obs)
+        decision, other = act(one, obs), act(two, obs)
         assert all((decision[name] == other[name]).all() for name in decision)
 
 
@@ -239,7 +236,7 @@ import test_algorithm_contract as contract
 for algorithm, task in contract.CASES.values():
     policy = algorithm.policy(task, 0, 0)
     policy.load(np.zeros(algorithm.n_weights(task), np.float32), 0)
-    policy.act(np.ones((2, 3), np.float32))
+    contract.act(policy, np.ones((2, 3), np.float32))
     algorithm.sampling(task).batch_schema(contract.layout(algorithm, task))
 assert "torch._C" not in sys.modules, "torch was loaded"
 assert "gymnasium" not in sys.modules, "gymnasium was loaded"

@@ -179,13 +179,13 @@ def build(kind, n_envs, lengths, max_step=None):
 def walk(env, n_steps, seed):
     """Steps the environment with random actions and collects the valid rows as the store would."""
     random, rows, n_invalid = np.random.default_rng(seed), [], 0
-    obs = env.reset(seed=seed).copy()
+    obs = env.reset(seed=seed)["obs"].copy()
     for _ in range(n_steps):
         action = random.integers(5, size=env.spec.n_envs)
         step = env.step(action)
         ended = step.terminated | step.truncated
         for e in range(env.spec.n_envs):
-            after = step.final_obs[e] if env.spec.same_step and ended[e] else step.obs[e]
+            after = step.final["obs"][e] if env.spec.same_step and ended[e] else step.obs["obs"][e]
             row = (
                 *obs[e],
                 action[e],
@@ -199,8 +199,10 @@ def walk(env, n_steps, seed):
             else:
                 n_invalid += 1
                 assert (step.reward[e], ended[e]) == (0, False)
-                assert step.obs[e][2] == 0, "a row that only resets shows a first observation"
-        obs = step.obs.copy()
+                assert step.obs["obs"][e][2] == 0, (
+                    "a row that only resets shows a first observation"
+                )
+        obs = step.obs["obs"].copy()
     return rows, n_invalid
 
 
@@ -226,14 +228,14 @@ def test_every_step_made_is_a_valid_row_once_and_true(kind, n_envs, lengths, n_s
 def test_the_arrays_have_the_spec_s_shapes_and_types(kind):
     env = build(kind, 3, (2,))
     assert env.spec.n_envs == 3 and env.spec.n_actions == 5
-    assert (str(env.spec.observation), str(env.spec.action)) == ("float32[3]", "int64[]")
-    assert env.reset(seed=1).dtype == np.float32
+    assert (str(env.spec.observations[0]), str(env.spec.action)) == ("float32[3]", "int64[]")
+    assert env.reset(seed=1)["obs"].dtype == np.float32
     step = env.step(np.zeros(3, np.int64))
-    assert (step.obs.shape, step.obs.dtype) == ((3, 3), np.float32)
+    assert (step.obs["obs"].shape, step.obs["obs"].dtype) == ((3, 3), np.float32)
     assert (step.reward.shape, step.reward.dtype) == ((3,), np.float32)
     for flag in (step.terminated, step.truncated, step.valid):
         assert (flag.shape, flag.dtype) == ((3,), np.bool_)
-    assert (step.final_obs is not None) == env.spec.same_step
+    assert (step.final is not None) == env.spec.same_step
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -241,7 +243,7 @@ def test_a_reset_in_the_middle_forgets_the_episode_that_ended(kind):
     env = build(kind, 2, (1,))
     env.reset()
     assert env.step(np.zeros(2, np.int64)).terminated.all()
-    assert (env.reset()[:, 2] == 0).all()
+    assert (env.reset()["obs"][:, 2] == 0).all()
     assert env.step(np.zeros(2, np.int64)).valid.all()
 
 

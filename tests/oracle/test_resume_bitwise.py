@@ -232,7 +232,7 @@ def test_fresh_episodes_are_not_the_first_ones_once_more(tmp_path, monkeypatch):
     saved, _ = checkpoint.newest(tmp_path / "run")
     made = start._try_out(config)
     fresh, resumed = LocalEngine(made), LocalEngine(made, tmp_path / "run", saved)
-    assert not np.array_equal(fresh.roles[2].obs, resumed.roles[2].obs)
+    assert not np.array_equal(fresh.roles[2].obs["obs"], resumed.roles[2].obs["obs"])
 
 
 @pytest.mark.parametrize("replay", ["auto", "never"])

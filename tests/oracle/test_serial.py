@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from fields import spec_of, step_of
 
 from tianji import config as configs
 from tianji.core.counts import Count
-from tianji.core.env import EnvSpec, Step
 from tianji.core.schema import Field
 from tianji.engines.local import LocalEngine
 from tianji.job import factory, serial
@@ -106,11 +106,11 @@ class SameStepEnv:
 
     def __init__(self):
         obs = Field("obs", "float32", (4,))
-        self.spec = EnvSpec(obs, Field("action", "int64"), 2, n_envs=2, same_step=True)
+        self.spec = spec_of(obs, Field("action", "int64"), 2, n_envs=2, same_step=True)
 
     def reset(self, seed=None):
         self.random, self.now = np.random.default_rng(seed), 0
-        return self.observe()
+        return {"obs": self.observe()}
 
     def observe(self):
         return self.random.standard_normal((2, 4)).astype(np.float32)
@@ -120,7 +120,7 @@ class SameStepEnv:
         cut, no, yes = np.full(2, self.now % 7 == 0), np.zeros(2, bool), np.ones(2, bool)
         final = 10 + self.observe()
         reward = (action == (final[:, 0] > 10)).astype(np.float32)
-        return Step(self.observe() if cut[0] else final, reward, no, cut, yes, final)
+        return step_of(self.observe() if cut[0] else final, reward, no, cut, yes, final)
 
     def close(self):
         pass

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from fields import act, spec_of
 
 from tianji.algorithms.dqn import DQN, DQNHyp
 from tianji.config.schema import ModelConfig
 from tianji.core.algorithm import Task
-from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field
 
@@ -14,7 +14,7 @@ LR = 0.01
 
 
 def task(n_actors=1, hidden=(), n_inputs=1, dueling=False, **hyp):
-    env = EnvSpec(Field("obs", "float32", (n_inputs,)), Field("action", "int64"), 2)
+    env = spec_of(Field("obs", "float32", (n_inputs,)), Field("action", "int64"), 2)
     model = ModelConfig(hidden=hidden, dueling=dueling)
     return Task(env, model, DQNHyp(**({"lr": LR} | hyp)), n_actors)
 
@@ -116,7 +116,7 @@ def epsilons(policy, n, n_envs=1):
     found = []
     for _ in range(n):
         found.append(policy.epsilon)
-        policy.act(np.zeros((n_envs, 1), np.float32))
+        act(policy, np.zeros((n_envs, 1), np.float32))
     return found
 
 
@@ -155,14 +155,14 @@ def test_an_actor_that_does_not_explore_is_greedy_and_does_not_count():
     policy.load(np.array([1.0, -1.0, 0.0, 0.0], np.float32), 1)
     obs = np.array([[1.0], [-1.0]], np.float32)
     for _ in range(5):
-        assert policy.act(obs, explore=False)["action"].tolist() == [0, 1]
+        assert act(policy, obs, explore=False)["action"].tolist() == [0, 1]
     assert policy.epsilon == 1.0
 
 
 def test_random_actions_come_as_often_as_epsilon_says():
     policy = DQN.policy(task(epsilon=0.5, max_decay_step=0), 0, 0)
     policy.load(np.array([0.0, 0.0, 1.0, 0.0], np.float32), 1)
-    actions = policy.act(np.zeros((20_000, 1), np.float32))["action"]
+    actions = act(policy, np.zeros((20_000, 1), np.float32))["action"]
     assert actions.mean() == pytest.approx(0.25, abs=0.02)  # half of them, half of those action 1
 
 
@@ -175,6 +175,6 @@ def test_the_sampling_is_what_the_hyper_parameters_say():
 
 
 def test_actions_that_are_vectors_are_refused_with_advice():
-    env = EnvSpec(Field("obs", "float32", (3,)), Field("action", "float32", (2,)), None)
+    env = spec_of(Field("obs", "float32", (3,)), Field("action", "float32", (2,)), None)
     with pytest.raises(TianJiError, match=r"discrete action space.*float32\[2\].*type='PPO'"):
         DQN.n_weights(Task(env, ModelConfig(), DQNHyp()))

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, Sequence, Text
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -100,12 +100,12 @@ def test_one_cartpole_follows_the_plain_one_step_by_step():
     plain, ours = gymnasium.make("CartPole-v1"), make(config(), 1, ".")
     random = np.random.default_rng(3)
     expected, _ = plain.reset(seed=7)
-    obs, ended = ours.reset(seed=7), False
+    obs, ended = ours.reset(seed=7)["obs"], False
     for _ in range(300):
         np.testing.assert_array_equal(obs[0], expected)
         action = random.integers(2, size=1)
         step = ours.step(action)
-        obs = step.obs
+        obs = step.obs["obs"]
         assert step.valid[0] == (not ended)
         if ended:
             (expected, _), ended = plain.reset(), False
@@ -117,7 +117,7 @@ def test_one_cartpole_follows_the_plain_one_step_by_step():
 
 
 def test_environment_e_gets_seed_plus_e():
-    obs = make(config(vectorization="sync"), 3, ".").reset(seed=5)
+    obs = make(config(vectorization="sync"), 3, ".").reset(seed=5)["obs"]
     for e in range(3):
         np.testing.assert_array_equal(obs[e], gymnasium.make("CartPole-v1").reset(seed=5 + e)[0])
 
@@ -132,7 +132,7 @@ def test_the_spec_says_what_gymnasium_knows():
     for vectorization in ("sync", "vector"):
         spec = make(config(vectorization=vectorization), 2, ".").spec
         assert (spec.n_actions, spec.reward_threshold, spec.max_episode_steps) == (2, 475.0, 500)
-        assert (str(spec.observation), spec.n_envs, spec.same_step) == ("float32[4]", 2, False)
+        assert (str(spec.observations[0]), spec.n_envs, spec.same_step) == ("float32[4]", 2, False)
     assert scripted().spec.reward_threshold is None
 
 
@@ -154,33 +154,33 @@ def test_continuous_actions_have_bounds():
     assert (str(env.spec.action), env.spec.n_actions) == ("float32[1]", None)
     assert (env.spec.action_low, env.spec.action_high) == ((-2.0,), (2.0,))
     env.reset(seed=0)
-    assert env.step(np.ones((2, 1), np.float32)).obs.shape == (2, 3)
+    assert env.step(np.ones((2, 1), np.float32)).obs["obs"].shape == (2, 3)
 
 
 def test_a_discrete_observation_becomes_one_hot():
     env = make(config("FrozenLake-v1", is_slippery=False), 2, ".")
-    assert str(env.spec.observation) == "float32[16]"
-    assert env.reset(seed=0).argmax(axis=1).tolist() == [0, 0]
-    obs = env.step(np.array([1, 2])).obs
+    assert str(env.spec.observations[0]) == "float32[16]"
+    assert env.reset(seed=0)["obs"].argmax(axis=1).tolist() == [0, 0]
+    obs = env.step(np.array([1, 2])).obs["obs"]
     assert obs.argmax(axis=1).tolist() == [4, 1] and obs.sum() == 2
 
 
 def test_pictures_stay_bytes():
     env = scripted(space=Box(0, 255, (4,), np.uint8), shows=(np.full(4, 200, np.uint8),))
-    assert env.spec.observation.dtype == "uint8"
-    assert env.reset()[0].tolist() == [200] * 4
+    assert env.spec.observations[0].dtype == "uint8"
+    assert env.reset()["obs"][0].tolist() == [200] * 4
 
 
 def test_double_precision_is_cast():
     env = scripted(shows=(np.full(4, 0.5),))
-    assert env.reset().dtype == np.float32
-    assert env.step(zeros(1)).obs.tolist() == [[0.5] * 4]
+    assert env.reset()["obs"].dtype == np.float32
+    assert env.step(zeros(1)).obs["obs"].tolist() == [[0.5] * 4]
 
 
 def test_large_but_finite_numbers_pass():
     env = scripted(shows=(np.full(4, 3e38, np.float32),))
     env.reset()
-    assert env.step(zeros(1)).obs[0, 0] == np.float32(3e38)
+    assert env.step(zeros(1)).obs["obs"][0, 0] == np.float32(3e38)
 
 
 def test_discrete_actions_start_where_the_space_does():
@@ -254,18 +254,16 @@ def test_modes_that_cannot_be_had_are_refused():
         make(config(), 0, ".")
 
 
-@pytest.mark.parametrize("space", [Dict({"a": LINE}), MultiDiscrete([2, 3])])
+@pytest.mark.parametrize("space", [Text(3), Dict({"a": Sequence(LINE)})])
 def test_other_observation_spaces_are_refused_by_name(space):
-    with pytest.raises(
-        TianJiError, match=rf"observation space {type(space).__name__}.*want a Box or a Disc"
-    ):
+    with pytest.raises(TianJiError, match=r"observation space .*want Box, Disc"):
         scripted(space=space)
 
 
-@pytest.mark.parametrize("space", [MultiDiscrete([2, 3]), Box(0, 9, (2,), np.int64)])
+@pytest.mark.parametrize("space", [Dict({"a": Discrete(2)}), Box(0, 9, (2,), np.int64)])
 def test_other_action_spaces_are_refused_by_name(space):
     with pytest.raises(
-        TianJiError, match=rf"action space {type(space).__name__}.*want a Discrete or a float"
+        TianJiError, match=rf"action space {type(space).__name__}.*want Discrete, Multi"
     ):
         scripted(actions=space)
 

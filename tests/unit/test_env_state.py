@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from carrying import carried
 from commands import ROOT, TASKS
+from fields import act
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from pages import PYTHON
 
@@ -52,8 +53,15 @@ def seen(env, random, n):
     rows, size = [], (env.spec.n_envs, *env.spec.action.shape)
     for _ in range(n):
         step = env.step(random.integers(2, size=size).astype(env.spec.action.dtype))
-        arrays = [step.obs, step.reward, step.terminated, step.truncated, step.valid]
-        arrays += [] if step.final_obs is None else [step.final_obs]
+        arrays = [
+            step.obs["obs"],
+            step.first,
+            step.reward,
+            step.terminated,
+            step.truncated,
+            step.valid,
+        ]
+        arrays += [] if step.final is None else [step.final["obs"]]
         rows.append([array.tobytes() for array in arrays])
     return rows
 
@@ -116,7 +124,7 @@ def test_the_arrays_that_were_handed_out_stay_the_same():
     state = carried(env.state())
     step = env.step(np.ones(3, np.int64))
     env.restore(state)
-    assert step.obs is obs and (obs == state["step"]["obs"]).all()
+    assert step.obs is obs and (obs["obs"] == state["step"]["obs"]).all()
 
 
 def test_what_cannot_be_saved_has_no_state(registered):
@@ -245,14 +253,14 @@ def acts_and_learns_on(job):
     policy.load(one.weights(), 0)
     for _ in range(3):
         one.learn(batch())
-        policy.act(batch()["obs"][0, 0])
+        act(policy, batch()["obs"][0, 0])
     two.restore(carried(one.state()))
     twin.restore(carried(policy.state()))
     for _ in range(5):
         made = batch()
         kept.append(one.learn(made) == two.learn(made))
         obs = made["obs"][0, 0]
-        kept.append((policy.act(obs)["action"] == twin.act(obs)["action"]).all())
+        kept.append((act(policy, obs)["action"] == act(twin, obs)["action"]).all())
     return all(kept) and (one.weights() == two.weights()).all()
 
 

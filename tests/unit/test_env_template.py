@@ -111,7 +111,7 @@ def returning(monkeypatch, **values):
 
 
 def test_arguments_go_from_the_config_to_init():
-    assert build("Small", size=3).spec.observation.shape == (3,)
+    assert build("Small", size=3).spec.observations[0].shape == (3,)
     with pytest.raises(
         TianJiError, match=r"Small.init\(size=2\): .*'sise' \(got \['sise'\]; they come"
     ):
@@ -126,7 +126,7 @@ def test_seed_is_called_where_it_exists_and_only_once():
         [4, "reset", "reset"],
         [5, "reset", "reset"],
     ]
-    assert build("Small").reset(seed=4).tolist() == [[0, 0]]
+    assert build("Small").reset(seed=4)["obs"].tolist() == [[0, 0]]
 
 
 def test_only_the_first_is_rendered_and_all_are_closed():
@@ -140,7 +140,7 @@ def test_only_the_first_is_rendered_and_all_are_closed():
 
 @pytest.mark.parametrize("first", [[1, 2], (1.0, 2.0), np.array([1, 2]), ([1, 2], {"map": 3})])
 def test_reset_may_return_an_observation_with_or_without_info(monkeypatch, first):
-    assert returning(monkeypatch, firsts=first).reset().tolist() == [[1, 2]]
+    assert returning(monkeypatch, firsts=first).reset()["obs"].tolist() == [[1, 2]]
 
 
 @pytest.mark.parametrize(
@@ -241,8 +241,8 @@ def test_own_classes_have_no_vector_environment():
 
 def test_whoever_follows_the_sign_solves_the_example():
     env = build("own_environment:Corridor", 3, EXAMPLES, max_step=50, length=9)
-    obs, returns = env.reset(seed=0), np.zeros(3)
+    obs, returns = env.reset(seed=0)["obs"], np.zeros(3)
     for _ in range(4):
         step = env.step((obs[:, 0] > 0).astype(np.int64))
-        returns, obs = returns + step.reward, step.obs
+        returns, obs = returns + step.reward, step.obs["obs"]
     assert step.terminated.all() and np.allclose(returns, 0.96)

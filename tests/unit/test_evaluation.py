@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from fields import spec_of, step_of
 
 from tianji.core.channel import ChannelSpec, Delivery
 from tianji.core.counts import Count
-from tianji.core.env import EnvSpec, Step
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field, Schema
 from tianji.roles.evaluation import Evaluation, Games, env_seed, evaluate
@@ -29,14 +29,14 @@ class Stairs:
 
     def __init__(self, lengths, same_step=False):
         self.lengths, self.same_step = lengths, same_step
-        self.spec = EnvSpec(OBS, ACTION, None, len(lengths), same_step=same_step)
+        self.spec = spec_of(OBS, ACTION, None, len(lengths), same_step=same_step)
         self.seeds, self.closed = [], False
 
     def reset(self, seed=None):
         self.seeds.append(seed)
         n = len(self.lengths)
         self.t, self.k, self.over = np.zeros(n, int), [0] * n, np.zeros(n, bool)
-        return self.observe()
+        return {"obs": self.observe()}
 
     def observe(self):
         return self.t[:, None].astype(np.float32)
@@ -54,7 +54,7 @@ class Stairs:
             self.t = np.where(ended, 0, self.t)
             self.over = np.zeros(len(ended), bool)
         cut = ended & (np.arange(len(ended)) % 2 == 1)  # every second environment truncates
-        return Step(
+        return step_of(
             self.observe(), reward, ended & ~cut, cut, valid, final if self.same_step else None
         )
 
@@ -71,9 +71,9 @@ class Climber:
     def load(self, weights, version):
         self.weight = float(weights[0])
 
-    def act(self, obs, explore=True):
+    def act(self, obs, first, explore=True):
         self.explored |= explore
-        return {"action": self.weight * (obs[:, 0] + 1)}
+        return {"action": self.weight * (obs["obs"][:, 0] + 1)}
 
 
 def finish(games, seed=0):

@@ -19,9 +19,9 @@ from tianji.roles.role_specs import LAUNCHER, Kind, homes_of, roles_of
 from tianji.transports.local import LocalTransport
 
 CARTPOLE = EnvSpec(
-    Field("obs", "float32", (4,)),
+    (Field("obs", "float32", (4,)),),
     Field("action", "int64"),
-    2,
+    (2,),
     reward_threshold=475.0,
     max_episode_steps=500,
 )
@@ -184,7 +184,7 @@ def test_environments_of_different_actors_are_seeded_apart(load):
     made = real_job(load(*seeds))
     transport = LocalTransport(channels_of(made))
     actors = [factory.build(spec, made, transport) for spec in roles_of(made.config)[2:]]
-    first = {tuple(actor.obs.ravel().tolist()) for actor in actors}
+    first = {tuple(actor.obs["obs"].ravel().tolist()) for actor in actors}
     assert len(first) == 3
     for actor in actors:
         actor.close()

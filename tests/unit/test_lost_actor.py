@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
+from fields import layout_of
 
 from tianji.core.channel import ChannelSpec
 from tianji.core.schema import Field
-from tianji.core.store import trajectory_schema
 from tianji.roles.lost_actor import StandIn
 from tianji.stores.rollouts import Rollouts
 from tianji.transports.local import LocalTransport
 
-TRAJECTORY = trajectory_schema(Field("obs", "float32", (1,)), Field("action", "int64"), (), 4, 1)
+TRAJECTORY = layout_of(Field("obs", "float32", (1,)), Field("action", "int64"), (), 4, 1)
 
 
 @pytest.fixture

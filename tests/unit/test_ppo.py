@@ -1,10 +1,12 @@
 """PPO: advantages, the update, and its two kinds of policy."""
 
 import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from fields import act, spec_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,13 +14,12 @@ from tianji.algorithms.advantages import Gains, Importance, advantages
 from tianji.algorithms.ppo import PPO, PPOHyp
 from tianji.config.schema import ModelConfig
 from tianji.core.algorithm import Task
-from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field
 
 OBS = Field("obs", "float32", (3,))
-DISCRETE = EnvSpec(OBS, Field("action", "int64"), 4, n_envs=2)
-CONTINUOUS = EnvSpec(
+DISCRETE = spec_of(OBS, Field("action", "int64"), 4, n_envs=2)
+CONTINUOUS = spec_of(
     OBS,
     Field("action", "float32", (2,)),
     None,
@@ -169,7 +170,7 @@ def rollouts(job, seed=0, n=2):
     length, n_envs = job.hyp.step_len, job.env.n_envs
     batch, _, _, _ = random_batch(seed, n, length, n_envs)
     batch["obs"] = random.standard_normal((n, length + 1, n_envs, 3)).astype(np.float32)
-    steps = [[policy.act(batch["obs"][i, t]) for t in range(length)] for i in range(n)]
+    steps = [[act(policy, batch["obs"][i, t]) for t in range(length)] for i in range(n)]
     for name in steps[0][0]:
         batch[name] = np.stack([np.stack([step[name] for step in row]) for row in steps])
     return learner, batch
@@ -245,7 +246,7 @@ def test_log_probabilities_in_numpy_are_those_in_torch(env):
     policy = PPO.policy(task(env), 0, 0)
     policy.load(weights, 1)
     obs = batch["obs"].reshape(-1, 3)
-    decision = policy.act(obs)
+    decision = act(policy, obs)
     action = torch.from_numpy(decision["action" if env is DISCRETE else "raw"])
     with torch.no_grad():
         expected, _ = learner.networks.log_probability(torch.from_numpy(obs), action)
@@ -288,7 +289,7 @@ def test_asynchronous_updates_of_old_samples_stay_finite(env, correction):
 
 
 def test_final_observations_are_bootstrapped_from():
-    learner, batch = rollouts(task())
+    learner, batch = rollouts(task(replace(DISCRETE, same_step=True)))
     batch["valid"][0, 1, 0] = batch["truncated"][0, 1, 0] = True
     batch["terminated"][0, 1, 0] = False
     batch["final_obs"] = np.zeros((2, 5, 2, 3), np.float32)
@@ -317,7 +318,7 @@ def test_actions_are_drawn_as_often_as_their_probabilities_say():
     weights = np.zeros_like(learner.weights())
     weights[-4:] = np.log([0.1, 0.2, 0.3, 0.4])  # the last layer's biases
     policy.load(weights, 0)
-    decision = policy.act(np.zeros((50_000, 3), np.float32))
+    decision = act(policy, np.zeros((50_000, 3), np.float32))
     share = np.bincount(decision["action"]) / 50_000
     np.testing.assert_allclose(share, [0.1, 0.2, 0.3, 0.4], atol=0.01)
     np.testing.assert_allclose(np.exp(decision["logp"]), share[decision["action"]], atol=0.01)
@@ -328,13 +329,13 @@ def test_a_policy_that_does_not_explore_takes_the_likeliest_action():
     weights = np.zeros(PPO.n_weights(task()), np.float32)
     weights[-2] = 1.0
     policy.load(weights, 0)
-    assert policy.act(np.zeros((5, 3), np.float32), explore=False)["action"].tolist() == [2] * 5
+    assert act(policy, np.zeros((5, 3), np.float32), explore=False)["action"].tolist() == [2] * 5
 
 
 def test_actions_stay_within_bounds_and_the_draw_is_kept():
     policy = PPO.policy(task(CONTINUOUS), 0, 0)
     policy.load(np.zeros(PPO.n_weights(task(CONTINUOUS)), np.float32), 0)
-    decision = policy.act(np.zeros((5_000, 3), np.float32))
+    decision = act(policy, np.zeros((5_000, 3), np.float32))
     assert (np.abs(decision["action"]) <= [0.5, 1.0]).all()
     np.testing.assert_array_equal(
         decision["action"], np.clip(decision["raw"], [-0.5, -1.0], [0.5, 1.0])

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from fields import layout_of
 
 from tianji.core.schema import Field
-from tianji.core.store import trajectory_schema
 from tianji.roles.balance import Balance
 from tianji.stores.rollouts import Rollouts
 
-TRAJECTORY = trajectory_schema(Field("obs", "float32", (1,)), Field("action", "int64"), (), 4, 1)
+TRAJECTORY = layout_of(Field("obs", "float32", (1,)), Field("action", "int64"), (), 4, 1)
 
 
 def pool(n_waiting, **more):

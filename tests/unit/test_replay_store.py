@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from fields import layout_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tianji.core.schema import Field
-from tianji.core.store import trajectory_schema
 from tianji.stores.replay import Replay
 
 GAMMA = 0.9
@@ -121,7 +121,7 @@ class Oracle:
 
 def layout(length, n_envs, same_step=False):
     obs, action = Field("obs", "float64", (2,)), Field("action", "int64")
-    return trajectory_schema(obs, action, (Field("logp", "float32"),), length, n_envs, same_step)
+    return layout_of(obs, action, (Field("logp", "float32"),), length, n_envs, same_step)
 
 
 def play(world, schema, length):

@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
+from fields import layout_of, spec_of, step_of
 
 from tianji.core.channel import ChannelSpec, Delivery
 from tianji.core.counts import Count, Histogram
-from tianji.core.env import EnvSpec, Step
 from tianji.core.schema import Field, Schema
-from tianji.core.store import trajectory_schema
 from tianji.roles import Actor, Buffer, Learner
 from tianji.roles.balance import Balance
 from tianji.roles.episodes import EPISODE_SCHEMA
@@ -18,7 +17,7 @@ from tianji.transports.local import LocalTransport
 
 LENGTH = 4
 OBS, ACTION = Field("obs", "float32", (1,)), Field("action", "int64")
-TRAJECTORY = trajectory_schema(OBS, ACTION, (), LENGTH, 1)
+TRAJECTORY = layout_of(OBS, ACTION, (), LENGTH, 1)
 WEIGHTS = Schema((Field("weights", "float32", (3,)),))
 NOTHING = Schema((Field("nothing", "uint8"),))
 
@@ -27,11 +26,11 @@ class CountingEnv:
     """Observes its own clock; episodes of three steps, each followed by a step that only resets."""
 
     def __init__(self, diary):
-        self.spec, self.diary, self.closed = EnvSpec(OBS, ACTION, 10), diary, False
+        self.spec, self.diary, self.closed = spec_of(OBS, ACTION, 10), diary, False
 
     def reset(self, seed=None):
         self.now, self.in_episode, self.seed = 0, 0, seed
-        return self.observe()
+        return {"obs": self.observe()}
 
     def observe(self):
         return np.array([[self.now]], np.float32)
@@ -42,7 +41,7 @@ class CountingEnv:
         reset = self.in_episode == 3
         self.in_episode = 0 if reset else self.in_episode + 1
         flags = (np.array([self.in_episode == 3]), np.array([False]), np.array([not reset]))
-        return Step(self.observe(), np.array([0.0 if reset else 2.0], np.float32), *flags)
+        return step_of(self.observe(), np.array([0.0 if reset else 2.0], np.float32), *flags)
 
     def close(self):
         self.closed = True
@@ -57,9 +56,9 @@ class EchoPolicy:
     def load(self, weights, version):
         self.diary.append(f"load {version}")
 
-    def act(self, obs, explore=True):
-        self.diary.append(f"act {int(obs[0, 0])}")
-        return {"action": obs[:, 0].astype(np.int64)}
+    def act(self, obs, first, explore=True):
+        self.diary.append(f"act {int(obs['obs'][0, 0])}")
+        return {"action": obs["obs"][:, 0].astype(np.int64)}
 
 
 class EndOfEpisode:

@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
+from fields import layout_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field
-from tianji.core.store import trajectory_schema
 from tianji.stores.rollouts import Rollouts
 
 T, E = 4, 2
-SCHEMA = trajectory_schema(
+SCHEMA = layout_of(
     Field("obs", "float32", (3,)), Field("action", "int64"), (Field("logp", "float32"),), T, E
 )
 

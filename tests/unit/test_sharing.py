@@ -4,17 +4,17 @@ import dataclasses
 
 import numpy as np
 import pytest
+from fields import spec_of
 
 from tianji.algorithms.advantages import Gains, pooled
 from tianji.algorithms.dqn import DQN, DQNHyp
 from tianji.algorithms.ppo import PPO, PPOHyp
 from tianji.config.schema import ModelConfig
 from tianji.core.algorithm import Algorithm, Task
-from tianji.core.env import EnvSpec
 from tianji.core.lazy import torch
 from tianji.core.schema import Field
 
-ENV = EnvSpec(Field("obs", "float32", (3,)), Field("action", "int64"), 4, n_envs=2)
+ENV = spec_of(Field("obs", "float32", (3,)), Field("action", "int64"), 4, n_envs=2)
 MODEL = ModelConfig(hidden=(16,), act="tanh")
 
 

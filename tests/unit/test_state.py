@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from carrying import carried
 from commands import TASKS
+from fields import act, layout_of, step_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tianji import config as configs
 from tianji.core.counts import Count
-from tianji.core.env import Step
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field
 from tianji.core.state import (
@@ -21,7 +21,6 @@ from tianji.core.state import (
     split,
     state_of,
 )
-from tianji.core.store import trajectory_schema
 from tianji.job import factory
 from tianji.job.job import prepare
 from tianji.roles.balance import Balance
@@ -32,7 +31,7 @@ from tianji.stores.replay import Replay
 from tianji.stores.rollouts import Rollouts
 
 T, E, SOURCES = 5, 2, 3
-LAYOUT = trajectory_schema(
+LAYOUT = layout_of(
     Field("obs", "float32", (2,)), Field("action", "int64"), (Field("logp", "float32"),), T, E
 )
 
@@ -227,7 +226,7 @@ def test_a_store_of_another_size_is_refused():
         pool.add(0, trajectory(np.random.default_rng(0)), 0)
     with pytest.raises(TianJiError, match="6 were saved, and this pool has room for 4"):
         store_of(Rollouts(1, 1, T * E), 1).restore(carried(pool.state()))
-    wider = trajectory_schema(Field("obs", "float32", (3,)), Field("action", "int64"), (), T, E)
+    wider = layout_of(Field("obs", "float32", (3,)), Field("action", "int64"), (), T, E)
     with pytest.raises(TianJiError, match=r"field 'obs': .*saved rollouts"):
         Rollouts(6, 6, T * E).build(wider, 1, 0, 1).restore(carried(pool.state()))
 
@@ -269,7 +268,7 @@ class Wire:
 def some_step(random):
     ends = random.random((2, E)) < 0.1
     reward = random.standard_normal(E).astype(np.float32)
-    return Step(np.zeros((E, 1)), reward, ends[0], ends[1], random.random(E) < 0.9)
+    return step_of(np.zeros((E, 1)), reward, ends[0], ends[1], random.random(E) < 0.9)
 
 
 def test_a_log_goes_on_with_its_episodes_and_loses_none_that_waits():
@@ -293,10 +292,10 @@ def test_a_log_that_begins_anew_keeps_only_what_had_ended():
     wire, no, yes = Wire(), np.zeros(E, bool), np.ones(E, bool)
     log = EpisodeLog(E, wire, lambda: 0.0)
     one_each = np.ones(E, np.float32)
-    log.add(Step(np.zeros((E, 1)), one_each, yes, no, yes))
-    log.add(Step(np.zeros((E, 1)), one_each, no, no, yes))
+    log.add(step_of(np.zeros((E, 1)), one_each, yes, no, yes))
+    log.add(step_of(np.zeros((E, 1)), one_each, no, no, yes))
     log.begin_anew()
-    log.add(Step(np.zeros((E, 1)), one_each, no, yes, yes))
+    log.add(step_of(np.zeros((E, 1)), one_each, no, yes, yes))
     log.push()
     steps = [E] * E + [3 * E] * E  # also those of episodes that were given up
     assert wire.sent == [(1.0, 1, 0.0, made, 0) for made in steps]
@@ -355,7 +354,7 @@ class Pieces:
         self.version, self.scalars = 0, []
 
     def begin(self):
-        self.trajectory["obs"][0] = self.env.reset(self.job.env_seed(0))
+        self.trajectory["obs"][0] = self.env.reset(self.job.env_seed(0))["obs"]
         self.policy.load(self.algorithm.weights(), 0)
         return self
 
@@ -373,7 +372,7 @@ class Pieces:
     def produce(self):
         rows, length = self.trajectory, self.job.length
         for t in range(length):
-            decision = self.policy.act(rows["obs"][t])
+            decision = act(self.policy, rows["obs"][t])
             step = self.env.step(decision["action"])
             for name, array in decision.items():
                 rows[name][t] = array

@@ -65,4 +65,4 @@ def value_layout(task: Task) -> MLPLayout:
 
 
 def _n_inputs(task: Task) -> int:
-    return int(np.prod(task.env.observation.shape, dtype=int))
+    return task.env.n_inputs

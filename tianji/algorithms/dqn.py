@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from tianji.config.binder import key
 from tianji.core.algorithm import Algorithm, PolicyGraph, Task, Weights, learning_rate
+from tianji.core.env import BoolArray
 from tianji.core.errors import TianJiError
 from tianji.core.lazy import torch
 from tianji.core.schema import Arrays
@@ -66,7 +66,7 @@ class EpsilonGreedy:
         self._decay = hyp.max_decay_step / task.n_actors  # of this actor's own steps
         self._random_until = hyp.warmup_size / task.n_actors if hyp.warmup_full_random else 0
         self._n_actions = _n_actions(task)
-        self._network = NumpyMLP(layout(task))
+        self._network, self._gather = NumpyMLP(layout(task)), task.env.gather
         self._random = np.random.default_rng(seed)
         self._steps = 0
 
@@ -83,14 +83,14 @@ class EpsilonGreedy:
             return self._final
         return 1.0 + (self._final - 1.0) * self._steps / self._decay
 
-    def act(self, obs: npt.NDArray[Any], explore: bool = True) -> Arrays:
+    def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
         """One action per environment."""
-        action = self._network(obs).argmax(1)
+        action = self._network(self._gather(obs)).argmax(1)
         if explore:
-            at_random = self._random.random(len(obs)) < self.epsilon
+            at_random = self._random.random(len(action)) < self.epsilon
             if at_random.any():
                 action[at_random] = self._random.integers(self._n_actions, size=at_random.sum())
-            self._steps += len(obs)
+            self._steps += len(action)
         return {"action": action}
 
     def state(self) -> State:
@@ -159,7 +159,10 @@ class DQN(Algorithm):
 
     def updates(self, batch: Arrays) -> Generator[Weights, None, dict[str, float]]:
         """One step of Adam on the TD error."""
-        b = {name: torch.from_numpy(batch[name]).to(self._device) for name in _USED}
+        gather = self.task.env.gather
+        used = {name: batch[name] for name in ("action", "reward", "discount")}
+        used |= {"obs": gather(batch), "next_obs": gather(batch, "next_")}
+        b = {name: torch.from_numpy(array).to(self._device) for name, array in used.items()}
         with (
             torch.no_grad()
         ):  # truncation is not termination: `discount` is 0 only where the task ended
@@ -219,9 +222,6 @@ class DQN(Algorithm):
         self._updates = state["updates"]
 
 
-_USED = ("obs", "next_obs", "action", "reward", "discount")
-
-
 def _n_actions(task: Task) -> int:
     if task.env.n_actions is None:
         raise TianJiError(
@@ -233,6 +233,5 @@ def _n_actions(task: Task) -> int:
 
 def layout(task: Task) -> MLPLayout:
     """The Q-network of a job: one output per action."""
-    n_inputs = int(np.prod(task.env.observation.shape, dtype=int))
     m = task.model
-    return MLPLayout(n_inputs, tuple(m.hidden), _n_actions(task), m.act, m.dueling)
+    return MLPLayout(task.env.n_inputs, tuple(m.hidden), _n_actions(task), m.act, m.dueling)

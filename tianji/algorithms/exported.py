@@ -57,7 +57,7 @@ def traced(module: torch.nn.Module, env: EnvSpec, scores: str) -> PolicyGraph:
     import torch
 
     module = module.cpu().eval()
-    example = torch.zeros(2, *env.observation.shape)
+    example = torch.zeros(2, *env.input_shape)
     with _silenced():
         program = torch.onnx.export(
             module,
@@ -120,7 +120,7 @@ class _Graph:
         graph = helper.make_graph(
             self.nodes,
             "policy",
-            [value("obs", TensorProto.FLOAT, env.observation.shape)],
+            [value("obs", TensorProto.FLOAT, env.input_shape)],
             [value("action", kind, env.action.shape), value(scores, TensorProto.FLOAT, shape)],
             [numpy_helper.from_array(array, name) for name, array in self.constants.items()],
         )

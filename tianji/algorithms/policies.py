@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from tianji.core.algorithm import Weights
-from tianji.core.env import EnvSpec
+from tianji.core.env import BoolArray, EnvSpec
 from tianji.core.schema import Arrays
 from tianji.core.state import State, random_state, restore_random
 from tianji.models.layout import MLPLayout, NumpyMLP
@@ -19,27 +16,27 @@ LOG_2PI = float(np.log(2 * np.pi))
 class CategoricalPolicy:
     """Draws one of n actions, in numpy."""
 
-    def __init__(self, layout: MLPLayout, seed: int) -> None:
-        self._network = NumpyMLP(layout)
+    def __init__(self, layout: MLPLayout, env: EnvSpec, seed: int) -> None:
+        self._network, self._gather = NumpyMLP(layout), env.gather
         self._random = np.random.default_rng(seed)
 
     def load(self, weights: Weights, version: int) -> None:
         """Copies the policy network's weights."""
         self._network.load(weights)
 
-    def act(self, obs: npt.NDArray[Any], explore: bool = True) -> Arrays:
+    def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
         """Actions and the logarithms of their probabilities."""
-        logits = self._network(obs)
+        logits = self._network(self._gather(obs))
         logits -= logits.max(1, keepdims=True)
         weight = np.exp(logits)
         total = weight.sum(1, keepdims=True)
         if explore:
-            mark = self._random.random((len(obs), 1), np.float32) * total
+            mark = self._random.random((len(logits), 1), np.float32) * total
             action = (weight.cumsum(1) < mark).sum(1)
             np.minimum(action, logits.shape[1] - 1, out=action)
         else:
             action = logits.argmax(1)
-        rows = np.arange(len(obs))
+        rows = np.arange(len(logits))
         return {"action": action, "logp": logits[rows, action] - np.log(total[:, 0])}
 
     def state(self) -> State:
@@ -56,7 +53,7 @@ class GaussianPolicy:
     """Draws vectors of numbers around the network's output, in numpy."""
 
     def __init__(self, layout: MLPLayout, env: EnvSpec, seed: int) -> None:
-        self._network = NumpyMLP(layout)
+        self._network, self._gather = NumpyMLP(layout), env.gather
         self._log_std = np.zeros(self._network.layout.n_outputs, np.float32)
         self._random = np.random.default_rng(seed)
         self._shape = env.action.shape
@@ -68,17 +65,17 @@ class GaussianPolicy:
         self._network.load(weights[: -self._log_std.size])
         self._log_std[...] = weights[-self._log_std.size :]
 
-    def act(self, obs: npt.NDArray[Any], explore: bool = True) -> Arrays:
+    def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
         """Actions within the space's bounds, what was drawn before the bounds, and its density."""
-        raw = self._network(obs)
+        raw = self._network(self._gather(obs))
         logp = np.full(
-            len(obs), -0.5 * LOG_2PI * self._log_std.size - self._log_std.sum(), np.float32
+            len(raw), -0.5 * LOG_2PI * self._log_std.size - self._log_std.sum(), np.float32
         )
         if explore:
             noise = self._random.standard_normal(raw.shape, np.float32)
             raw = raw + noise * np.exp(self._log_std)
             logp -= 0.5 * np.square(noise).sum(1)
-        action = np.clip(raw, self._low, self._high).reshape(len(obs), *self._shape)
+        action = np.clip(raw, self._low, self._high).reshape(len(raw), *self._shape)
         return {"action": action, "raw": raw, "logp": logp}
 
     def state(self) -> State:

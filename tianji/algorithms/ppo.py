@@ -124,7 +124,7 @@ class PPO(Algorithm):
     def policy(cls, task: Task, actor: int, seed: int) -> Policy:
         """A numpy policy for either kind of action."""
         if task.env.n_actions is not None:
-            return CategoricalPolicy(policy_layout(task), seed)
+            return CategoricalPolicy(policy_layout(task), task.env, seed)
         return GaussianPolicy(policy_layout(task), task.env, seed)
 
     @classmethod
@@ -209,7 +209,7 @@ class PPO(Algorithm):
 
     def _prepare(self, batch: Arrays) -> Samples:
         """Picks the valid samples, and finds their advantages and targets."""
-        obs = torch.from_numpy(batch["obs"]).to(self._device)
+        obs = torch.from_numpy(self.task.env.gather(batch)).to(self._device)
         value = self.networks.values(obs)
         picked = torch.from_numpy(np.flatnonzero(batch["valid"]))
         chosen = batch["action" if self._discrete else "raw"]
@@ -250,9 +250,10 @@ class PPO(Algorithm):
 
     def _final_values(self, batch: Arrays) -> Floats | None:
         """Values of last observations, where the environment resets within the step that ended."""
-        if "final_obs" not in batch:
+        if not self.task.env.same_step:
             return None
-        return self.networks.values(torch.from_numpy(batch["final_obs"]).to(self._device))
+        final = torch.from_numpy(self.task.env.gather(batch, "final_"))
+        return self.networks.values(final.to(self._device))
 
     def _minibatches(
         self, samples: tuple[torch.Tensor, ...], n_rows: int

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tianji.core.env import EnvSpec
+from tianji.core.env import BoolArray, EnvSpec
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays, Field
 from tianji.core.state import State
@@ -57,8 +57,12 @@ class Policy(Protocol):
     weights and begins its streams and schedules anew.
     """
 
-    def act(self, obs: npt.NDArray[Any], explore: bool = True) -> Arrays:
-        """`action` [E, ...] and what `Algorithm.fields` names, for observations [E, ...]."""
+    def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
+        """`action` [E, ...] and what `Algorithm.fields` names, for what is observed [E, ...].
+
+        `first` says in which environments an episode begins here: a policy that remembers forgets
+        there.
+        """
 
     def load(self, weights: Weights, version: int) -> None:
         """Copies the weights that a learner published."""

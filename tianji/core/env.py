@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import enum
+import math
 from abc import ABCMeta, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,17 +28,82 @@ class Rendering(enum.Enum):
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """The facts about an environment that shapes, policies and checks are derived from."""
+    """The facts about an environment that shapes, policies and checks are derived from.
 
-    observation: Field  # one environment's observation, without the axis E
-    action: Field  # one environment's action, without the axis E
-    n_actions: int | None  # size of a discrete action space; None if actions are vectors of numbers
+    `observations` names all that is seen before every action. What networks read is `obs`, or
+    `obs.KEY` for each part of a Dict or Tuple. Beside it an environment may show `mask` (which
+    actions are possible), `state` (global, for central critics) and `alive` (which agents still
+    take part). With agents, fields have the shape [A, ...]; `state` has not.
+    """
+
+    observations: tuple[Field, ...]  # of one environment, without the axis E
+    action: Field  # of one environment, without the axis E
+    choices: tuple[int, ...] | None  # options of each discrete choice; None: vectors of numbers
     n_envs: int = 1  # E
     action_low: tuple[float, ...] | None = None  # bounds of a continuous action, flattened
     action_high: tuple[float, ...] | None = None
     reward_threshold: float | None = None  # mean return at which the task counts as solved
     max_episode_steps: int | None = None
     same_step: bool = False  # the library resets within the step that ended an episode (see Step)
+    agents: tuple[str, ...] = ()  # names, in the order of the axis A; none: no such axis
+    reward_per_agent: bool = False  # rewards are [E, A]
+
+    @property
+    def n_actions(self) -> int | None:
+        """Options of the one discrete choice; None where an action is a vector of any kind."""
+        shape = self.action.shape[1:] if self.agents else self.action.shape
+        return self.choices[0] if self.choices is not None and shape == () else None
+
+    @property
+    def reward(self) -> Field:
+        """The layout of one environment's reward."""
+        return Field("reward", "float32", (len(self.agents),) if self.reward_per_agent else ())
+
+    @cached_property
+    def inputs(self) -> tuple[Field, ...]:
+        """The observed fields that networks read."""
+        return tuple(f for f in self.observations if f.name == "obs" or f.name.startswith("obs."))
+
+    @property
+    def n_inputs(self) -> int:
+        """Numbers that a network reads, of one environment."""
+        return sum(math.prod(field.shape) for field in self.inputs)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of what `gather` returns, of one environment."""
+        return self.inputs[0].shape if len(self.inputs) == 1 else (self.n_inputs,)
+
+    def gather(self, arrays: Arrays, prefix: str = "") -> npt.NDArray[Any]:
+        """What a network reads: `obs` as it is, or all of `obs.*` flattened side by side.
+
+        Arrays may have any leading axes. `prefix` chooses others, as in `next_obs`.
+        """
+        fields = self.inputs
+        first = arrays[prefix + fields[0].name]
+        if len(fields) == 1:
+            return first
+        lead = first.shape[: first.ndim - len(fields[0].shape)]
+        parts = [arrays[prefix + field.name].reshape(*lead, -1) for field in fields]
+        return np.concatenate(parts, -1, dtype=np.float32)
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain description that `from_json` turns back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> EnvSpec:
+        """The spec that `to_json` described."""
+
+        def field(of: Mapping[str, Any]) -> Field:
+            return Field(of["name"], of["dtype"], tuple(of["shape"]))
+
+        values: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list | tuple) else v for k, v in plain.items()
+        }
+        values["observations"] = tuple(field(each) for each in plain["observations"])
+        values["action"] = field(plain["action"])
+        return cls(**values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +115,21 @@ class Step:
     from. So the observations of an environment follow each other in time, every true successor
     among them, and nothing is stored twice. Only a vector environment that resets within the same
     step (`spec.same_step`) cannot do so: its `obs[e]` is already the next episode's first one and
-    the last one stands in `final_obs[e]`.
+    the last one stands in `final[e]`.
+
+    What is learned from may differ from the game: rewards may be clipped, and an episode may end
+    with a life. Then `score` and `over` tell the game's own points and end.
     """
 
-    obs: npt.NDArray[Any]  # [E, ...] to act on next
-    reward: npt.NDArray[np.float32]  # [E]
+    obs: Arrays  # [E, ...] for each of `spec.observations`: to act on next
+    reward: npt.NDArray[np.float32]  # [E], or [E, A]
     terminated: BoolArray  # [E] the task ended: nothing to bootstrap from
     truncated: BoolArray  # [E] cut off: the value of the last observation still counts
     valid: BoolArray  # [E] False where this step was only a reset
-    final_obs: npt.NDArray[Any] | None = None  # [E, ...] with `same_step` only
+    first: BoolArray  # [E] `obs` is the first observation of an episode
+    final: Arrays | None = None  # [E, ...] last observations, with `same_step` only
+    score: npt.NDArray[np.float32] | None = None  # [E] points of the game; None: the rewards
+    over: BoolArray | None = None  # [E] the game ended; None: with the episode
 
     def write(self, rows: Arrays, t: int) -> None:
         """Copies the step into row `t` of a trajectory, and what follows it into row `t + 1`."""
@@ -63,9 +137,18 @@ class Step:
         rows["terminated"][t] = self.terminated
         rows["truncated"][t] = self.truncated
         rows["valid"][t] = self.valid
-        rows["obs"][t + 1] = self.obs
-        if self.final_obs is not None:
-            rows["final_obs"][t] = self.final_obs
+        for name, array in self.obs.items():
+            rows[name][t + 1] = array
+        if self.final is not None:
+            for name, array in self.final.items():
+                rows[f"final_{name}"][t] = array
+
+
+def points_of(step: Step) -> npt.NDArray[np.float32]:
+    """What each environment gained in this step, [E]: the game's points, or all agents' rewards."""
+    if step.score is not None:
+        return step.score
+    return step.reward if step.reward.ndim == 1 else step.reward.sum(1)
 
 
 class Env(Protocol):
@@ -78,8 +161,8 @@ class Env(Protocol):
 
     spec: EnvSpec
 
-    def reset(self, seed: int | None = None) -> npt.NDArray[Any]:
-        """Starts every environment anew and returns the observations, [E, ...]."""
+    def reset(self, seed: int | None = None) -> Arrays:
+        """Starts every environment anew and returns what is observed, [E, ...] by name."""
 
     def step(self, action: npt.NDArray[Any]) -> Step:
         """Applies one action per environment, [E, ...]."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from tianji.core.env import EnvSpec
 from tianji.core.schema import Arrays, Field, Schema
 
 
@@ -87,35 +88,32 @@ class Sampling(Protocol):
         """Bytes that `build` will take."""
 
 
-def trajectory_schema(
-    observation: Field,
-    action: Field,
-    extra: tuple[Field, ...],
-    length: int,
-    n_envs: int,
-    with_final_obs: bool = False,
-) -> Schema:
-    """The layout of a trajectory: T = `length` steps of E = `n_envs` environments.
+def trajectory_schema(env: EnvSpec, extra: tuple[Field, ...], length: int) -> Schema:
+    """The layout of a trajectory: T = `length` steps of E environments.
 
-    `obs` has T+1 rows, so that the successor of every step is there once. `length` holds the
-    number of rows that are filled.
+    What is observed has T+1 rows, so that the successor of every step is there once. `extra` is
+    what the policy returns besides its actions. `length` holds the number of rows that are filled.
     """
     per_step = (
-        action,
+        Field("action", env.action.dtype, env.action.shape),
         *extra,
-        Field("reward", "float32"),
+        env.reward,
         Field("terminated", "bool"),
         Field("truncated", "bool"),
         Field("valid", "bool"),
-        *((Field("final_obs", observation.dtype, observation.shape),) if with_final_obs else ()),
+        *(_named("final_", f) for f in env.observations if env.same_step),
     )
     return Schema(
         (
             Field("length", "int64"),
-            Field("obs", observation.dtype, (length + 1, n_envs, *observation.shape)),
-            *Schema(per_step).stacked(length, n_envs).fields,
+            *Schema(env.observations).stacked(length + 1, env.n_envs).fields,
+            *Schema(per_step).stacked(length, env.n_envs).fields,
         )
     )
+
+
+def _named(prefix: str, field: Field) -> Field:
+    return Field(prefix + field.name, field.dtype, field.shape)
 
 
 def axes_of(trajectory: Schema) -> tuple[int, int]:
@@ -125,6 +123,13 @@ def axes_of(trajectory: Schema) -> tuple[int, int]:
 
 
 def step_fields(trajectory: Schema) -> dict[str, Field]:
-    """Per-step fields of a trajectory without their axes T and E, `obs` first."""
+    """Per-step fields of a trajectory without their axes T and E, what is observed first."""
     fields = [f for f in trajectory.fields if f.name != "length"]
     return {f.name: Field(f.name, f.dtype, f.shape[2:]) for f in fields}
+
+
+def observed_fields(trajectory: Schema) -> list[Field]:
+    """What is observed, without the axes T and E: the fields that have T+1 rows."""
+    length, _ = axes_of(trajectory)
+    fields = [f for f in trajectory.fields if f.shape[:1] == (length + 1,)]
+    return [Field(f.name, f.dtype, f.shape[2:]) for f in fields]

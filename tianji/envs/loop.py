@@ -14,7 +14,7 @@ from tianji.core.schema import Arrays, Field, Schema
 from tianji.core.state import State
 from tianji.envs.shown import Picture, fps_of, picture_of
 from tianji.envs.single_state import restore_single, single_state
-from tianji.envs.spaces import FLOAT32_MAX, Actions, not_finite, number, rows_for
+from tianji.envs.spaces import FLOAT32_MAX, Actions, Observed, not_finite, number
 
 STEP_FORM = "(observation, reward, terminated, truncated, info)"
 
@@ -50,18 +50,24 @@ class LoopEnv:
         self.spec = spec
         self._name, self._envs = name, list(envs)
         self._actions = Actions(name, envs[0].action_space, spec)
-        self._rows = rows_for(name, envs[0].observation_space, spec.n_envs)
+        self._observed = Observed(name, envs[0].observation_space, spec.n_envs)
         self._reward = np.zeros(spec.n_envs, np.float32)
         self._terminated = np.zeros(spec.n_envs, np.bool_)
         self._truncated = np.zeros(spec.n_envs, np.bool_)
         self._valid = np.ones(spec.n_envs, np.bool_)
+        self._first = np.zeros(spec.n_envs, np.bool_)
         self._step = Step(
-            self._rows.array, self._reward, self._terminated, self._truncated, self._valid
+            self._observed.arrays,
+            self._reward,
+            self._terminated,
+            self._truncated,
+            self._valid,
+            self._first,
         )
         self._length = [0] * spec.n_envs  # steps in the current episode
         self._ended: list[int] = []  # whose episode the last step ended
         self._arrays: Arrays = {
-            "obs": self._rows.array,
+            **self._observed.arrays,
             "reward": self._reward,
             "terminated": self._terminated,
             "truncated": self._truncated,
@@ -69,14 +75,14 @@ class LoopEnv:
         }
         self._marked = False  # whether the last step left marks in valid, terminated or truncated
 
-    def reset(self, seed: int | None = None) -> npt.NDArray[Any]:
-        """Starts every environment anew and returns the observations, [E, ...]."""
+    def reset(self, seed: int | None = None) -> Arrays:
+        """Starts every environment anew and returns what is observed, [E, ...]."""
         self._unmark()
         self._ended = []
         for e, env in enumerate(self._envs):
             self._begin(e, env.reset(seed=None if seed is None else seed + e))
         self._check_observations()
-        return self._rows.array
+        return self._observed.arrays
 
     def step(self, action: npt.NDArray[Any]) -> Step:
         """Applies one action per environment, [E, ...], or resets it if its episode had ended."""
@@ -87,7 +93,8 @@ class LoopEnv:
         for e, env in enumerate(self._envs):
             if e in ended:
                 self._begin(e, env.reset())
-                self._reward[e], self._valid[e], self._marked = 0.0, False, True
+                self._reward[e], self._valid[e], self._first[e] = 0.0, False, True
+                self._marked = True
             else:
                 self._record(e, env.step(actions[e]))
         self._check_observations()
@@ -130,6 +137,7 @@ class LoopEnv:
             array[...] = state["step"][name]
         self._length, self._ended = list(state["length"]), list(state["ended"])
         self._marked = state["marked"]
+        np.logical_not(self._valid, out=self._first)
 
     def _record(self, e: int, result: Any) -> None:
         if result.__class__ is not tuple or len(result) != 5:
@@ -140,7 +148,7 @@ class LoopEnv:
         self._length[e] += 1
         if not -FLOAT32_MAX <= reward <= FLOAT32_MAX:
             raise not_finite(self._name, e, "reward", self._length[e])
-        self._rows.put(e, obs)
+        self._observed.put(e, obs)
         self._reward[e] = reward
         if terminated or truncated:
             self._terminated[e], self._truncated[e], self._marked = terminated, truncated, True
@@ -150,17 +158,19 @@ class LoopEnv:
         if result.__class__ is not tuple or len(result) != 2:
             raise wrong_form(self._name, "reset()", result, "(observation, info)")
         self._length[e] = 0
-        self._rows.put(e, result[0])
+        self._observed.put(e, result[0])
 
     def _unmark(self) -> None:
         self._valid.fill(True)
+        self._first.fill(False)
         self._terminated.fill(False)
         self._truncated.fill(False)
         self._marked = False
 
     def _check_observations(self) -> None:
-        if (e := self._rows.broken()) is not None:
-            raise not_finite(self._name, e, "obs", self._length[e])
+        if (broken := self._observed.broken()) is not None:
+            e, field = broken
+            raise not_finite(self._name, e, field, self._length[e])
 
 
 def wrong_form(name: str, method: str, result: Any, want: str) -> TianJiError:

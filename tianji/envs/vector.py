@@ -12,7 +12,7 @@ from tianji.core.env import EnvSpec, Step
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays
 from tianji.core.state import State, copied, restore_to, state_of
-from tianji.envs.spaces import Actions, describe, first_broken, not_finite, rows_for
+from tianji.envs.spaces import Actions, Observed, describe, first_broken, not_finite
 
 
 class VectorAdapter:
@@ -49,21 +49,24 @@ class VectorAdapter:
             same_step=mode is not AutoresetMode.NEXT_STEP,
         )
         self._actions = Actions(name, env.single_action_space, self.spec)
-        self._rows = rows_for(name, env.single_observation_space, n_envs)
-        self._final = rows_for(name, env.single_observation_space, n_envs)
+        self._observed = Observed(name, env.single_observation_space, n_envs)
+        self._final = Observed(name, env.single_observation_space, n_envs)
         self._reward = np.zeros(n_envs, np.float32)
         self._terminated = np.zeros(n_envs, np.bool_)
         self._truncated = np.zeros(n_envs, np.bool_)
         self._valid = np.ones(n_envs, np.bool_)
+        self._first = np.zeros(n_envs, np.bool_)
         self._step = Step(
-            self._rows.array,
+            self._observed.arrays,
             self._reward,
             self._terminated,
             self._truncated,
             self._valid,
-            self._final.array if self.spec.same_step else None,
+            self._first,
+            self._final.arrays if self.spec.same_step else None,
         )
         self._ended = np.zeros(0, np.intp)  # whose episode the last step ended
+        self._marked = False  # whether the last step left marks in `valid` and `first`
         self._n_steps = 0
         self._begun = np.zeros(n_envs, np.int64)  # `_n_steps` when the current episode began
         self._handle_ends = {
@@ -72,22 +75,24 @@ class VectorAdapter:
             AutoresetMode.DISABLED: self._reset_ended,
         }[mode]
 
-    def reset(self, seed: int | None = None) -> npt.NDArray[Any]:
-        """Starts every environment anew and returns the observations, [E, ...]."""
+    def reset(self, seed: int | None = None) -> Arrays:
+        """Starts every environment anew and returns what is observed, [E, ...]."""
         obs, _ = self._env.reset(seed=seed)
-        self._rows.put_all(obs)
+        self._observed.put_all(obs)
         self._n_steps, self._ended = 0, self._ended[:0]
         for array in (self._begun, self._terminated, self._truncated, self._reward):
             array.fill(0)
         self._valid.fill(True)
+        self._first.fill(False)
+        self._marked = False
         self._check_finite()
-        return self._rows.array
+        return self._observed.arrays
 
     def step(self, action: npt.NDArray[Any]) -> Step:
         """Applies one action per environment, [E, ...]."""
         obs, reward, terminated, truncated, infos = self._env.step(self._actions.all(action))
         self._n_steps += 1
-        self._rows.put_all(obs)
+        self._observed.put_all(obs)
         self._copy("reward", reward, self._reward)
         self._copy("terminated", terminated, self._terminated)
         self._copy("truncated", truncated, self._truncated)
@@ -117,12 +122,15 @@ class VectorAdapter:
         for name, array in self._arrays().items():
             self._copy(name, state["step"][name], array)
         self._begun[...] = state["begun"]
+        self._marked = not self._valid.all()
+        ended = self._terminated | self._truncated
+        self._first[...] = ended if self.spec.same_step else ~self._valid
         self._ended, self._n_steps = np.array(state["ended"], np.intp), state["n_steps"]
 
     def _arrays(self) -> Arrays:
         return {
-            "obs": self._rows.array,
-            "final_obs": self._final.array,
+            **self._observed.arrays,
+            **{f"final_{name}": array for name, array in self._final.arrays.items()},
             "reward": self._reward,
             "terminated": self._terminated,
             "truncated": self._truncated,
@@ -131,9 +139,13 @@ class VectorAdapter:
 
     def _mark_resets(self, infos: dict[str, Any]) -> None:
         """For those that ended in the step before, this one was only a reset."""
-        self._valid.fill(True)
-        if self._ended.size:
+        if self._marked:
+            self._valid.fill(True)
+            self._first.fill(False)
+        self._marked = bool(self._ended.size)
+        if self._marked:
             self._valid[self._ended] = False
+            self._first[self._ended] = True
             self._reward[self._ended] = 0.0
             self._terminated[self._ended] = False
             self._truncated[self._ended] = False
@@ -141,7 +153,7 @@ class VectorAdapter:
         self._find_ended()
 
     def _take_final(self, infos: dict[str, Any]) -> None:
-        self._find_ended()
+        self._find_ended_at_once()
         if not self._ended.size:
             return
         if "final_obs" not in infos:
@@ -151,26 +163,32 @@ class VectorAdapter:
         self._check_final()
 
     def _reset_ended(self, infos: dict[str, Any]) -> None:
-        self._find_ended()
+        self._find_ended_at_once()
         if not self._ended.size:
             return
-        self._final.array[self._ended] = self._rows.array[self._ended]
+        self._final.copy_rows(self._ended, self._observed)
         self._check_final()
         obs, _ = self._env.reset(options={"reset_mask": self._terminated | self._truncated})
         for e in self._ended.tolist():
-            self._rows.put(e, obs[e])
+            self._observed.put_one_of(e, obs)
 
     def _find_ended(self) -> None:
         self._ended = (self._terminated | self._truncated).nonzero()[0]
 
+    def _find_ended_at_once(self) -> None:
+        """Where an episode ended in this step, another has begun in it."""
+        np.logical_or(self._terminated, self._truncated, out=self._first)
+        self._ended = self._first.nonzero()[0]
+
     def _check_final(self) -> None:
-        if (e := self._final.broken()) is not None:
-            raise not_finite(self._name, e, "obs", self._length(e))
+        if (broken := self._final.broken()) is not None:
+            e, field = broken
+            raise not_finite(self._name, e, field, self._length(e))
         self._begun[self._ended] = self._n_steps
 
     def _check_finite(self) -> None:
-        if (e := self._rows.broken()) is not None:
-            raise not_finite(self._name, e, "obs", self._length(e))
+        if (broken := self._observed.broken()) is not None:
+            raise not_finite(self._name, broken[0], broken[1], self._length(broken[0]))
         if (e := first_broken(self._reward, len(self._reward))) is not None:
             raise not_finite(self._name, e, "reward", self._length(e))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,12 +39,8 @@ class Job:
     @property
     def trajectory(self) -> Schema:
         """The layout of one trajectory."""
-        env = self.task.env
         extra = self.algorithm.fields(self.task)
-        action = Field("action", env.action.dtype, env.action.shape)
-        return trajectory_schema(
-            env.observation, action, extra, self.length, env.n_envs, env.same_step
-        )
+        return trajectory_schema(self.task.env, extra, self.length)
 
     @property
     def in_turns(self) -> bool:
@@ -121,7 +117,7 @@ class Job:
 
     def to_json(self) -> dict[str, Any]:
         """What a worker process needs to make the same job."""
-        return {"config": self.config.to_json(), "env": asdict(self.task.env)}
+        return {"config": self.config.to_json(), "env": self.task.env.to_json()}
 
 
 def load_algorithm(config: Config) -> tuple[type[Algorithm], Any]:
@@ -151,9 +147,4 @@ def prepare(config: Config, env: EnvSpec) -> Job:
 
 def from_json(description: Mapping[str, Any], config: Config) -> Job:
     """The job that `Job.to_json` described, in a worker process."""
-    env = dict(description["env"])
-    for name in ("observation", "action"):
-        env[name] = Field(env[name]["name"], env[name]["dtype"], tuple(env[name]["shape"]))
-    for name in ("action_low", "action_high"):
-        env[name] = None if env[name] is None else tuple(env[name])
-    return prepare(config, EnvSpec(**env))
+    return prepare(config, EnvSpec.from_json(description["env"]))

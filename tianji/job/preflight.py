@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tianji.config import Config
 from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
-from tianji.core.schema import Field, Schema
+from tianji.core.schema import Arrays, Field, Schema
 from tianji.core.state import state_of
 from tianji.core.tensorfile import chunks
 from tianji.job.factory import make_env
@@ -22,7 +22,7 @@ def try_out(config: Config) -> Job:
     """The job, after one step of its environments and one decision of its policy."""
     try:
         env = make_env(config)
-        obs = np.array(env.reset(config.exp.seed))
+        obs = {name: np.array(array) for name, array in env.reset(config.exp.seed).items()}
         env.step(_some_action(env.spec))
         if (state := state_of(env)) is not None:
             for _ in chunks(state):
@@ -48,11 +48,11 @@ def _some_action(env: EnvSpec) -> npt.NDArray[Any]:
     return np.clip(action, low.reshape(shape), high.reshape(shape)).astype(env.action.dtype)
 
 
-def _try_policy(job: Job, obs: npt.NDArray[Any]) -> None:
+def _try_policy(job: Job, obs: Arrays) -> None:
     env, name = job.task.env, job.config.agent.type
     policy = job.algorithm.policy(job.task, 0, 0)
     policy.load(np.zeros(job.algorithm.n_weights(job.task), np.float32), 0)
-    decision = policy.act(obs)
+    decision = policy.act(obs, np.ones(env.n_envs, np.bool_))
     if not isinstance(decision, dict):
         kind = type(decision).__name__
         raise TianJiError(f"{name}: act must return a dict of arrays, not {kind}")

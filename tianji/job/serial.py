@@ -48,19 +48,21 @@ def train(job: Job, clock: Callable[[], float] = time.monotonic) -> Outcome:
     counts, episodes = np.zeros(len(Count)), Episodes(env.spec.n_envs, clock)
     consumption, fresh = Consumption(counts, algorithm.scalars, clock), 0.0
     version = received = 0
-    obs = env.reset(job.env_seed(0))
+    obs, first = env.reset(job.env_seed(0)), np.ones(env.spec.n_envs, np.bool_)
     while received < job.config.exp.train_steps:
         policy.load(algorithm.weights(), version)  # dependency I
-        trajectory["obs"][0] = obs
+        for name, array in obs.items():
+            trajectory[name][0] = array
         for t in range(job.length):
-            decision = policy.act(trajectory["obs"][t])
+            decision = policy.act({name: trajectory[name][t] for name in obs}, first)
             step = env.step(decision["action"])  # dependency II
             for name, array in decision.items():
                 trajectory[name][t] = array
             step.write(trajectory, t)
+            first = step.first
             episodes.add(step, version)
         trajectory["length"][...] = job.length
-        obs = np.array(step.obs)
+        obs = {name: np.array(array) for name, array in step.obs.items()}
         added = store.add(0, trajectory, version)  # dependency III
         received += added.steps
         balance.receive(added.units)

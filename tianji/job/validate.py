@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 
-import numpy as np
-
 from tianji.config import Config
 from tianji.core.algorithm import Algorithm, Task
 from tianji.core.env import EnvSpec
@@ -97,8 +95,8 @@ def check_room(sampling: Sampling, length: int, task: Task) -> None:
 
 def check_sizes(config: Config, env: EnvSpec) -> None:
     """Refuses a network of other sizes than the environment's."""
-    n_inputs = int(np.prod(env.observation.shape, dtype=int))
-    n_outputs = env.n_actions or int(np.prod(env.action.shape, dtype=int))
+    n_inputs = env.n_inputs
+    n_outputs = sum(env.choices) if env.choices else math.prod(env.action.shape)
     for name, given, true in (
         ("c1", config.model.c1, n_inputs),
         ("c2", config.model.c2, n_outputs),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
+
 from tianji.core.algorithm import Policy
 from tianji.core.channel import Inbox, Outbox
 from tianji.core.counts import Count
@@ -41,6 +43,7 @@ class Actor(Role):
         self._length = length
         self.seed = seed
         self.obs = env.reset(seed)
+        self.first = np.ones(env.spec.n_envs, np.bool_)  # where `obs` begins an episode
         self.trajectory = TrajectoryWriter(trajectories)
         self.log = EpisodeLog(env.spec.n_envs, episodes, clock)
 
@@ -54,9 +57,9 @@ class Actor(Role):
             self.counts[Count.WEIGHTS_TAKEN] += 1
         if not self.trajectory.is_open and not self._begin():
             return False
-        decision = self.policy.act(self.obs)  # ❺ act, and ❸ keep what came of it
+        decision = self.policy.act(self.obs, self.first)  # ❺ act, and ❸ keep what came of it
         step = self.env.step(decision["action"])
-        self.obs = self.trajectory.add(decision, step)
+        self.obs, self.first = self.trajectory.add(decision, step), step.first
         ended, length = self.log.add(step, self.version), self.trajectory.length
         if length == self._length or self.trigger.fires(length, ended):
             self._push()  # ❸ it is already where the buffer will read it

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tianji.core.channel import Outbox
-from tianji.core.env import Step
+from tianji.core.env import Step, points_of
 from tianji.core.schema import Field, Schema
 from tianji.core.state import State
 
@@ -51,7 +51,7 @@ class Episodes:
 
     def add(self, step: Step, version: int = 0) -> bool:
         """Counts one step of a policy of this `version`; True if an episode ended."""
-        self._returned += step.reward
+        self._returned += points_of(step)
         self._steps += step.valid
         ended = step.terminated | step.truncated
         if not ended.any():

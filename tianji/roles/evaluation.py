@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from tianji.core import atomic_file, stats
 from tianji.core.algorithm import Policy
-from tianji.core.env import Env
+from tianji.core.env import Env, points_of
 from tianji.core.errors import TianJiError
+from tianji.core.schema import Arrays
 
 FILE = "evaluations.jsonl"  # in a run's folder
 LOST = "evaluations.lost.jsonl"
@@ -44,7 +45,8 @@ class Games:
         self.returns = np.zeros(n_episodes)
         self.lengths = np.zeros(n_episodes, np.int64)
         self._env, self._policy = env, policy
-        self._obs: npt.NDArray[Any] | None = None  # None: nothing begun yet
+        self._obs: Arrays | None = None  # None: nothing begun yet
+        self._first = np.ones(n_envs, np.bool_)
         self._place = np.arange(n_envs)  # the result that each environment plays for
         self._returned = np.zeros(n_envs)
         self._steps = np.zeros(n_envs, np.int64)
@@ -53,6 +55,7 @@ class Games:
     def reset(self, seed: int) -> None:
         """Begins anew; the same seed and the same weights give the same games."""
         self._obs = self._env.reset(seed)
+        self._first = np.ones(self._place.size, np.bool_)
         self._place[:] = np.arange(self._place.size)
         for array in (self.returns, self.lengths, self._returned, self._steps):
             array.fill(0)
@@ -61,11 +64,14 @@ class Games:
     def step(self) -> bool:
         """One step of every environment; True when all episodes that count have ended."""
         assert self._obs is not None and self._left, "reset first"
-        step = self._env.step(self._policy.act(self._obs, explore=False)["action"])
-        self._obs = step.obs
-        self._returned += np.where(step.valid, step.reward, 0.0)
+        decision = self._policy.act(self._obs, self._first, explore=False)
+        step = self._env.step(decision["action"])
+        self._obs, self._first = step.obs, step.first
+        self._returned += np.where(step.valid, points_of(step), 0.0)
         self._steps += step.valid
         ended = (step.terminated | step.truncated) & step.valid
+        if step.over is not None:
+            ended &= step.over  # a game may have several lives
         if ended.any():
             self._record(ended)
         return self._left == 0

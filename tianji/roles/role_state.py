@@ -13,6 +13,7 @@ from typing import assert_never
 import numpy as np
 
 from tianji.core.counts import Count, counts_state, restore_counts
+from tianji.core.schema import Arrays
 from tianji.core.state import State, restore_to, state_of
 from tianji.roles import Actor, Buffer, Learner
 from tianji.roles.reducer import Reducer
@@ -96,6 +97,7 @@ def _actor_state(actor: Actor) -> State:
         "policy": state_of(actor.policy),
         "env": state_of(actor.env),
         "obs": actor.obs,
+        "first": actor.first,
         "log": actor.log.state(),
         "trajectory": actor.trajectory.state(),
     }
@@ -108,13 +110,20 @@ def _restore_actor(actor: Actor, state: State) -> None:
     actor.log.restore(state["log"])
     actor.trajectory.restore(state["trajectory"])
     if restore_to(actor.env, state["env"]):
-        actor.obs = np.array(state["obs"])
+        actor.obs, actor.first = _observed(state["obs"]), np.array(state.get("first", False))
         return
     entropy = (actor.seed, int(actor.counts[Count.PRODUCED]))  # not the first episodes once more
     fresh = int(np.random.SeedSequence(entropy).generate_state(1)[0]) % 2**31
     actor.obs = actor.env.reset(fresh)
+    actor.first = np.ones(actor.env.spec.n_envs, np.bool_)
     actor.log.begin_anew()
     actor.trajectory.give_up()
+
+
+def _observed(obs: State) -> Arrays:
+    """What was observed last, by name; checkpoints of version 0.2 had one array."""
+    named = obs if isinstance(obs, dict) else {"obs": obs}
+    return {name: np.array(array) for name, array in named.items()}
 
 
 def _rejoin_actor(actor: Actor, version: int) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from tianji.core.channel import Outbox
 from tianji.core.env import Step
@@ -33,16 +30,17 @@ class TrajectoryWriter:
         """How often the channel had no room."""
         return self._outbox.refused
 
-    def begin(self, obs: npt.NDArray[Any], version: int) -> bool:
+    def begin(self, obs: Arrays, version: int) -> bool:
         """Opens the next trajectory at `obs`; False while the channel has no room for it."""
         self._rows = self._outbox.slot()
         if self._rows is None:
             return False
-        self._rows["obs"][0] = obs
+        for name, array in obs.items():
+            self._rows[name][0] = array
         self.length, self._version = 0, version
         return True
 
-    def add(self, decision: Arrays, step: Step) -> npt.NDArray[Any]:
+    def add(self, decision: Arrays, step: Step) -> Arrays:
         """Keeps what was decided and what came of it; returns the observations to act on next."""
         rows, t = self._rows, self.length
         assert rows is not None
@@ -50,18 +48,18 @@ class TrajectoryWriter:
             rows[name][t] = array
         step.write(rows, t)
         self.length = t + 1
-        next_obs: npt.NDArray[Any] = rows["obs"][t + 1]
-        return next_obs
+        return {name: rows[name][t + 1] for name in step.obs}
 
     def repeat(self) -> None:
         """Writes the last step once more, for who needs a full trajectory and not what is in it."""
         rows, t = self._rows, self.length
         assert rows is not None and t
+        length = len(rows["valid"])
         for name, array in rows.items():
-            if name == "obs":
-                array[t + 1] = array[t]
-            elif name != "length":
-                array[t] = array[t - 1]
+            if name == "length":
+                continue
+            row = t + 1 if len(array) > length else t  # what is observed has a row more
+            array[row] = array[row - 1]
         self.length = t + 1
 
     def push(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -45,6 +46,7 @@ class Trained:
         self.env_steps = env_steps  # that had been made by then; None if nobody wrote it down
         self._job = job
         self._policy = policy
+        self._n_acted = 0  # observations in the last call
 
     def __repr__(self) -> str:
         env = self.config.environment
@@ -66,15 +68,31 @@ class Trained:
         """What the algorithm was told about its job: spaces, network and hyper-parameters."""
         return self._job.task
 
-    def act(self, obs: npt.ArrayLike) -> npt.NDArray[Any]:
-        """The action for one observation, or the actions for a stack of them."""
-        env = self._job.task.env
-        array = np.asarray(obs, env.observation.dtype)
-        if array.shape == env.observation.shape:
-            return np.asarray(self._policy.act(array[None], explore=False)["action"][0])
-        if array.shape[1:] == env.observation.shape:
-            return np.asarray(self._policy.act(array, explore=False)["action"])
-        raise TianJiError(f"act: want an observation of {env.observation}, got {list(array.shape)}")
+    def act(
+        self, obs: npt.ArrayLike | Mapping[str, npt.ArrayLike], first: npt.ArrayLike | None = None
+    ) -> npt.NDArray[Any]:
+        """The action for one observation, or the actions for a stack of them.
+
+        An environment that shows several fields is given as a mapping by their names. `first`
+        says where an episode begins, for policies that remember; without it the first call does.
+        """
+        fields = self._job.task.env.observations
+        named = obs if isinstance(obs, Mapping) else {fields[0].name: obs}
+        if missing := {field.name for field in fields} - set(named):
+            raise TianJiError(f"act: the observation lacks {min(missing)!r}, got {sorted(named)}")
+        arrays = {field.name: np.asarray(named[field.name], field.dtype) for field in fields}
+        single = arrays[fields[0].name].shape == fields[0].shape
+        for field in fields:
+            shape = arrays[field.name].shape
+            if (shape if single else shape[1:]) != field.shape:
+                raise TianJiError(f"act: want {field.name!r} as {field}, got {list(shape)}")
+        if single:
+            arrays = {name: array[None] for name, array in arrays.items()}
+        n = len(arrays[fields[0].name])
+        begins = np.full(n, self._n_acted != n) if first is None else np.atleast_1d(first)
+        self._n_acted = n
+        action = self._policy.act(arrays, begins.astype(np.bool_), explore=False)["action"]
+        return np.asarray(action[0] if single else action)
 
     def environment(self) -> Env:
         """Fresh environments of the kind that the policy was trained in."""

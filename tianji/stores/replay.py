@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +11,7 @@ import numpy.typing as npt
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays, Field, Schema
 from tianji.core.state import State, random_state, restore_random
-from tianji.core.store import Amount, axes_of, step_fields
+from tianji.core.store import Amount, axes_of, observed_fields, step_fields
 
 Index = npt.NDArray[np.int64]
 
@@ -23,6 +22,8 @@ ABOUT = (
     Field("drawn", "bool"),  # at least once
 )
 """What is kept of every sample besides its trajectory's fields."""
+
+MADE_OF = {"reward", "terminated", "truncated", "valid"}  # what `reward` and `discount` come from
 
 
 @dataclass(frozen=True)
@@ -61,17 +62,18 @@ class Replay:
 
     def drawn(self, trajectory: Schema) -> list[Field]:
         """Fields that go into a batch as they are: the action and what the policy added to it."""
-        made_of = {"obs", "final_obs", "reward", "terminated", "truncated", "valid"}
+        observed = {field.name for field in observed_fields(trajectory)}
+        made_of = {*observed, *(f"final_{name}" for name in observed), *MADE_OF}
         return [field for name, field in step_fields(trajectory).items() if name not in made_of]
 
     def batch_schema(self, trajectory: Schema) -> Schema:
         """One row per sample."""
-        obs = step_fields(trajectory)["obs"]
+        observed = observed_fields(trajectory)
         rows = (
-            obs,
-            Field("next_obs", obs.dtype, obs.shape),
+            *observed,
+            *(Field(f"next_{f.name}", f.dtype, f.shape) for f in observed),
             *self.drawn(trajectory),
-            Field("reward", "float32"),  # discounted sum over the steps up to next_obs
+            step_fields(trajectory)["reward"],  # discounted sum over the steps up to next_obs
             Field("discount", "float32"),  # gamma ** steps, 0 where the task ended
             Field("version", "int64"),  # of the policy that acted
             Field("age", "int64"),  # environment steps received since
@@ -123,9 +125,11 @@ class ReplayStore:
         self._n_valid = 0
         self._received = 0
         self._random = np.random.default_rng(seed)
-        self._copied = [name for name in fields if name != "obs"]
+        self._observed = [field.name for field in observed_fields(trajectory)]
+        self._copied = [name for name in fields if name not in self._observed]
         self._drawn = [field.name for field in sampling.drawn(trajectory)]
-        self._same_step = "final_obs" in fields
+        self._same_step = f"final_{self._observed[0]}" in fields
+        self._reward_axes = (slice(None),) + (None,) * len(fields["reward"].shape)
 
     def add(self, source: int, trajectory: Arrays, version: int) -> Amount:
         """Appends the steps to the actor's ring, over the oldest."""
@@ -136,12 +140,11 @@ class ReplayStore:
         number = self._ring_of(source)
         ring = {name: array[number] for name, array in self._by_time.items()}
         written = int(self._written[number])
-        self._cut_where_broken(ring, written, trajectory["obs"][0], bool(self._cut[number]))
+        self._cut_where_broken(ring, written, trajectory, bool(self._cut[number]))
         rows = np.arange(written, written + length - start) % self._ring
         self._n_valid -= int(np.count_nonzero(ring["valid"][rows]))
         self._n_valid += int(np.count_nonzero(trajectory["valid"][start:length]))
-        ring["obs"][rows] = trajectory["obs"][start:length]
-        for name in self._copied:
+        for name in (*self._observed, *self._copied):
             ring[name][rows] = trajectory[name][start:length]
         ring["ends"][rows] = ring["terminated"][rows] | ring["truncated"][rows]
         ring["version"][rows] = version
@@ -151,7 +154,8 @@ class ReplayStore:
         head = written % self._ring
         self._n_valid -= int(np.count_nonzero(ring["valid"][head]))
         ring["valid"][head] = False
-        ring["obs"][head] = trajectory["obs"][length]
+        for name in self._observed:
+            ring[name][head] = trajectory[name][length]
         self._written[number] = written
         self._newest[number], self._cut[number] = self._received, False
         self._count_rows()
@@ -177,13 +181,15 @@ class ReplayStore:
         self._rows_up_to = np.cumsum(np.minimum(self._written, self._kept) * self._n_envs)
 
     def _cut_where_broken(
-        self, ring: Arrays, written: int, first_obs: npt.NDArray[Any], everywhere: bool
+        self, ring: Arrays, written: int, trajectory: Arrays, everywhere: bool
     ) -> None:
-        """Invalidates the last step where `first_obs` does not follow it: an actor began anew."""
+        """Invalidates the last step where what is observed first does not follow: a new start."""
         if not written:
             return
-        head = ring["obs"][written % self._ring].reshape(self._n_envs, -1)
-        broken = (head != first_obs.reshape(self._n_envs, -1)).any(1) | everywhere
+        broken = np.full(self._n_envs, everywhere)
+        for name in self._observed:
+            head, first = ring[name][written % self._ring], trajectory[name][0]
+            broken |= (head != first).reshape(self._n_envs, -1).any(1)
         last = ring["valid"][(written - 1) % self._ring]
         self._n_valid -= int(np.count_nonzero(last & broken))
         last &= ~broken
@@ -216,8 +222,7 @@ class ReplayStore:
         """Draws `batch` samples uniformly over everything kept."""
         row = self._choose(self._sampling.batch)
         rows = self._rows
-        rows["obs"].take(row, 0, out["obs"])
-        for name in self._drawn:
+        for name in (*self._observed, *self._drawn):
             rows[name].take(row, 0, out[name])
         self._look_ahead(row, out)
         rows["version"].take(row, 0, out["version"])
@@ -258,16 +263,18 @@ class ReplayStore:
         for _ in range(self._sampling.n_step - 1):
             # The newest position of a ring is never valid, so nothing runs past it.
             going = rows["valid"][following] & ~rows["ends"][last]
-            reward += going * factor * rows["reward"][following]
+            reward += (going * factor)[self._reward_axes] * rows["reward"][following]
             factor = np.where(going, factor * gamma, factor)
             last = np.where(going, following, last)
             following = self._following(last)
         out["reward"][...] = reward
         np.multiply(factor, ~rows["terminated"][last], out=out["discount"])
-        rows["obs"].take(following, 0, out["next_obs"])
-        if self._same_step:
-            cut = np.flatnonzero(rows["truncated"][last])
-            out["next_obs"][cut] = rows["final_obs"][last[cut]]
+        cut = np.flatnonzero(rows["truncated"][last]) if self._same_step else None
+        for name in self._observed:
+            following_obs = out[f"next_{name}"]
+            rows[name].take(following, 0, following_obs)
+            if cut is not None:
+                following_obs[cut] = rows[f"final_{name}"][last[cut]]
 
     def state(self) -> State:
         """Views of the positions that were ever written, and where writing and drawing stand."""

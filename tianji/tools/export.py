@@ -98,9 +98,11 @@ def default_path(run: Path) -> Path:
 def observations_of(trained: Trained, seed: int = 0) -> Observations:
     """Observations that the policy meets, and as many drawn from the range around them."""
     env = trained.environment()
-    rows, dtype = [env.reset(seed).copy()], trained.task.env.observation.dtype
+    spec, obs = trained.task.env, env.reset(seed)
+    rows, dtype = [spec.gather(obs).copy()], spec.gather(obs).dtype
     while sum(map(len, rows)) < PLAYED:
-        rows.append(env.step(trained.act(rows[-1])).obs.copy())
+        obs = env.step(trained.act(obs)).obs
+        rows.append(spec.gather(obs).copy())
     env.close()
     played = np.concatenate(rows).astype(np.float32)
     low, high = played.min(0), played.max(0)

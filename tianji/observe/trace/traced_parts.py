@@ -9,7 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from tianji.core.algorithm import Algorithm, Policy, Weights
-from tianji.core.env import Env, Step
+from tianji.core.env import BoolArray, Env, Step
 from tianji.core.schema import Arrays
 from tianji.core.state import State, restore_to, state_of
 from tianji.core.store import Amount, Store
@@ -27,10 +27,10 @@ class TracedPolicy:
         self.began = 0.0  # the last inference
         self.decided = 0.0  # it ended
 
-    def act(self, obs: npt.NDArray[Any], explore: bool = True) -> Arrays:
+    def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
         """What the policy decides."""
         self.began = time.monotonic()
-        decision = self._policy.act(obs, explore)
+        decision = self._policy.act(obs, first, explore)
         self.decided = time.monotonic()
         return decision
 
@@ -58,7 +58,7 @@ class TracedEnv:
         self._track = track
         self.spec = env.spec
 
-    def reset(self, seed: int | None = None) -> npt.NDArray[Any]:
+    def reset(self, seed: int | None = None) -> Arrays:
         """Starts the environments anew."""
         return self._env.reset(seed)
 

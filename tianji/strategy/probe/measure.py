@@ -111,11 +111,12 @@ class ActorProbe:
         def enough() -> bool:
             return not marks or steps_taken() >= LEAST_STEPS + marks[0][1]
 
-        obs, policy, own = np.array(actor.obs), actor.policy, dict[str, float]()
+        obs = {name: np.array(array) for name, array in actor.obs.items()}
+        first, policy, own = np.array(actor.first), actor.policy, dict[str, float]()
 
         def ready() -> None:
             own["loading"] = _usual(lambda: policy.load(self._weights, FAR_VERSION))
-            own["deciding"] = _usual(lambda: policy.act(obs))
+            own["deciding"] = _usual(lambda: policy.act(obs, first))
             go()
 
         clock = Clockwork(WARM_SECONDS, seconds, read, enough, ready)

@@ -1,7 +1,7 @@
 """Changes whose gain nobody knows beforehand: made, watched for a while, kept or taken back.
 
-    buffer   the buffer leaves its learner's turns for a thread of its own (`engines/role_thread.py`),
-             where a batch takes long to make
+    buffer   the buffer leaves its learner's turns for a thread of its own
+             (`engines/role_thread.py`), where a batch takes long to make
     threads  one more for the learner, where an update takes long
 
 Either needs a core that is free, and a learner that is what limits. It stays only if the learner

@@ -1,0 +1,167 @@
+"""Every gymnasium space becomes named fields, and actions of every discrete space go back."""
+
+from types import SimpleNamespace
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from tianji.core.env import EnvSpec
+from tianji.core.errors import TianJiError
+from tianji.envs import make
+from tianji.envs.loop import LoopEnv
+from tianji.envs.spaces import describe
+from tianji.envs.vector import VectorAdapter
+
+NESTED = spaces.Dict(
+    {
+        "camera": spaces.Box(0, 255, (2, 2), np.uint8),
+        "body": spaces.Tuple((spaces.Box(-1, 1, (3,)), spaces.Discrete(4, start=1))),
+        "switches": spaces.MultiBinary(2),
+        "dials": spaces.MultiDiscrete([2, 3]),
+    }
+)
+FIELDS = {
+    "obs.body.0": "float32[3]",
+    "obs.body.1": "float32[4]",
+    "obs.camera": "uint8[2, 2]",
+    "obs.dials": "float32[5]",
+    "obs.switches": "float32[2]",
+}
+
+
+class Drawn(gymnasium.Env):
+    """Shows draws from its observation space, and ends after three steps."""
+
+    def __init__(self, observation=NESTED, action=None):
+        self.observation_space = observation
+        self.action_space = spaces.Discrete(2) if action is None else action
+        self.acted = []
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.observation_space.seed(seed)
+        self.t = 0
+        self.shown = self.observation_space.sample()
+        return self.shown, {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        self.acted.append(action)
+        self.t += 1
+        self.shown = self.observation_space.sample()
+        return self.shown, 1.0, self.t == 3, False, {}
+
+
+def loop(*envs):
+    spec = describe("drawn", envs[0].observation_space, envs[0].action_space, len(envs))
+    return LoopEnv("drawn", envs, spec)
+
+
+def matches(arrays, e, shown):
+    assert (arrays["obs.camera"][e] == shown["camera"]).all()
+    assert (arrays["obs.body.0"][e] == shown["body"][0]).all()
+    assert arrays["obs.body.1"][e].tolist() == np.eye(4)[shown["body"][1] - 1].tolist()
+    assert (arrays["obs.switches"][e] == shown["switches"]).all()
+    one_hot = [*np.eye(2)[shown["dials"][0]], *np.eye(3)[shown["dials"][1]]]
+    assert arrays["obs.dials"][e].tolist() == one_hot
+
+
+def test_the_parts_of_a_nested_observation_are_fields_of_their_own():
+    spec = loop(Drawn()).spec
+    assert {field.name: str(field) for field in spec.observations} == FIELDS
+    assert spec.n_inputs == 3 + 4 + 4 + 5 + 2
+
+
+def test_what_is_shown_stands_in_its_fields():
+    envs = Drawn(), Drawn()
+    env = loop(*envs)
+    obs = env.reset(seed=3)
+    for _ in range(8):
+        for e, each in enumerate(envs):
+            matches(obs, e, each.shown)
+        obs = env.step(np.zeros(2, np.int64)).obs
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_a_vector_environment_shows_the_same_fields_and_its_last_observations(mode):
+    env = VectorAdapter("drawn", SyncVectorEnv([Drawn, Drawn], autoreset_mode=mode))
+    singles = env._env.envs
+    env.reset(seed=0)
+    for t in range(1, 4):
+        last = env.step(np.zeros(2, np.int64))
+        if t < 3:
+            assert not last.first.any()
+    if mode is AutoresetMode.NEXT_STEP:
+        matches(last.obs, 1, singles[1].shown)
+        assert env.step(np.zeros(2, np.int64)).first.all()
+    else:
+        assert last.first.all() and last.terminated.all()
+        matches(last.obs, 1, singles[1].shown)
+        assert (last.final["obs.body.0"] != last.obs["obs.body.0"]).any()
+
+
+def test_an_observation_that_lacks_a_part_is_refused_by_its_name():
+    one = Drawn()
+    env = loop(one)
+    one.observation_space = spaces.Dict({"camera": NESTED["camera"]})
+    with pytest.raises(TianJiError, match=r"'obs\.body\.0': the observation has no 'body'"):
+        env.reset()
+
+
+def test_networks_read_all_fields_side_by_side_in_the_order_of_the_spec():
+    env = loop(Drawn())
+    obs = env.reset(seed=1)
+    flat = np.concatenate([obs[name].reshape(1, -1) for name in FIELDS], 1)
+    assert (env.spec.gather(obs) == flat).all() and env.spec.input_shape == (18,)
+    stacked = {f"next_{name}": np.stack([array, array]) for name, array in obs.items()}
+    assert env.spec.gather(stacked, "next_").shape == (2, 1, 18)
+
+
+@pytest.mark.parametrize(
+    "space, choices, shape",
+    [
+        (spaces.Discrete(5, start=2), (5,), ()),
+        (spaces.MultiDiscrete([3, 4]), (3, 4), (2,)),
+        (spaces.MultiDiscrete([[2, 3], [4, 5]]), (2, 3, 4, 5), (2, 2)),
+        (spaces.MultiDiscrete([3, 4], start=[1, -1]), (3, 4), (2,)),
+        (spaces.MultiBinary(3), (2, 2, 2), (3,)),
+    ],
+)
+def test_actions_count_from_zero_and_reach_the_space(space, choices, shape):
+    one = Drawn(action=space)
+    env = loop(one)
+    assert env.spec.choices == choices and env.spec.action.shape == shape
+    env.reset()
+    env.step(np.zeros((1, *shape), np.int64))
+    highest = np.array(choices).reshape(1, *shape) - 1
+    env.step(highest)
+    assert len(one.acted) == 2
+    with pytest.raises(TianJiError, match="environment 0 is outside"):
+        env.step(highest + 1)
+    with pytest.raises(TianJiError, match="environment 0 is outside"):
+        env.step(np.full((1, *shape), -1))
+
+
+@pytest.mark.parametrize("name, size", [("Taxi-v4", 500), ("FrozenLake-v1", 16)])
+def test_toy_text_states_are_one_hot(name, size):
+    env = make(SimpleNamespace(**SECTION | {"gym_name": name}), 2, ".")
+    obs = env.reset(seed=0)["obs"]
+    assert obs.shape == (2, size) and (obs.sum(1) == 1).all()
+    assert env.step(np.zeros(2, np.int64)).obs["obs"].shape == (2, size)
+
+
+def test_a_hand_of_blackjack_is_three_fields():
+    env = make(SimpleNamespace(**SECTION | {"gym_name": "Blackjack-v1"}), 3, ".")
+    assert [f.name for f in env.spec.inputs] == ["obs.0", "obs.1", "obs.2"]
+    assert env.spec.gather(env.reset(seed=0)).shape == (3, 32 + 11 + 2)
+
+
+SECTION = {"type": "GymEnv", "vectorization": "sync", "kwargs": {}, "render": False}
+
+
+def test_a_spec_survives_its_description():
+    spec = describe("drawn", NESTED, spaces.MultiDiscrete([3, 4]), 2, same_step=True)
+    assert EnvSpec.from_json(spec.to_json()) == spec
