@@ -40,6 +40,7 @@ class Count(enum.IntEnum):
     THREADS = enum.auto()  # of its numerical library (learner)
     FREE_CORES = enum.auto()  # where it may run, unused in the last second (learner)
     APART_SECONDS = enum.auto()  # of the busy ones, beside the others of its process (buffer)
+    LATE_PRIORITIES = enum.auto()  # priorities of samples that were gone (buffer), or not sent
 
 
 OF_THIS_PROCESS = (

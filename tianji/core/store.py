@@ -1,7 +1,8 @@
 """Local storage of a buffer: what a trajectory is, and what any store promises.
 
-Two kinds, described by what an algorithm's `sampling` returns: `Replay` keeps the last samples and
-draws them again and again (off-policy), `Rollouts` hands every trajectory out once (on-policy).
+An algorithm's `sampling` says how batches are made, by its properties: whether a sample is handed
+out once (on-policy) or again and again, how many make a batch, whether the learner weighs them
+anew. Each kind is a file in `stores/`; nobody else asks which kind it is.
 """
 
 from __future__ import annotations
@@ -50,9 +51,35 @@ class Store(Protocol):
     def draw(self, out: Arrays) -> None:
         """Fills `out` with a batch; there must be enough to draw from."""
 
+    def reweigh(self, feedback: Arrays) -> int:
+        """Takes the learner's priorities of samples it drew; returns how many came too late.
+
+        Called only where the sampling `reweighs`; `feedback` is as `feedback_schema` lays it out.
+        """
+
 
 class Sampling(Protocol):
     """How batches are made: plain numbers from which any process can derive shapes and sizes."""
+
+    @property
+    def batch(self) -> int:
+        """Samples, or trajectories, of one batch: the length of its first axis."""
+
+    @property
+    def unit(self) -> str:
+        """What `batch` counts, in the user's words: "samples", "rollouts"."""
+
+    @property
+    def once(self) -> bool:
+        """Whether each sample is handed out once: then fresh counts more than fast."""
+
+    @property
+    def room(self) -> int | None:
+        """Samples kept before newer ones take their place; None: as many as are needed."""
+
+    @property
+    def reweighs(self) -> bool:
+        """Whether the learner sends priorities back: `learn` returns them beside its scalars."""
 
     @property
     def warmup(self) -> int:
@@ -133,3 +160,12 @@ def observed_fields(trajectory: Schema) -> list[Field]:
     length, _ = axes_of(trajectory)
     fields = [f for f in trajectory.fields if f.shape[:1] == (length + 1,)]
     return [Field(f.name, f.dtype, f.shape[2:]) for f in fields]
+
+
+def feedback_schema(batch: int) -> Schema:
+    """What goes back from a learner to its buffer: which samples, and their new priorities.
+
+    `generation` tells whether a row still holds the sample that was drawn from it.
+    """
+    fields = (Field("row", "int64"), Field("generation", "int64"), Field("priority", "float32"))
+    return Schema(fields).stacked(batch)

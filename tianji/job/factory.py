@@ -30,12 +30,12 @@ from tianji.roles.role_specs import (
     batches_of,
     gradients_of,
     parameters_of,
+    priorities_of,
     role_name,
     weights_of,
 )
 from tianji.roles.shards import Shards
 from tianji.roles.trigger import EveryUpdates, WhenFull
-from tianji.stores.rollouts import Rollouts
 
 
 class Ports(Protocol):
@@ -105,10 +105,16 @@ def _build_buffer(role: RoleSpec, job: Job, ports: Ports) -> Buffer:
         store,
         balance,
         max_steps=job.train_steps(role.group),
-        in_turns=job.in_turns or isinstance(job.sampling, Rollouts),  # on-policy: fresh before fast
+        in_turns=job.in_turns or job.sampling.once,  # on-policy: fresh before fast
         ahead=job.ahead,
+        feedback=[ports.inbox(priorities_of(role.group, i)) for i in _reweighing(job)],
     )
     return buffer
+
+
+def _reweighing(job: Job) -> range:
+    """The learners of a group that send priorities back."""
+    return range(job.config.n_learners if job.sampling.reweighs else 0)
 
 
 def _build_learner(role: RoleSpec, job: Job, ports: Ports, clock: Clock) -> Learner:
@@ -129,6 +135,9 @@ def _build_learner(role: RoleSpec, job: Job, ports: Ports, clock: Clock) -> Lear
         exchange=_make_exchange(role, job, ports) if job.config.n_learners > 1 else None,
         fusion=_make_fusion(role, job, ports) if job.config.fuses and first else None,
         clock=clock,
+        feedback=ports.outbox(priorities_of(role.group, role.index))
+        if job.sampling.reweighs
+        else None,
     )
 
 

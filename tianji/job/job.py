@@ -18,8 +18,6 @@ from tianji.core.store import Sampling, trajectory_schema
 from tianji.job import validate
 from tianji.roles.balance import depth_for, slack_for
 from tianji.roles.role_specs import Kind
-from tianji.stores.replay import Replay
-from tianji.stores.rollouts import Rollouts
 
 BUILT_IN = {"DQN": "tianji.algorithms.dqn:DQN", "PPO": "tianji.algorithms.ppo:PPO"}
 
@@ -52,13 +50,13 @@ class Job:
         """Trajectories in flight per actor."""
         if self.in_turns:
             return 1
-        on_policy = isinstance(self.sampling, Rollouts)
-        return depth_for(self.sampling.batch_units, self.ratio, self._arriving, on_policy)
+        sampling = self.sampling
+        return depth_for(sampling.batch_units, self.ratio, self._arriving, sampling.once)
 
     @property
     def batches_ahead(self) -> int:
         """Batches that wait for the learner; a second one would make on-policy samples older."""
-        return 1 if isinstance(self.sampling, Rollouts) else 2
+        return 1 if self.sampling.once else 2
 
     @property
     def slack(self) -> int:
@@ -72,16 +70,16 @@ class Job:
     def ahead(self) -> int:
         """The same for a buffer that rides with its learner, while it works beside it.
 
-        A replay store overwrites; others have no room for more than they were made for.
+        A store that keeps its samples overwrites; one that hands each out once has no room.
         """
         fixed = self.config.parallel.buffer_cfg.slack is not None
-        return self._beside if isinstance(self.sampling, Replay) and not fixed else 0
+        return self._beside if not self.sampling.once and not fixed else 0
 
     @property
     def _beside(self) -> int:
         """Of a buffer that does not take turns with its learner."""
-        on_policy = isinstance(self.sampling, Rollouts)
-        return slack_for(self.sampling.batch_units, self.ratio, self._arriving, on_policy)
+        sampling = self.sampling
+        return slack_for(sampling.batch_units, self.ratio, self._arriving, sampling.once)
 
     @property
     def _arriving(self) -> int:

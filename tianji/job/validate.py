@@ -10,8 +10,6 @@ from tianji.core.algorithm import Algorithm, Task
 from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
 from tianji.core.store import Sampling
-from tianji.stores.replay import Replay
-from tianji.stores.rollouts import Rollouts
 
 
 def check_algorithm(name: str, algorithm: type[Algorithm]) -> None:
@@ -31,7 +29,7 @@ def ratio_of(config: Config, sampling: Sampling) -> float:
     if given == "serial":
         return sampling.serial_ratio
     ratio = 1.0 if given == "balanced" else float(given)
-    if isinstance(sampling, Rollouts) and ratio != 1.0:
+    if sampling.once and ratio != 1.0:
         raise TianJiError(
             f"global_cfg.replay_ratio: {config.agent.type} learns from each sample once, so 1, "
             f"not {ratio:g}: use 'serial', or hyp.update_step for more epochs"
@@ -71,8 +69,8 @@ def check_groups(config: Config, algorithm: type[Algorithm], sampling: Sampling)
             "which yields its gradient before every step of the optimiser (see docs/groups.md), "
             "or write num=1"
         )
-    if isinstance(sampling, Replay | Rollouts) and sampling.batch % n:
-        unit = "samples" if isinstance(sampling, Replay) else "rollouts (default: one per actor)"
+    if sampling.batch % n:
+        unit = f"{sampling.unit}{' (default: one per actor)' if sampling.once else ''}"
         together = sampling.batch // (sampling.per_version or sampling.batch)  # actors in step
         step = math.lcm(n, together)
         more = math.ceil(sampling.batch / step) * step
@@ -83,11 +81,11 @@ def check_groups(config: Config, algorithm: type[Algorithm], sampling: Sampling)
 
 
 def check_room(sampling: Sampling, length: int, task: Task) -> None:
-    """Refuses a replay store that could not hold one trajectory of every actor."""
+    """Refuses a store that could not hold one trajectory of every actor."""
     least = task.n_actors * task.env.n_envs * length
-    if isinstance(sampling, Replay) and sampling.capacity < least:
+    if sampling.room is not None and sampling.room < least:
         raise TianJiError(
-            f"hyp.buffer_size: {sampling.capacity} samples are less than one trajectory per actor "
+            f"hyp.buffer_size: {sampling.room} samples are less than one trajectory per actor "
             f"({task.n_actors} actors x {task.env.n_envs} environments x {length} steps): "
             f"use {least} at least"
         )

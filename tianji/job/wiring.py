@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tianji.core.channel import ChannelSpec, Delivery
 from tianji.core.counts import learner_report_schema, report_schema
+from tianji.core.store import feedback_schema
 from tianji.job.advice import advice_schema
 from tianji.job.job import Job
 from tianji.roles.allreduce import exchange_schema
@@ -21,6 +22,7 @@ from tianji.roles.role_specs import (
     evaluator_of,
     gradients_of,
     parameters_of,
+    priorities_of,
     role_name,
     roles_of,
     weights_of,
@@ -61,6 +63,9 @@ def _group_channels(job: Job, group: int) -> list[ChannelSpec]:
     specs = [ChannelSpec(weights_of(group), learners[0], targets, weights, latest, readers=readers)]
     for i, learner in enumerate(learners):
         specs.append(ChannelSpec(batches_of(group, i), buffer, (learner,), batch, depth=ahead))
+        if job.sampling.reweighs:
+            back, layout = priorities_of(group, i), feedback_schema(job.sampling.batch // n)
+            specs.append(ChannelSpec(back, learner, (buffer,), layout, depth=ahead + 1))
         specs += [
             ChannelSpec(gradients_of(group, i, j), learner, (other,), gradient)
             for j, other in enumerate(learners)

@@ -24,6 +24,7 @@ class Buffer(Role):
         max_steps: int | None = None,
         in_turns: bool = False,  # an actor goes on when its next trajectory is looked for
         ahead: int = 0,  # steps to have ready, beyond the slack, when it works beside its learner
+        feedback: Sequence[Inbox] = (),  # priorities from learners, where the sampling reweighs
     ) -> None:
         super().__init__(name)
         self._in_turns, self._ahead = in_turns, ahead
@@ -31,6 +32,7 @@ class Buffer(Role):
         self.batches = batches
         self.store = store
         self.balance = balance
+        self._feedback = feedback
         self._max_steps = max_steps
         self.received = 0
         self.handed = 0  # batches handed out, so also the learner's version when it takes the next
@@ -45,6 +47,8 @@ class Buffer(Role):
             return True
         if self._closed:
             return False  # the learner may still be busy with the last batch
+        for inbox in self._feedback:
+            self._reweigh(inbox)
         moved = self._receive()  # ❻
         if self._send():  # ❼
             return True
@@ -52,6 +56,11 @@ class Buffer(Role):
             self.batches.close()
             self._closed = moved = True
         return moved
+
+    def _reweigh(self, inbox: Inbox) -> None:
+        """Takes all priorities that have come: the next batch is drawn with them."""
+        while (message := inbox.take()) is not None:
+            self.counts[Count.LATE_PRIORITIES] += self.store.reweigh(message.arrays)
 
     def _receive(self) -> bool:
         moved, n, first = False, len(self.trajectories), self.next

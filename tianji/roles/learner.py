@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import time
+from typing import Any
+
+import numpy as np
 
 from tianji.core.algorithm import Algorithm
 from tianji.core.channel import Inbox, Outbox
 from tianji.core.counts import Count
+from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays
 from tianji.roles.allreduce import Exchange
 from tianji.roles.episodes import Clock
@@ -31,6 +35,7 @@ class Learner(Role):
         clock: Clock = time.monotonic,
         exchange: Exchange | None = None,
         fusion: Fusion | None = None,
+        feedback: Outbox | None = None,  # to the buffer, where the sampling reweighs
     ) -> None:
         super().__init__(name)
         self.algorithm = algorithm
@@ -44,6 +49,7 @@ class Learner(Role):
         self.published = False  # anything yet
         self.exchange = exchange  # with the other learners of the group, if there are any
         self.fusion = fusion  # with other groups, if there are any
+        self._feedback = feedback
         self._batch: Arrays = {}  # of an update that the others are needed for
 
     def step(self) -> bool:
@@ -78,7 +84,9 @@ class Learner(Role):
             self._learned(self._batch, exchange.scalars)
         return self._finish() if exchange.broken else moved
 
-    def _learned(self, batch: Arrays, scalars: dict[str, float]) -> None:
+    def _learned(self, batch: Arrays, scalars: dict[str, Any]) -> None:
+        if self._feedback is not None:
+            self._send_back(self._feedback, batch, scalars.pop("priorities", None))
         self.consumption.add(batch, self.version, scalars)
         self.counts[Count.QUEUE] = self.batches.waiting
         self.version += 1
@@ -92,6 +100,15 @@ class Learner(Role):
         if self.trigger.fires(self.version):  # ❷ and send, if it is time
             self.publish()
 
+    def _send_back(self, feedback: Outbox, batch: Arrays, priorities: Any) -> None:
+        """Tells the buffer how much each sample still has to teach; a full channel forgets it."""
+        if priorities is None:
+            raise TianJiError("learn must return 'priorities', because its sampling reweighs")
+        rows = {"row": batch["row"], "generation": batch["generation"]}
+        rows["priority"] = np.asarray(priorities, np.float32)
+        if not feedback.push(rows, self.version):
+            self.counts[Count.LATE_PRIORITIES] += len(rows["row"])
+
     def publish(self) -> None:
         """Sends the weights to whoever reads them."""
         if self.weights is not None:
@@ -101,7 +118,7 @@ class Learner(Role):
 
     def _finish(self) -> bool:
         self.publish()
-        for end in (self.weights, self.fusion, self.exchange, self.batches):
+        for end in (self.weights, self.fusion, self.exchange, self.batches, self._feedback):
             if end is not None:
                 end.close()
         self.done = True

@@ -119,6 +119,11 @@ def batches_of(group: int, learner: int) -> str:
     return f"batches {group}.{learner}"
 
 
+def priorities_of(group: int, learner: int) -> str:
+    """The channel that carries a learner's priorities back to its buffer."""
+    return f"priorities {group}.{learner}"
+
+
 def gradients_of(group: int, source: int, target: int) -> str:
     """The channel from one learner of a group to another."""
     return f"gradients {group}.{source}>{target}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,15 @@ class Replay:
     gamma: float = 0.99
     n_step: int = 1
     updates_per_step: float = 1.0  # of serial training
+
+    unit: ClassVar[str] = "samples"
+    once: ClassVar[bool] = False
+    reweighs: ClassVar[bool] = False
+
+    @property
+    def room(self) -> int:
+        """The capacity."""
+        return self.capacity
 
     @property
     def per_version(self) -> None:
@@ -159,7 +169,17 @@ class ReplayStore:
         self._written[number] = written
         self._newest[number], self._cut[number] = self._received, False
         self._count_rows()
+        changed = np.arange(written - (length - start) - 1, written + 1) % self._ring
+        self._rewritten(self._rows_at(number, changed))
         return Amount(steps, steps)
+
+    def _rows_at(self, number: int, positions: Index) -> Index:
+        """The rows of all environments at these positions of a ring."""
+        first = (number * self._ring + positions) * self._n_envs
+        return (first[:, None] + np.arange(self._n_envs)).ravel()
+
+    def _rewritten(self, rows: Index) -> None:
+        """Is told which rows hold another sample than before, or may not be drawn any more."""
 
     def _ring_of(self, source: int) -> int:
         """The ring that an actor fills: its own, or that of one which is paused or lost.
@@ -220,7 +240,7 @@ class ReplayStore:
 
     def draw(self, out: Arrays) -> None:
         """Draws `batch` samples uniformly over everything kept."""
-        row = self._choose(self._sampling.batch)
+        row = self._choose(self._sampling.batch, out)
         rows = self._rows
         for name in (*self._observed, *self._drawn):
             rows[name].take(row, 0, out[name])
@@ -230,7 +250,7 @@ class ReplayStore:
         np.logical_not(rows["drawn"][row], out=out["new"])
         rows["drawn"][row] = True
 
-    def _choose(self, n: int) -> Index:
+    def _choose(self, n: int, out: Arrays) -> Index:
         """`n` valid rows, uniformly and with replacement."""
         row = self._guess(n)
         while True:
@@ -275,6 +295,10 @@ class ReplayStore:
             rows[name].take(following, 0, following_obs)
             if cut is not None:
                 following_obs[cut] = rows[f"final_{name}"][last[cut]]
+
+    def reweigh(self, feedback: Arrays) -> int:
+        """Draws are uniform: nobody sends priorities."""
+        raise NotImplementedError
 
     def state(self) -> State:
         """Views of the positions that were ever written, and where writing and drawing stand."""

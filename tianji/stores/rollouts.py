@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,6 +26,11 @@ class Rollouts:
     steps: int  # rows of one trajectory, T * E
     max_lag: int | None = None  # updates that a trajectory may be older than the learner
     per_version: int | None = None  # synchronous: trajectories that each actor sends per version
+
+    unit: ClassVar[str] = "rollouts"
+    once: ClassVar[bool] = True
+    reweighs: ClassVar[bool] = False
+    room: ClassVar[None] = None
 
     @property
     def batch_units(self) -> int:
@@ -147,6 +153,10 @@ class RolloutStore:
             out["new"][i] = True
         self._free += chosen
         self._waiting = [entry for entry in self._waiting if entry not in chosen]
+
+    def reweigh(self, feedback: Arrays) -> int:
+        """Each trajectory is handed out once: nobody sends priorities."""
+        raise NotImplementedError
 
     def state(self) -> State:
         """The trajectories that wait, one array [n, ...] per field, and where drawing stands."""

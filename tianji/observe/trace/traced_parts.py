@@ -108,6 +108,10 @@ class TracedStore:
         self._handling.since = time.monotonic()
         self._store.draw(out)
 
+    def reweigh(self, feedback: Arrays) -> int:
+        """As the store does."""
+        return self._store.reweigh(feedback)
+
     def clear(self) -> Amount:
         """Drops everything."""
         return self._store.clear()

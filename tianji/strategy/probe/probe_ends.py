@@ -236,6 +236,10 @@ class TimedStore:
         self._store.draw(out)
         self.drawing += time.perf_counter() - began
 
+    def reweigh(self, feedback: Arrays) -> int:
+        """As the store does."""
+        return self._store.reweigh(feedback)
+
 
 def _slept(seconds: float) -> float:
     """Sleeps; returns for how long it was."""

@@ -8,7 +8,6 @@ from tianji.config import Config
 from tianji.core.errors import TianJiError
 from tianji.job.job import Job, prepare
 from tianji.job.wiring import n_bytes_of
-from tianji.stores.rollouts import Rollouts
 from tianji.strategy.plan.digest import digest_of, keys_of
 from tianji.strategy.plan.profile import Work
 from tianji.strategy.probe.larger_batch import scaled
@@ -24,7 +23,7 @@ def env_choices(job: Job, n_cores: int) -> list[int]:
     and only who has them can be chosen.
     """
     own, whole = job.task.env.n_envs, job.task.env.n_envs * job.task.n_actors
-    if isinstance(job.sampling, Rollouts):
+    if job.sampling.once:
         counts = [n for n in range(1, n_cores + 1) if whole % n == 0]
         others = [whole // n for n in counts if _fits(job, whole // n)]
     else:
@@ -62,7 +61,7 @@ def variant(job: Job, envs: int) -> Config:
     """The same configuration with another number of environments per actor, in one group."""
     config, parallel = job.config, job.config.parallel
     whole = job.task.env.n_envs * job.task.n_actors
-    actors = max(1, whole // envs) if isinstance(job.sampling, Rollouts) else 1
+    actors = max(1, whole // envs) if job.sampling.once else 1
     return replace(
         config,
         parallel=replace(
@@ -88,7 +87,7 @@ def enlarged(job: Job, factor: int) -> Config | None:
 def work_of(job: Job) -> Work:
     """What the job asks for."""
     sampling, learner = job.sampling, job.config.parallel.learner_cfg
-    on_policy = isinstance(sampling, Rollouts)
+    on_policy = sampling.once
     given = getattr(job.task.hyp, "batch_size", None) if on_policy else None
     return Work(
         name=job.config.name,

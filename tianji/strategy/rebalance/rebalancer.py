@@ -25,7 +25,6 @@ from tianji.observe.metrics import finite
 from tianji.observe.rates import Counts, homes_in, updates_since
 from tianji.observe.watch import Progress
 from tianji.roles.role_specs import Kind, group_of, homes_of, kind_of, role_name, roles_of
-from tianji.stores.rollouts import Rollouts
 from tianji.strategy.rebalance.balancer import Balancer
 from tianji.strategy.rebalance.decisions import Change, Decision, Reading
 
@@ -124,7 +123,7 @@ class _Group:
         rides = homes_of(job.config)[self.buffer] != self.buffer
         self._movable = rides and job.config.exp.trace_seconds is None
         # Rollouts of one batch should not be all of one actor.
-        least = job.sampling.batch if isinstance(job.sampling, Rollouts) else 1
+        least = job.sampling.batch if job.sampling.once else 1
         self._balancer = Balancer(least)
         self._mark: tuple[float, Counts] | None = None  # where the reading begins
         self._begin_at = 0.0
