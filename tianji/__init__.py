@@ -2,15 +2,76 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from tianji.runs.outcome import Report
-    from tianji.runs.trained import Trained
+    from tianji.config import key as key
+    from tianji.core.algorithm import Algorithm as Algorithm
+    from tianji.core.algorithm import Policy as Policy
+    from tianji.core.algorithm import PolicyGraph as PolicyGraph
+    from tianji.core.algorithm import Task as Task
+    from tianji.core.algorithm import Weights as Weights
+    from tianji.core.channel import Inbox as Inbox
+    from tianji.core.channel import Outbox as Outbox
+    from tianji.core.env import BaseEnv as BaseEnv
+    from tianji.core.env import Env as Env
+    from tianji.core.env import EnvSpec as EnvSpec
+    from tianji.core.env import Step as Step
+    from tianji.core.errors import TianJiError as TianJiError
+    from tianji.core.lazy import torch as torch
+    from tianji.core.schema import Arrays as Arrays
+    from tianji.core.schema import Field as Field
+    from tianji.core.schema import Schema as Schema
+    from tianji.core.state import State as State
+    from tianji.core.state import random_state as random_state
+    from tianji.core.state import restore_random as restore_random
+    from tianji.runs.outcome import Report as Report
+    from tianji.runs.trained import Trained as Trained
+    from tianji.stores.prioritised import Prioritised as Prioritised
+    from tianji.stores.replay import Replay as Replay
+    from tianji.stores.rollouts import Rollouts as Rollouts
+    from tianji.strategy.plan.plan_file import Plan as Plan
+    from tianji.transports.shm import ShmTransport as ShmTransport
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
+
+HOMES = {
+    "tianji.config": ("key",),
+    "tianji.core.algorithm": ("Algorithm", "Policy", "PolicyGraph", "Task", "Weights"),
+    "tianji.core.channel": ("Inbox", "Outbox"),
+    "tianji.core.env": ("BaseEnv", "Env", "EnvSpec", "Step"),
+    "tianji.core.errors": ("TianJiError",),
+    "tianji.core.lazy": ("torch",),
+    "tianji.core.schema": ("Arrays", "Field", "Schema"),
+    "tianji.core.state": ("State", "random_state", "restore_random"),
+    "tianji.runs.outcome": ("Report",),
+    "tianji.runs.trained": ("Trained",),
+    "tianji.stores.prioritised": ("Prioritised",),
+    "tianji.stores.replay": ("Replay",),
+    "tianji.stores.rollouts": ("Rollouts",),
+    "tianji.strategy.plan.plan_file": ("Plan",),
+    "tianji.transports.shm": ("ShmTransport",),
+}
+"""Where the names of the front door live; each is loaded when it is first used."""
+
+_HOME_OF = {name: module for module, names in HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """A name of the front door, at its first use."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'tianji' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 def train(
@@ -112,4 +173,39 @@ def load(run: str | Path, which: Literal["final", "best"] = "final") -> Trained:
     return trained.load(run, which)
 
 
-__all__ = ["__version__", "load", "resume", "train"]
+def plan(
+    config: str | Path,
+    *overrides: str,
+    cores: int | None = None,
+    out: str | Path | None = None,
+    **settings: Any,
+) -> Plan:
+    """Measures a job's roles for at most 20 s and splits the cores among them: `tianji plan`.
+
+    `out` is a file to write it to; `tianji.train(config, plan=out)` follows it.
+    """
+    from pathlib import Path
+
+    from tianji.config.keywords import as_overrides
+    from tianji.machine.resources import usable_here
+    from tianji.strategy.plan import plan_file
+    from tianji.strategy.plan.solver import Wish
+    from tianji.strategy.probe import planner
+
+    n_cores = usable_here() if cores is None else cores
+    given = [*overrides, *as_overrides(settings, "plan")]
+    loaded, profile = planner.measure(config, given, n_cores)
+    found = planner.make(loaded, profile, Wish(cores=n_cores)).plan
+    if out is not None:
+        plan_file.write(found, Path(out))
+    return found
+
+
+def report(runs: Sequence[str | Path], out: str | Path | None = None) -> Path:
+    """Writes a page about one or more runs, as `tianji report` does; returns where it lies."""
+    from tianji.observe.report import build
+
+    return build(runs, out)
+
+
+__all__ = ["__version__", "load", "plan", "report", "resume", "train", *_HOME_OF]
