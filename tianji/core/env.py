@@ -47,6 +47,7 @@ class EnvSpec:
     same_step: bool = False  # the library resets within the step that ended an episode (see Step)
     agents: tuple[str, ...] = ()  # names, in the order of the axis A; none: no such axis
     reward_per_agent: bool = False  # rewards are [E, A]
+    stack: int = 1  # newest frames of `obs` that a policy sees at once; it stacks them itself
 
     @property
     def n_actions(self) -> int | None:
