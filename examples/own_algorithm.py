@@ -9,13 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tianji.config import key
-from tianji.core.algorithm import Algorithm, Task, Weights
-from tianji.core.lazy import torch
-from tianji.core.schema import Arrays
-from tianji.core.state import State, random_state, restore_random
-from tianji.models.layout import MLPLayout, NumpyMLP
-from tianji.stores.rollouts import Rollouts
+import tianji
+from tianji import Arrays, State, Task, Weights, key, torch
 
 
 @dataclass(frozen=True)
@@ -33,7 +28,7 @@ class Softmax:
     """The acting half: draws an action by the probabilities that the network gives."""
 
     def __init__(self, task: Task, seed: int) -> None:
-        self._network = NumpyMLP(layout(task, task.env.n_actions))
+        self._network = network(task, task.env.n_actions).forward(task.device)
         self._random = np.random.default_rng(seed)
 
     def load(self, weights: Weights, version: int) -> None:
@@ -49,15 +44,15 @@ class Softmax:
 
     def state(self) -> State:
         """What a checkpoint keeps of an actor; optional."""
-        return {"weights": self._network.flat, "random": random_state(self._random)}
+        return {"weights": self._network.flat, "random": tianji.random_state(self._random)}
 
     def restore(self, state: State) -> None:
         """Draws on where the policy stopped."""
         self._network.load(state["weights"])
-        restore_random(self._random, state["random"])
+        tianji.restore_random(self._random, state["random"])
 
 
-class A2C(Algorithm):
+class A2C(tianji.Algorithm):
     """The learning half: one gradient step per batch, on advantages over a learned value."""
 
     Hyp = Hyp
@@ -65,15 +60,13 @@ class A2C(Algorithm):
 
     def __init__(self, task: Task, seed: int, device: str = "cpu") -> None:
         super().__init__(task, seed, device)
-        from tianji.models.adam import Adam
-        from tianji.models.mlp import MLP, FlatParameters
-
         self.hyp: Hyp = task.hyp
         generator = torch.Generator().manual_seed(seed)
-        self.actor = MLP(layout(task, task.env.n_actions)).orthogonal(generator, last_gain=0.01)
-        self.critic = MLP(layout(task, 1)).orthogonal(generator, last_gain=1.0)
-        self._flat = FlatParameters([*self.actor.parameters(), *self.critic.parameters()])
-        self._optimiser = Adam(self._flat.vector, self._flat.gradient, self.hyp.lr)
+        self.actor = network(task, task.env.n_actions).module(generator, last_gain=0.01)
+        self.critic = network(task, 1).module(generator, last_gain=1.0)
+        parameters = [*self.actor.parameters(), *self.critic.parameters()]
+        self._flat = tianji.FlatParameters(parameters)
+        self._optimiser = tianji.Adam(self._flat, self.hyp.lr)
 
     @classmethod
     def policy(cls, task: Task, actor: int, seed: int) -> Softmax:
@@ -86,15 +79,15 @@ class A2C(Algorithm):
         return int(task.hyp.step_len)
 
     @classmethod
-    def sampling(cls, task: Task) -> Rollouts:
+    def sampling(cls, task: Task) -> tianji.Rollouts:
         """A batch is one rollout of each actor, made with the newest weights (`per_version=1`)."""
         n, steps = task.n_actors, task.hyp.step_len * task.env.n_envs
-        return Rollouts(batch=n, pool=n, steps=steps, per_version=1)
+        return tianji.Rollouts(batch=n, pool=n, steps=steps, per_version=1)
 
     @classmethod
     def n_weights(cls, task: Task) -> int:
         """Actors need the policy network, not the values."""
-        return layout(task, task.env.n_actions).n_weights
+        return network(task, task.env.n_actions).n_weights
 
     def learn(self, batch: Arrays) -> dict[str, float]:
         """One step of Adam; arrays are [n, T, E], and `obs` is [n, T+1, E, ...]."""
@@ -144,7 +137,7 @@ class A2C(Algorithm):
         self._optimiser.restore(state["optimiser"])
 
 
-def layout(task: Task, n_outputs: int | None) -> MLPLayout:
+def network(task: Task, n_outputs: int | None) -> tianji.Network:
     """The config's network with `n_outputs` outputs."""
     assert n_outputs is not None, "this example chooses among n actions"
-    return MLPLayout(task.env.n_inputs, tuple(task.model.hidden), n_outputs, task.model.act)
+    return tianji.network_of(task, n_outputs)

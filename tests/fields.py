@@ -27,3 +27,9 @@ def step_of(obs, reward, terminated, truncated, valid, final_obs=None):
     first = ~valid if final_obs is None else terminated | truncated
     final = None if final_obs is None else {"obs": final_obs}
     return Step({"obs": obs}, reward, terminated, truncated, valid, first, final)
+
+
+def learned(algorithm, batch):
+    """The scalars of one update, as numbers; the batch goes the way that a learner sends it."""
+    found = algorithm.learn(algorithm.stage(batch))
+    return {name: value if name == "priorities" else float(value) for name, value in found.items()}

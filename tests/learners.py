@@ -37,6 +37,9 @@ class Averaging:
         self.vector = np.zeros(N, np.float32)
         self.updates_done = 0
 
+    def stage(self, batch):
+        return batch
+
     def updates(self, batch):
         for _ in range(self.n_steps):
             gradient = (self.vector - batch["x"]).mean(0, dtype=np.float32)

@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     from tianji.core.state import State as State
     from tianji.core.state import random_state as random_state
     from tianji.core.state import restore_random as restore_random
+    from tianji.models.export import exported as exported
+    from tianji.models.export import traced as traced
+    from tianji.models.flat import FlatParameters as FlatParameters
+    from tianji.models.layout import Network as Network
+    from tianji.models.layout import network_of as network_of
+    from tianji.models.optimisers import Adam as Adam
     from tianji.runs.outcome import Report as Report
     from tianji.runs.trained import Trained as Trained
     from tianji.stores.prioritised import Prioritised as Prioritised
@@ -48,6 +54,10 @@ HOMES = {
     "tianji.core.lazy": ("torch",),
     "tianji.core.schema": ("Arrays", "Field", "Schema"),
     "tianji.core.state": ("State", "random_state", "restore_random"),
+    "tianji.models.export": ("exported", "traced"),
+    "tianji.models.flat": ("FlatParameters",),
+    "tianji.models.layout": ("Network", "network_of"),
+    "tianji.models.optimisers": ("Adam",),
     "tianji.runs.outcome": ("Report",),
     "tianji.runs.trained": ("Trained",),
     "tianji.stores.prioritised": ("Prioritised",),

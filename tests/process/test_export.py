@@ -13,11 +13,11 @@ import pytest
 from commands import ROOT, TASKS, train
 
 import tianji
-from tianji.algorithms.actor_critic import policy_layout
-from tianji.algorithms.exported import perceptron, traced
 from tianji.algorithms.ppo import PPO
 from tianji.core.algorithm import Algorithm, PolicyGraph
 from tianji.core.errors import TianJiError
+from tianji.models.actor_critic import policy_network as policy_layout
+from tianji.models.export import perceptron, traced
 from tianji.runs.weights_file import save_final
 from tianji.tools import export
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fields import act, spec_of
+from fields import act, learned, spec_of
 
 from tianji.algorithms.dqn import DQN, DQNHyp
 from tianji.config.schema import ModelConfig
@@ -23,7 +23,7 @@ def linear(**hyp):
     """Q(s, 0) = 0.1 s, Q(s, 1) = 0.3 s + 0.2; a target network that says 0.4 s and 0.2 s."""
     algorithm = DQN(task(**hyp), seed=0)
     algorithm.load(np.array([0.1, 0.3, 0.0, 0.2], np.float32))
-    target = algorithm._target_parameters.vector
+    target = algorithm._target_flat.vector
     target.copy_(target.new_tensor([0.4, 0.2, 0.0, 0.0]))
     return algorithm
 
@@ -49,47 +49,45 @@ def batch(obs=1.0, action=0, reward=0.5, discount=0.9, next_obs=1.0):
     ],
 )
 def test_the_goal_is_reward_plus_discounted_value_of_the_successor(double_q, discount, goal):
-    scalars = linear(double_q=double_q).learn(batch(discount=discount))
+    scalars = learned(linear(double_q=double_q), batch(discount=discount))
     assert scalars["target_mean"] == pytest.approx(goal)
     assert scalars["loss"] == pytest.approx(0.5 * (goal - 0.1) ** 2)
 
 
 def test_one_step_moves_the_taken_action_towards_its_goal_and_leaves_the_other():
     algorithm = linear()
-    algorithm.learn(batch(obs=2.0))  # q = 0.2 < goal: adam's first step is lr against the sign
+    learned(algorithm, batch(obs=2.0))  # q = 0.2 < goal: adam's first step is lr against the sign
     np.testing.assert_allclose(algorithm.weights(), [0.1 + LR, 0.3, LR, 0.2], atol=1e-6)
 
 
 def test_the_gradient_of_the_td_error_is_the_textbooks():
     algorithm = linear()
-    algorithm.learn(batch(obs=2.0))
+    learned(algorithm, batch(obs=2.0))
     error = 0.2 - (0.5 + 0.9 * 0.2)
     np.testing.assert_allclose(
-        algorithm._parameters.gradient.numpy(), [2 * error, 0, error, 0], atol=1e-6
+        algorithm._flat.gradient.numpy(), [2 * error, 0, error, 0], atol=1e-6
     )
 
 
 def test_a_large_error_pulls_no_harder_than_one():
     algorithm = linear()
-    scalars = algorithm.learn(batch(reward=100.0, discount=0.0))
+    scalars = learned(algorithm, batch(reward=100.0, discount=0.0))
     assert scalars["loss"] == pytest.approx(100 - 0.1 - 0.5)
-    np.testing.assert_allclose(algorithm._parameters.gradient.numpy(), [-1, 0, -1, 0], atol=1e-6)
+    np.testing.assert_allclose(algorithm._flat.gradient.numpy(), [-1, 0, -1, 0], atol=1e-6)
 
 
 def test_the_gradient_is_clipped_where_a_limit_was_given():
     algorithm = linear(clip_grad_norm=0.1)
-    algorithm.learn(batch(reward=100.0))
-    assert float(algorithm._parameters.gradient.norm()) == pytest.approx(0.1, rel=1e-4)
+    learned(algorithm, batch(reward=100.0))
+    assert float(algorithm._flat.gradient.norm()) == pytest.approx(0.1, rel=1e-4)
 
 
 def test_the_target_network_follows_every_so_many_updates():
     algorithm = linear(target_replace_iter=3)
     followed = []
     for _ in range(6):
-        algorithm.learn(batch())
-        followed.append(
-            bool((algorithm._target_parameters.vector == algorithm._parameters.vector).all())
-        )
+        learned(algorithm, batch())
+        followed.append(bool((algorithm._target_flat.vector == algorithm._flat.vector).all()))
     assert followed == [False, False, True, False, False, True]
 
 
@@ -98,13 +96,13 @@ def test_what_was_sent_can_be_loaded_and_sets_the_target_too():
     assert (one.weights() != two.weights()).any()
     two.load(one.weights().copy())
     np.testing.assert_array_equal(one.weights(), two.weights())
-    np.testing.assert_array_equal(two._target_parameters.vector.numpy(), one.weights())
+    np.testing.assert_array_equal(two._target_flat.vector.numpy(), one.weights())
 
 
 def test_learning_approaches_the_value_of_a_one_state_task():
     algorithm = DQN(task(hidden=(16,), target_replace_iter=5, lr=0.02), seed=0)
     for _ in range(300):
-        scalars = algorithm.learn(batch(reward=1.0, discount=0.5))
+        scalars = learned(algorithm, batch(reward=1.0, discount=0.5))
     assert scalars["q_mean"] == pytest.approx(2.0, abs=0.1)  # 1 / (1 - 0.5)
 
 

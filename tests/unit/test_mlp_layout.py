@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from tianji.models.adam import Adam
+from tianji.models.flat import FlatParameters
 from tianji.models.layout import MLPLayout, NumpyMLP
-from tianji.models.mlp import MLP, FlatParameters
+from tianji.models.mlp import MLP
+from tianji.models.optimisers import Adam, RAdam, RMSProp
 
 LAYOUTS = [
     MLPLayout(4, (64, 64), 2, "tanh"),
@@ -134,16 +135,82 @@ def test_the_same_generator_seed_gives_the_same_weights():
     assert (one != other).any()
 
 
-def test_adam_steps_as_torchs_own_does():
+@pytest.mark.parametrize(
+    ("ours", "theirs", "options"),
+    [
+        (Adam, torch.optim.Adam, {}),
+        (RAdam, torch.optim.RAdam, {}),
+        (RMSProp, torch.optim.RMSprop, {"alpha": 0.99}),
+    ],
+)
+def test_optimisers_step_as_torchs_own_do(ours, theirs, options):
     random = torch.Generator().manual_seed(0)
-    start = torch.randn(20, generator=random)
-    vector, gradient = start.clone(), torch.zeros(20)
-    theirs = torch.nn.Parameter(start.clone())
-    ours, reference = Adam(vector, gradient, 0.01, eps=1e-5), torch.optim.Adam([theirs], 0.01)
-    reference.param_groups[0]["eps"] = 1e-5
-    for _ in range(5):
-        gradient.copy_(torch.randn(20, generator=random))
-        theirs.grad = gradient.clone()
-        ours.step()
-        reference.step()
-    torch.testing.assert_close(vector, theirs.detach())
+    parameter = torch.nn.Parameter(torch.randn(20, generator=random))
+    copy = torch.nn.Parameter(parameter.detach().clone())
+    flat = FlatParameters([parameter])
+    one, two = ours(flat, 0.01, eps=1e-5), theirs([copy], 0.01, eps=1e-5, **options)
+    for _ in range(12):  # RAdam begins to adapt at the sixth
+        flat.gradient.copy_(torch.randn(20, generator=random))
+        copy.grad = flat.gradient.clone()
+        one.step()
+        two.step()
+    torch.testing.assert_close(parameter.detach(), copy.detach())
+
+
+def test_a_target_network_follows_a_share_of_the_way():
+    one, two = (FlatParameters([torch.nn.Parameter(torch.full((3,), x))]) for x in (0.0, 1.0))
+    one.follow(two, 0.25)
+    assert one.vector.tolist() == [0.25] * 3
+    one.follow(two)
+    assert one.vector.tolist() == [1.0] * 3
+
+
+@pytest.mark.parametrize("act", ["relu", "tanh"])
+def test_autograd_sees_the_network_as_any_other(act):
+    layout = MLPLayout(3, (8,), 2, act)
+    module = network(layout)
+    copies = [p.detach().clone().requires_grad_() for p in module.parameters()]
+    obs = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
+    found = torch.autograd.grad(module(obs).square().sum(), list(module.parameters()))
+    expected = torch.autograd.grad(plain_forward(layout, copies, obs).square().sum(), copies)
+    torch.testing.assert_close(found, expected)
+    assert all(p.grad is None for p in module.parameters())
+
+
+def test_hooks_see_the_gradient_and_may_change_it():
+    module = network(LAYOUTS[0])
+    weight = next(iter(module.parameters()))
+    weight.register_hook(lambda gradient: gradient * 0)
+    module(torch.ones(2, 4)).sum().backward()
+    assert not weight.grad.any()
+
+
+def test_a_critics_gradient_goes_through_an_actor():
+    actor, critic = MLPLayout(3, (8,), 2, "tanh"), MLPLayout(5, (8,), 1)
+    modules = [network(actor, 0), network(critic, 1)]
+    copies = [[p.detach().clone().requires_grad_() for p in m.parameters()] for m in modules]
+    obs = torch.randn(4, 3, generator=torch.Generator().manual_seed(2))
+    flat = FlatParameters(list(modules[0].parameters()))
+    flat.backward(-modules[1](torch.cat([obs, modules[0](obs)], 1)).mean())
+    action = plain_forward(actor, copies[0], obs)
+    (-plain_forward(critic, copies[1], torch.cat([obs, action], 1)).mean()).backward()
+    expected = torch.cat([p.grad.reshape(-1) for p in copies[0]])
+    torch.testing.assert_close(flat.gradient, expected)
+
+
+@pytest.mark.parametrize("act", ["relu", "tanh"])
+def test_the_gradient_of_a_gradient_is_the_textbooks(act):
+    layout = MLPLayout(3, (8, 8), 1, act)
+    module = network(layout)
+    copies = [p.detach().clone().requires_grad_() for p in module.parameters()]
+    random = torch.Generator().manual_seed(1)
+    one = torch.randn(5, 3, generator=random).requires_grad_()
+    two = one.detach().clone().requires_grad_()
+    (slope,) = torch.autograd.grad(module(one).sum(), one, create_graph=True)
+    slope.square().sum().backward()
+    (expected,) = torch.autograd.grad(
+        plain_forward(layout, copies, two).sum(), two, create_graph=True
+    )
+    expected.square().sum().backward()
+    for ours, theirs in zip(list(module.parameters())[:-1], copies[:-1], strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad)

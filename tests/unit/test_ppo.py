@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from fields import act, spec_of
+from fields import act, learned, spec_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tianji.algorithms.advantages import Gains, Importance, advantages
-from tianji.algorithms.ppo import PPO, PPOHyp
+from tianji.algorithms.base import Importance, advantages
+from tianji.algorithms.ppo import PPO, Gains, PPOHyp
 from tianji.config.schema import ModelConfig
 from tianji.core.algorithm import Task
 from tianji.core.errors import TianJiError
@@ -215,14 +215,14 @@ def test_one_update_follows_the_gradient_of_the_textbook(env):
     learner, batch = rollouts(task(env, ent_coef=0.01, max_grad_norm=None))
     loss, parameters, parts = textbook_loss(learner, batch)
     loss.backward()
-    scalars = learner.learn(batch)
+    scalars = learned(learner, batch)
     gradient = torch.cat(
         [
             torch.zeros_like(p).reshape(-1) if p.grad is None else p.grad.reshape(-1)
             for p in parameters
         ]
     )
-    torch.testing.assert_close(learner._parameters.gradient, gradient, atol=1e-5, rtol=1e-3)
+    torch.testing.assert_close(learner._flat.gradient, gradient, atol=1e-5, rtol=1e-3)
     names = ("policy_gradient_loss", "value_loss", "entropy_loss")
     assert [scalars[name] for name in names] == pytest.approx(
         [float(part.detach()) for part in parts], abs=1e-4
@@ -232,7 +232,7 @@ def test_one_update_follows_the_gradient_of_the_textbook(env):
 @ENVS
 def test_the_first_pass_over_fresh_samples_has_nothing_to_clip(env):
     learner, batch = rollouts(task(env))
-    scalars = learner.learn(batch)
+    scalars = learned(learner, batch)
     assert scalars["clip_fraction"] == 0.0
     assert scalars["approx_kl"] == pytest.approx(0.0, abs=1e-6)
 
@@ -249,7 +249,8 @@ def test_log_probabilities_in_numpy_are_those_in_torch(env):
     decision = act(policy, obs)
     action = torch.from_numpy(decision["action" if env is DISCRETE else "raw"])
     with torch.no_grad():
-        expected, _ = learner.networks.log_probability(torch.from_numpy(obs), action)
+        out, _ = learner.networks(torch.from_numpy(obs))
+        expected, _ = learner.networks.log_probability(out, action)
     np.testing.assert_allclose(decision["logp"], expected.numpy(), atol=1e-5)
 
 
@@ -261,20 +262,19 @@ def test_rows_that_are_not_valid_have_no_influence():
     for name in ("reward", "logp"):
         junk[name][~batch["valid"]] = 1e6
     junk["action"][~batch["valid"]] = 3
-    assert learner.learn(batch) == again.learn(junk)
+    assert learned(learner, batch) == learned(again, junk)
     np.testing.assert_array_equal(learner.weights(), again.weights())
 
 
 def test_every_epoch_visits_every_sample_once_in_slices_of_nearly_one_size():
     learner, batch = rollouts(task(minibatch=4))
-    prepared = learner._prepare(batch)
-    samples = (prepared.obs, prepared.action, prepared.logp, prepared.target)
-    parts = list(learner._minibatches(samples, batch["valid"].size))
+    samples, _ = learner._prepare(*learner.stage(batch))
+    parts = list(learner._minibatches(samples, samples.gains.values, batch["valid"].size))
     sizes = [len(part[0]) for part in parts]
     assert max(sizes) - min(sizes) <= 1
     assert sum(sizes) == batch["valid"].sum()
     seen = torch.cat([part[2] for part in parts]).sort().values
-    torch.testing.assert_close(seen, samples[2].sort().values)
+    torch.testing.assert_close(seen, samples.logp.sort().values)
 
 
 @ENVS
@@ -283,7 +283,7 @@ def test_asynchronous_updates_of_old_samples_stay_finite(env, correction):
     job = task(env, mode="async", correction=correction, update_step=3, minibatch=5)
     learner, batch = rollouts(job)
     for _ in range(3):
-        scalars = learner.learn(batch)
+        scalars = learned(learner, batch)
     assert np.isfinite(learner.weights()).all()
     assert np.isfinite(list(scalars.values())).all()
 
@@ -293,9 +293,9 @@ def test_final_observations_are_bootstrapped_from():
     batch["valid"][0, 1, 0] = batch["truncated"][0, 1, 0] = True
     batch["terminated"][0, 1, 0] = False
     batch["final_obs"] = np.zeros((2, 5, 2, 3), np.float32)
-    near = learner._prepare(batch).target
+    near = learner._prepare(*learner.stage(batch))[0].target
     batch["final_obs"][0, 1, 0] = 50.0
-    far = learner._prepare(batch).target
+    far = learner._prepare(*learner.stage(batch))[0].target
     assert (near != far).any()
 
 
@@ -305,7 +305,7 @@ def test_a_batch_with_hardly_a_valid_sample_does_no_harm(n_valid, correction):
     learner, batch = rollouts(task(mode="async", correction=correction))
     batch["valid"][...] = False
     batch["valid"].flat[:n_valid] = True
-    learner.learn(batch)
+    learned(learner, batch)
     assert np.isfinite(learner.weights()).all()
 
 

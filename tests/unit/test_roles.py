@@ -8,6 +8,7 @@ from tianji.core.channel import ChannelSpec, Delivery
 from tianji.core.counts import Count, Histogram
 from tianji.core.schema import Field, Schema
 from tianji.roles import Actor, Buffer, Learner
+from tianji.roles import actor as actor_module
 from tianji.roles.balance import Balance
 from tianji.roles.episodes import EPISODE_SCHEMA
 from tianji.roles.trigger import EveryUpdates, WhenFull
@@ -108,6 +109,21 @@ class Stage:
 
 
 # -------------------------------------------------------------------------------------------- actor
+
+
+@pytest.mark.parametrize(
+    ("large", "loaded"), [(3, ["load 0", "load 1"]), (2, ["load 0", "load 2"])]
+)
+def test_large_weights_are_loaded_where_a_trajectory_begins(monkeypatch, large, loaded):
+    monkeypatch.setattr(actor_module, "LARGE", large)  # there are three
+    stage = Stage()
+    stage.publish(0)
+    stage.run(2)
+    stage.publish(1)
+    stage.run(1)
+    stage.publish(2)
+    stage.run(2)
+    assert [words for words in stage.diary if words.startswith("load")][:2] == loaded
 
 
 def test_an_actor_does_nothing_before_it_has_weights():
@@ -487,6 +503,9 @@ class CountingAlgorithm:
 
     def __init__(self):
         self.n = 0
+
+    def stage(self, batch):
+        return batch
 
     def learn(self, batch):
         self.n += 1

@@ -4,11 +4,10 @@ import dataclasses
 
 import numpy as np
 import pytest
-from fields import spec_of
+from fields import learned, spec_of
 
-from tianji.algorithms.advantages import Gains, pooled
 from tianji.algorithms.dqn import DQN, DQNHyp
-from tianji.algorithms.ppo import PPO, PPOHyp
+from tianji.algorithms.ppo import PPO, Gains, PPOHyp, pooled
 from tianji.config.schema import ModelConfig
 from tianji.core.algorithm import Algorithm, Task
 from tianji.core.lazy import torch
@@ -20,7 +19,7 @@ MODEL = ModelConfig(hidden=(16,), act="tanh")
 
 def together(algorithms, parts):
     """One update of all, with the exchange done by hand; returns what each of them logs."""
-    updates = [a.updates(part) for a, part in zip(algorithms, parts, strict=True)]
+    updates = [a.updates(a.stage(part)) for a, part in zip(algorithms, parts, strict=True)]
     results, n_exchanges = [], 0
     while True:
         vectors = []
@@ -66,7 +65,7 @@ def test_dqn_learns_the_same_alone_and_together(k):
     task = Task(ENV, MODEL, DQNHyp(lr=1e-2, target_replace_iter=3, clip_grad_norm=0.05))
     alone, many = several(DQN, task, k)
     for seed in range(8):
-        scalars = alone.learn(samples(seed))
+        scalars = learned(alone, samples(seed))
         results, _ = together(many, parts_of(samples(seed), k))
         assert scalars["loss"] == pytest.approx(np.mean([r["loss"] for r in results]), rel=1e-3)
     for one in many:
@@ -95,8 +94,9 @@ PPO_MODES = pytest.mark.parametrize(
         {},
         {"mode": "async", "correction": "clip"},
         {"mode": "async", "correction": "vtrace"},
+        {"normalise_obs": True, "normalise_reward": True, "normalise_value": True},
     ],
-    ids=["sync", "clip", "vtrace"],
+    ids=["sync", "clip", "vtrace", "normalised"],
 )
 
 
@@ -108,7 +108,7 @@ def test_ppo_learns_the_same_alone_and_together_where_a_batch_is_one_minibatch(k
     for seed in range(4):
         batch = rollouts(seed)
         batch["valid"][0] = False  # parts of different worth
-        alone.learn(batch)
+        learned(alone, batch)
         together(many, parts_of(batch, k))
     for one in many:
         np.testing.assert_allclose(one.parameters(), alone.parameters(), atol=1e-4)
@@ -133,7 +133,7 @@ def test_nothing_has_changed_before_the_first_gradient():
     for algorithm, hyp, batch in ((DQN, DQNHyp(), samples(0)), (PPO, PPOHyp(), rollouts(0))):
         _, (one, _) = several(algorithm, Task(ENV, MODEL, hyp), 2)
         before, state = one.parameters().copy(), one.state()
-        update = one.updates(batch)
+        update = one.updates(one.stage(batch))
         next(update)
         update.close()
         after = one.state()

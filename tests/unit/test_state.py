@@ -363,7 +363,7 @@ class Pieces:
             self.produce()
             while self.store.ready() and self.balance.may_consume():
                 self.store.draw(self.batch)
-                self.scalars.append(self.algorithm.learn(self.batch))
+                self.scalars.append(self.algorithm.learn(self.algorithm.stage(self.batch)))
                 self.balance.consume()
                 self.version += 1
             self.policy.load(self.algorithm.weights(), self.version)

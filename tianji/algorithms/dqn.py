@@ -1,22 +1,24 @@
-"""DQN: double, dueling, n-step, with an exploration schedule per actor."""
+"""DQN: double, dueling, n-step, prioritised, distributional; exploration differs between actors."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from functools import partial
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from tianji.algorithms.base import GradientAlgorithm, one_choice
 from tianji.config.binder import key
-from tianji.core.algorithm import Algorithm, PolicyGraph, Task, Weights, learning_rate
-from tianji.core.env import BoolArray
-from tianji.core.errors import TianJiError
+from tianji.core.algorithm import PolicyGraph, Scalars, Task, Weights, learning_rate
 from tianji.core.lazy import torch
 from tianji.core.schema import Arrays
-from tianji.core.state import State, random_state, restore_random
-from tianji.models.layout import MLPLayout, NumpyMLP
+from tianji.core.state import State
+from tianji.models.layout import Floats, Network, network_of
+from tianji.models.policies import GreedyPolicy
 from tianji.models.tensors import array_of, copy_into
+from tianji.stores.prioritised import Prioritised
 from tianji.stores.replay import Replay
 
 
@@ -50,188 +52,231 @@ class DQNHyp:
     loss: Literal["huber", "mse"] = key("huber", "of the TD error")
     n_step: int = key(1, "steps of reward before bootstrapping", at_least=1)
     updates_per_step: float = key(1.0, "updates per environment step in serial training", above=0)
+    target_tau: float | None = key(
+        None,
+        "share of the way that the target network moves at every update; None: it is copied "
+        "every target_replace_iter",
+        above=0,
+        at_most=1,
+    )
+    distribution: Literal["none", "c51", "qr"] = key(
+        "none", "learn the distribution of returns: over fixed values (C51), or its quantiles (QR)"
+    )
+    atoms: int = key(51, "values or quantiles of a distribution", at_least=2)
+    v_min: float = key(-10.0, "smallest return of C51")
+    v_max: float = key(10.0, "largest return of C51")
+    prioritised: bool = key(False, "draw samples with larger errors more often")
+    alpha: float = key(0.6, "prioritised: 0 draws all alike, 1 by error", at_least=0, at_most=1)
+    beta: float = key(
+        0.4, "prioritised: how far importance weights correct at first", at_least=0, at_most=1
+    )
+    beta_steps: int | None = key(
+        None, "updates over which beta rises to 1; None: it stays", at_least=1
+    )
     clip_grad_norm: float | None = key(
         None, "largest norm of the gradient; None: no limit", above=0
     )
     adam_eps: float = key(1e-8, "epsilon of Adam", above=0)
 
-
-class EpsilonGreedy:
-    """Acts greedily on numpy Q-values, at random with probability epsilon."""
-
-    def __init__(self, task: Task, actor: int, seed: int) -> None:
-        hyp: DQNHyp = task.hyp
-        spread = hyp.epsilon_spread * actor / max(1, task.n_actors - 1)
-        self._final: float = hyp.epsilon ** (1 + spread)
-        self._decay = hyp.max_decay_step / task.n_actors  # of this actor's own steps
-        self._random_until = hyp.warmup_size / task.n_actors if hyp.warmup_full_random else 0
-        self._n_actions = _n_actions(task)
-        self._network, self._gather = NumpyMLP(layout(task)), task.env.gather
-        self._random = np.random.default_rng(seed)
-        self._steps = 0
-
-    def load(self, weights: Weights, version: int) -> None:
-        """Copies the online network's weights."""
-        self._network.load(weights)
-
-    @property
-    def epsilon(self) -> float:
-        """Probability of a random action at the current step."""
-        if self._steps < self._random_until:
-            return 1.0
-        if self._steps >= self._decay:
-            return self._final
-        return 1.0 + (self._final - 1.0) * self._steps / self._decay
-
-    def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
-        """One action per environment."""
-        action = self._network(self._gather(obs)).argmax(1)
-        if explore:
-            at_random = self._random.random(len(action)) < self.epsilon
-            if at_random.any():
-                action[at_random] = self._random.integers(self._n_actions, size=at_random.sum())
-            self._steps += len(action)
-        return {"action": action}
-
-    def state(self) -> State:
-        """The weights, the stream of draws, and the steps that epsilon depends on."""
-        return {
-            "weights": self._network.flat,
-            "random": random_state(self._random),
-            "steps": self._steps,
-        }
-
-    def restore(self, state: State) -> None:
-        """Explores on where another policy stopped."""
-        self._network.load(state["weights"])
-        restore_random(self._random, state["random"])
-        self._steps = state["steps"]
+    def check(self) -> str | None:
+        """What is wrong, if anything."""
+        if self.distribution == "c51" and self.v_min >= self.v_max:
+            return f"v_min={self.v_min:g} must be below v_max={self.v_max:g}"
+        return None
 
 
-class DQN(Algorithm):
-    """Q-learning from replayed samples (Mnih et al. 2015; double and dueling as options)."""
+class DQN(GradientAlgorithm):
+    """Q-learning from replayed samples (Mnih et al. 2015)."""
 
     Hyp = DQNHyp
     scalars: ClassVar[tuple[str, ...]] = ("loss", "q_mean", "target_mean")
 
     def __init__(self, task: Task, seed: int, device: str = "cpu") -> None:
         super().__init__(task, seed, device)
-        from tianji.models.adam import Adam
-        from tianji.models.mlp import MLP, FlatParameters
+        from tianji.models.flat import FlatParameters
+        from tianji.models.optimisers import Adam
 
         self.hyp: DQNHyp = task.hyp
-        self._device = device
-        generator = torch.Generator().manual_seed(seed)
-        self.online = MLP(layout(task)).uniform(generator)
-        self.target = MLP(layout(task)).requires_grad_(False)
-        self._parameters = FlatParameters(list(self.online.parameters()), device)
-        self._target_parameters = FlatParameters(list(self.target.parameters()), device)
-        self._optimiser = Adam(
-            self._parameters.vector, self._parameters.gradient, self.hyp.lr, eps=self.hyp.adam_eps
-        )
-        self._updates = 0
-        self._copy_to_target()
+        network = q_network(task)
+        self.online = network.module(torch.Generator().manual_seed(seed))
+        self.target = network.module(torch.Generator().manual_seed(seed)).requires_grad_(False)
+        self._own([*self.online.parameters()], device)
+        self._target_flat = FlatParameters([*self.target.parameters()], device)
+        self._optimiser = Adam(self._flat, self.hyp.lr, self.hyp.adam_eps)
+        self._choose_precision(self.online, self.hyp.batch_size, task.model.precision)
+        self._choose_precision(self.target, self.hyp.batch_size, task.model.precision)
+        self._values = Values(self.hyp, device)
+        self._target_flat.follow(self._flat)
 
     @classmethod
-    def policy(cls, task: Task, actor: int, seed: int) -> EpsilonGreedy:
-        """Epsilon-greedy, in numpy."""
-        return EpsilonGreedy(task, actor, seed)
+    def policy(cls, task: Task, actor: int, seed: int) -> GreedyPolicy:
+        """Greedy with probability 1 - epsilon."""
+        h: DQNHyp = task.hyp
+        spread = h.epsilon_spread * actor / max(1, task.n_actors - 1)
+        random_until = h.warmup_size / task.n_actors if h.warmup_full_random else 0
+        final, decay = h.epsilon ** (1 + spread), h.max_decay_step / task.n_actors
+        values = None if h.distribution == "none" else partial(mean_values, h)
+        return GreedyPolicy(task, q_network(task), seed, final, decay, random_until, values)
 
     @classmethod
     def sampling(cls, task: Task) -> Replay:
-        """Uniform replay."""
+        """Replay, uniform or by priority."""
         h: DQNHyp = task.hyp
-        return Replay(
-            h.batch_size, h.buffer_size, h.warmup_size, h.gamma, h.n_step, h.updates_per_step
-        )
+        kind = Prioritised if h.prioritised else Replay
+        more = (h.alpha, h.beta) if h.prioritised else ()
+        sizes = h.batch_size, h.buffer_size, h.warmup_size
+        return kind(*sizes, h.gamma, h.n_step, h.updates_per_step, *more)
 
     @classmethod
     def n_weights(cls, task: Task) -> int:
         """Weights of the online network."""
-        return layout(task).n_weights
+        return q_network(task).n_weights
 
     @classmethod
     def exported(cls, task: Task, weights: Weights) -> PolicyGraph:
         """The greedy action, and the Q-values that it is the best of."""
-        from tianji.algorithms.exported import perceptron
+        from tianji.models.export import exported
 
-        return perceptron(layout(task), weights, task.env, "q")
+        values = None if task.hyp.distribution == "none" else Values(task.hyp)
+        return exported(q_network(task), weights, task.env, "q", head=values)
 
-    def updates(self, batch: Arrays) -> Generator[Weights, None, dict[str, float]]:
-        """One step of Adam on the TD error."""
+    def stage(self, batch: Arrays) -> Any:
+        """What is learned from, on the device."""
         gather = self.task.env.gather
         used = {name: batch[name] for name in ("action", "reward", "discount")}
         used |= {"obs": gather(batch), "next_obs": gather(batch, "next_")}
-        b = {name: torch.from_numpy(array).to(self._device) for name, array in used.items()}
-        with (
-            torch.no_grad()
-        ):  # truncation is not termination: `discount` is 0 only where the task ended
-            next_q = self.target(b["next_obs"])
-            if self.hyp.double_q:
-                best = self.online(b["next_obs"]).argmax(1, keepdim=True)
-                next_value = next_q.gather(1, best).squeeze(1)
-            else:
-                next_value = next_q.amax(1)
-            goal = b["reward"] + b["discount"] * next_value
-        q = self.online(b["obs"]).gather(1, b["action"][:, None]).squeeze(1)
-        measure = torch.nn.functional
-        loss = (measure.smooth_l1_loss if self.hyp.loss == "huber" else measure.mse_loss)(q, goal)
+        if self.hyp.prioritised:
+            used["weight"] = batch["weight"]
+        return self._stage(used)
+
+    def updates(self, batch: Any) -> Generator[Weights, None, Scalars]:
+        """One step of Adam on the TD error."""
         h = self.hyp
-        self._parameters.backward(loss)
-        if self.task.n_learners > 1:
-            yield from self._parameters.exchanged()
-        self._parameters.clip(h.clip_grad_norm)
-        self._optimiser.lr = learning_rate(h.lr, h.lr_final, h.lr_decay, self._updates)
-        self._optimiser.step()
-        self._updates += 1
-        if self._updates % self.hyp.target_replace_iter == 0:
-            self._copy_to_target()
-        means = {"q_mean": q.detach().mean().item(), "target_mean": goal.mean().item()}
-        return {"loss": loss.item(), **means}
+        losses, error, q, goal = self._losses(batch)
+        loss = (
+            (losses * self._correction(batch["weight"])).mean() if h.prioritised else losses.mean()
+        )
+        self._optimiser.lr = learning_rate(h.lr, h.lr_final, h.lr_decay, self._n_updates)
+        yield from self._descend(loss, h.clip_grad_norm)
+        self._n_updates += 1
+        if h.target_tau is not None:
+            self._target_flat.follow(self._flat, h.target_tau)
+        elif self._n_updates % h.target_replace_iter == 0:
+            self._target_flat.follow(self._flat)
+        scalars = {"loss": loss.detach(), "q_mean": q.mean(), "target_mean": goal.mean()}
+        return {**scalars, "priorities": array_of(error)} if h.prioritised else scalars
 
-    def _copy_to_target(self) -> None:
-        self._target_parameters.vector.copy_(self._parameters.vector)
+    def _correction(self, weight: torch.Tensor) -> torch.Tensor:
+        """Importance weights: they were made with the first beta, which rises to 1."""
+        h = self.hyp
+        if h.beta_steps is None or not h.beta:
+            return weight
+        beta = h.beta + (1 - h.beta) * min(1.0, self._n_updates / h.beta_steps)
+        return weight ** (beta / h.beta)
 
-    def weights(self) -> Weights:
-        """The online network."""
-        return self._parameters.vector.cpu().numpy()
+    def _losses(self, b: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """Of each sample: its loss, its error as a priority, Q of the action, and the target."""
+        action, values = b["action"], self._values
+        with torch.no_grad():  # truncation is no termination: `discount` is 0 where the task ended
+            following = self.target(b["next_obs"])
+            chooser = self.online(b["next_obs"]) if self.hyp.double_q else following
+            after = values.of_action(following, values(chooser).argmax(1))
+        chosen = values.of_action(self.online(b["obs"]), action)
+        if self.hyp.distribution != "none":
+            return values.losses(chosen, after, b["reward"], b["discount"])
+        goal = b["reward"] + b["discount"] * after
+        measure = torch.nn.functional
+        loss = measure.smooth_l1_loss if self.hyp.loss == "huber" else measure.mse_loss
+        q = chosen.detach()
+        return loss(chosen, goal, reduction="none"), (goal - q).abs(), q, goal
 
     def load(self, weights: Weights) -> None:
         """Sets the online network, and the target network with it."""
-        self._parameters.vector.copy_(torch.from_numpy(weights))
-        self._copy_to_target()
-
-    def shift(self, delta: Weights) -> None:
-        """Moves the online network; the target network follows at its next copy."""
-        self._parameters.vector += torch.from_numpy(delta).to(self._device)
+        super().load(weights)
+        self._target_flat.follow(self._flat)
 
     def state(self) -> State:
         """Both networks, the optimiser and the number of updates."""
-        return {
-            "parameters": array_of(self._parameters.vector),
-            "target": array_of(self._target_parameters.vector),
-            "optimiser": self._optimiser.state(),
-            "updates": self._updates,
-        }
+        return {**super().state(), "target": array_of(self._target_flat.vector)}
 
     def restore(self, state: State) -> None:
         """Learns on where another stopped."""
-        copy_into(self._parameters.vector, state["parameters"], "parameters")
-        copy_into(self._target_parameters.vector, state["target"], "target parameters")
-        self._optimiser.restore(state["optimiser"])
-        self._updates = state["updates"]
+        super().restore(state)
+        copy_into(self._target_flat.vector, state["target"], "target parameters")
 
 
-def _n_actions(task: Task) -> int:
-    if task.env.n_actions is None:
-        raise TianJiError(
-            f"DQN needs a discrete action space; this environment's actions are {task.env.action}: "
-            "use agent = dict(type='PPO', ...)"
-        )
-    return task.env.n_actions
+def q_network(task: Task) -> Network:
+    """The Q-network of a job: one output per action, or several where it is a distribution."""
+    n_actions, h = one_choice(task, "DQN"), task.hyp
+    atoms = 1 if h.distribution == "none" else h.atoms
+    return network_of(task, n_actions * atoms, task.model.dueling, atoms)
 
 
-def layout(task: Task) -> MLPLayout:
-    """The Q-network of a job: one output per action."""
-    m = task.model
-    return MLPLayout(task.env.n_inputs, tuple(m.hidden), _n_actions(task), m.act, m.dueling)
+def mean_values(hyp: DQNHyp, out: Floats) -> Floats:
+    """The mean of every action's distribution [B, n], in numpy."""
+    by_action = out.reshape(len(out), -1, hyp.atoms)
+    if hyp.distribution == "qr":
+        return np.asarray(by_action.mean(2))
+    weight = np.exp(by_action - by_action.max(2, keepdims=True))
+    values = np.linspace(hyp.v_min, hyp.v_max, hyp.atoms, dtype=np.float32)
+    return np.asarray((weight @ values) / weight.sum(2))
+
+
+class Values:
+    """What a network's outputs say about each action: Q itself, or its distribution."""
+
+    def __init__(self, hyp: DQNHyp, device: str = "cpu") -> None:
+        self._kind, self._n = hyp.distribution, hyp.atoms
+        self._atoms = torch.linspace(hyp.v_min, hyp.v_max, hyp.atoms, device=device)
+
+    def __call__(self, out: torch.Tensor) -> torch.Tensor:
+        """Q of every action [B, n]."""
+        if self._kind == "none":
+            return out
+        by_action = out.view(out.shape[0], -1, self._n)
+        return by_action.mean(2) if self._kind == "qr" else by_action.softmax(2) @ self._atoms
+
+    def of_action(self, out: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+        """Q of one action each [B], or what its distribution is made of [B, atoms]."""
+        if self._kind == "none":
+            return out.gather(1, action[:, None]).squeeze(1)
+        by_action = out.view(out.shape[0], -1, self._n)
+        return by_action[torch.arange(len(out), device=out.device), action]
+
+    def losses(
+        self,
+        chosen: torch.Tensor,
+        after: torch.Tensor,
+        reward: torch.Tensor,
+        discount: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        """Loss, priority, Q and target of each sample, from two distributions [B, atoms]."""
+        if self._kind == "qr":
+            goals = reward[:, None] + discount[:, None] * after
+            loss = quantile_loss(chosen, goals)
+            return loss, loss.detach(), chosen.detach().mean(1), goals.mean(1)
+        goals = reward[:, None] + discount[:, None] * self._atoms
+        share = projected(after.softmax(1), goals, self._atoms)
+        loss = -(share * chosen.log_softmax(1)).sum(1)
+        q = chosen.detach().softmax(1) @ self._atoms
+        return loss, loss.detach(), q, share @ self._atoms
+
+
+def projected(probability: torch.Tensor, values: torch.Tensor, atoms: torch.Tensor) -> torch.Tensor:
+    """Probability [B, n] of `values` [B, n], split between the two atoms around each."""
+    step = atoms[1] - atoms[0]
+    place = ((values.clamp(atoms[0], atoms[-1]) - atoms[0]) / step).clamp(0, len(atoms) - 1)
+    low = place.floor().clamp(max=len(atoms) - 2)
+    upper = place - low
+    shares = torch.zeros_like(probability)
+    shares.scatter_add_(1, low.long(), probability * (1 - upper))
+    return shares.scatter_add_(1, low.long() + 1, probability * upper)
+
+
+def quantile_loss(quantiles: torch.Tensor, goals: torch.Tensor) -> torch.Tensor:
+    """Huber loss of each sample's quantiles [B, n] against all samples of its goal [B, m]."""
+    n = quantiles.shape[1]
+    error = goals[:, None, :] - quantiles[:, :, None]
+    middle = (torch.arange(n, device=quantiles.device) + 0.5) / n
+    huber = torch.where(error.abs() <= 1, 0.5 * error.square(), error.abs() - 0.5)
+    return ((middle[:, None] - (error.detach() < 0).float()).abs() * huber).mean(2).sum(1)

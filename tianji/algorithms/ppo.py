@@ -5,22 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from tianji.algorithms.actor_critic import ActorCritic, n_spread, policy_layout, value_layout
-from tianji.algorithms.advantages import Gains, Importance, Moments, Samples, advantages, pooled
-from tianji.algorithms.policies import CategoricalPolicy, GaussianPolicy
+from tianji.algorithms.base import GradientAlgorithm, Importance, advantages
 from tianji.config.binder import key
-from tianji.core.algorithm import Algorithm, Policy, PolicyGraph, Task, Weights, learning_rate
+from tianji.core.algorithm import Policy, PolicyGraph, Scalars, Task, Weights, learning_rate
 from tianji.core.errors import TianJiError
 from tianji.core.lazy import torch
 from tianji.core.schema import Arrays, Field
 from tianji.core.state import State, random_state, restore_random
+from tianji.models.actor_critic import (
+    ActorCritic,
+    n_spread,
+    n_value_weights,
+    policy_fields,
+    policy_network,
+    policy_of,
+)
 from tianji.models.layout import Floats
-from tianji.models.tensors import array_of, copy_into
+from tianji.models.normaliser import LIMIT, Normaliser, Sums
 from tianji.stores.rollouts import Rollouts
+
+LR_RANGE = (1e-6, 1e-2)  # within which `kl_target` moves the learning rate
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,20 @@ class PPOHyp:
     vf_coef: float = key(0.5, "weight of the value loss", at_least=0)
     max_grad_norm: float | None = key(0.5, "largest norm of the gradient; None: no limit", above=0)
     adam_eps: float = key(1e-5, "epsilon of Adam", above=0)
+    normalise_obs: bool = key(False, "network inputs by their running mean and deviation")
+    normalise_updates: int | None = key(
+        None, "updates after which these statistics stay as they are; default: never", at_least=1
+    )
+    normalise_reward: bool = key(False, "rewards over the running deviation of the returns")
+    normalise_value: bool = key(False, "value targets by the running mean and deviation of returns")
+    value_clip: float | None = key(
+        None, "largest change of a value that is still learned from; None: no limit", above=0
+    )
+    kl_target: float | None = key(
+        None,
+        "KL divergence of an update: lr falls where it is twice this, rises where half",
+        above=0,
+    )
     mode: Literal["sync", "async"] = key(
         "sync",
         "sync: every sample is of the learner's version; async: of at most max_lag before; a pool "
@@ -73,7 +95,19 @@ class PPOHyp:
     )
 
 
-class PPO(Algorithm):
+class Samples(NamedTuple):
+    """The valid samples of a batch; all but `rows` and `gains` on the learner's device."""
+
+    inputs: Any  # a RolloutInputs
+    rows: torch.Tensor  # where the samples lie in it
+    action: torch.Tensor
+    logp: torch.Tensor  # log-probability of the action where the clipped ratio starts from
+    value: torch.Tensor  # before the update, as the network says it
+    target: torch.Tensor  # of the value network
+    gains: Gains  # advantages, not normalised yet, in the CPU's memory
+
+
+class PPO(GradientAlgorithm):
     """Clipped policy gradient on fresh samples (Schulman et al. 2017)."""
 
     Hyp = PPOHyp
@@ -87,27 +121,23 @@ class PPO(Algorithm):
 
     def __init__(self, task: Task, seed: int, device: str = "cpu") -> None:
         super().__init__(task, seed, device)
-        from tianji.models.adam import Adam
+        from tianji.models.optimisers import Adam
 
         self.hyp: PPOHyp = task.hyp
-        self._device = device
         self._discrete = task.env.n_actions is not None
-        self.networks = ActorCritic(task, seed, device)
-        self._parameters = self.networks.flat
-        self._optimiser = Adam(
-            self._parameters.vector, self._parameters.gradient, self.hyp.lr, eps=self.hyp.adam_eps
-        )
-        self._n_published = self.n_weights(task)
+        self.networks = ActorCritic(task, seed)
+        self._inputs_norm, self._returns = _normalisers(task)
+        kept = [each for each in (self._inputs_norm, self._returns) if each is not None]
+        self._own(self.networks.parameters(), device, kept)
+        self._optimiser = Adam(self._flat, self.hyp.lr, self.hyp.adam_eps)
+        self._choose_precision(self.networks.actor, self.hyp.minibatch, task.model.precision)
         self._random = np.random.default_rng(seed)
-        self._updates = 0
+        self._lr_factor, self._kl = 1.0, 0.0  # what `kl_target` made of the rate, and from what
 
     @classmethod
     def fields(cls, task: Task) -> tuple[Field, ...]:
         """The density of what was drawn, and the draw itself where bounds may have changed it."""
-        logp = Field("logp", "float32")
-        if task.env.n_actions is not None:
-            return (logp,)
-        return (logp, Field("raw", "float32", (policy_layout(task).n_outputs,)))
+        return policy_fields(task)
 
     @classmethod
     def rollout_length(cls, task: Task) -> int:
@@ -122,10 +152,8 @@ class PPO(Algorithm):
 
     @classmethod
     def policy(cls, task: Task, actor: int, seed: int) -> Policy:
-        """A numpy policy for either kind of action."""
-        if task.env.n_actions is not None:
-            return CategoricalPolicy(policy_layout(task), task.env, seed)
-        return GaussianPolicy(policy_layout(task), task.env, seed)
+        """A policy for either kind of action."""
+        return policy_of(task, seed, task.hyp.normalise_obs)
 
     @classmethod
     def sampling(cls, task: Task) -> Rollouts:
@@ -152,23 +180,31 @@ class PPO(Algorithm):
 
     @classmethod
     def n_weights(cls, task: Task) -> int:
-        """Weights of the policy alone: an actor needs no values."""
-        return policy_layout(task).n_weights + n_spread(task)
+        """Weights of the policy: an actor needs no values, unless they are of the same network."""
+        behind = sum(len(each.numbers) for each in _normalisers(task) if each is not None)
+        return policy_network(task).n_weights + n_spread(task) + behind
 
     @classmethod
     def n_parameters(cls, task: Task) -> int:
         """Those of the value network too."""
-        return cls.n_weights(task) + value_layout(task).n_weights
+        return cls.n_weights(task) + n_value_weights(task)
 
     @classmethod
     def exported(cls, task: Task, weights: Weights) -> PolicyGraph:
         """The likeliest action and its logits, or the mean action within its bounds."""
-        from tianji.algorithms.exported import perceptron
+        from tianji.models.export import exported
 
         scores = "mean" if task.env.n_actions is None else "logits"
-        return perceptron(policy_layout(task), weights, task.env, scores)
+        norm = _normalisers(task)[0]
+        return exported(policy_network(task), weights, task.env, scores, n_spread(task), norm)
 
-    def updates(self, batch: Arrays) -> Generator[Weights, None, dict[str, float]]:
+    def stage(self, batch: Arrays) -> Any:
+        """What is large goes to the device; the rest is looked at where it is."""
+        from tianji.models.inputs import RolloutInputs
+
+        return batch, RolloutInputs(self.task.env, batch, self._stage, self._inputs_norm)
+
+    def updates(self, batch: Any) -> Generator[Weights, None, Scalars]:
         """Several epochs of minibatches over one batch of rollouts.
 
         Several learners normalise advantages over the whole batch, and each of them counts by its
@@ -176,151 +212,260 @@ class PPO(Algorithm):
         first vector holds the sums that the moments follow from, all others are gradients. One
         learner yields nothing: a yield brings the gradient of a GPU to the CPU and back.
         """
-        h, alone, measures = self.hyp, self.task.n_learners == 1, None
-        samples = self._prepare(batch)
+        arrays, inputs = batch
+        h, measures = self.hyp, None
+        samples, sums = self._prepare(arrays, inputs)
         gains = samples.gains
-        moments = gains.moments() if alone else (yield from self._pooled(gains))
-        self._optimiser.lr = learning_rate(h.lr, h.lr_final, h.lr_decay, self._updates)
-        self._updates += 1
+        if self.task.n_learners == 1:
+            moments, kl = gains.moments(), self._kl
+        else:
+            moments, kl, sums = yield from self._pooled(gains, sums)
+        self._optimiser.lr = self._rate(kl)
+        self._n_updates += 1
         if not moments.n:
             return dict.fromkeys(self.scalars, 0.0)
         gain = gains.normalised(moments).to(self._device)
         share = len(gain) / moments.n  # of this learner among all; 1 if it is alone
         for _ in range(h.update_step):
-            columns = (samples.obs, samples.action, samples.logp, gain, samples.target)
-            for part in self._minibatches(columns, batch["valid"].size):
+            for part in self._minibatches(samples, gain, arrays["valid"].size):
+                loss = None
                 if len(part[0]):  # of several learners one may have none left
-                    loss, measures = self._loss(*part)
-                    self._parameters.backward(loss * share)
-                else:
-                    self._parameters.gradient.zero_()
-                if not alone:
-                    yield from self._parameters.exchanged()
-                self._parameters.clip(h.max_grad_norm)
-                self._optimiser.step()
-        return dict.fromkeys(self.scalars, 0.0) if measures is None else _measured(*measures)
+                    loss, measures = self._loss(samples.inputs, *part)
+                    loss = loss * share
+                yield from self._descend(loss, h.max_grad_norm)
+        self._normalise(sums)
+        if measures is None:
+            return dict.fromkeys(self.scalars, 0.0)
+        measured = _measured(*measures)
+        if h.kl_target is not None:
+            self._kl = max(0.0, float(measured["approx_kl"]))
+        return measured
 
-    def _pooled(self, gains: Gains) -> Generator[Weights, None, Moments]:
-        """The moments of all learners' samples; the vector of a gradient carries the sums."""
-        sums, gradient = gains.sums(), self._parameters.gradient.zero_()
-        gradient[: len(sums)] = torch.tensor(sums)
-        yield from self._parameters.exchanged()
-        return pooled(gradient[: len(sums)].tolist(), self.task.n_learners)
+    def _rate(self, kl: float) -> float:
+        """The learning rate of the next update; `kl` is what the last one changed the policy by."""
+        h = self.hyp
+        lr = learning_rate(h.lr, h.lr_final, h.lr_decay, self._n_updates)
+        if h.kl_target is None:
+            return lr
+        if kl > 2 * h.kl_target:
+            self._lr_factor /= 1.5
+        elif kl < h.kl_target / 2 and self._n_updates:
+            self._lr_factor *= 1.5
+        least, most = LR_RANGE
+        bounded = min(max(lr * self._lr_factor, min(least, lr)), max(most, lr))
+        self._lr_factor = bounded / lr if lr else 1.0
+        return bounded
 
-    def _prepare(self, batch: Arrays) -> Samples:
-        """Picks the valid samples, and finds their advantages and targets."""
-        obs = torch.from_numpy(self.task.env.gather(batch)).to(self._device)
-        value = self.networks.values(obs)
-        picked = torch.from_numpy(np.flatnonzero(batch["valid"]))
+    def _normalise(self, sums: list[Sums]) -> None:
+        """Only now: the policy that acted saw inputs as they were normalised before."""
+        limit = self.hyp.normalise_updates
+        if limit is None or self._n_updates <= limit:
+            for normaliser, each in zip(self._normalisers, sums, strict=True):
+                normaliser.add(each)
+
+    def _pooled(
+        self, gains: Gains, sums: list[Sums]
+    ) -> Generator[Weights, None, tuple[Moments, float, list[Sums]]]:
+        """The same of all learners' samples; the vector of a gradient carries the sums."""
+        own = [*gains.sums(), self._kl, *(float(x) for each in sums for x in each)]
+        gradient = self._flat.gradient.zero_()
+        gradient[: len(own)] = torch.tensor(own)
+        yield from self._flat.exchanged()
+        mean = gradient[: len(own)].tolist()
+        n, start, summed = self.task.n_learners, 5, []
+        for each in sums:
+            summed.append(np.array(mean[start : start + len(each)]) * n)
+            start += len(each)
+        return pooled(mean[:4], n), mean[4], summed
+
+    def _prepare(self, batch: Arrays, inputs: Any) -> tuple[Samples, list[Sums]]:
+        """The valid samples with their advantages and targets, and sums for the normalisers."""
+        own = self.hyp.mode == "sync" and self.task.model.type != "MLP"
+        out, value = inputs.through(self.networks, with_policy=own)
+        rows = torch.from_numpy(np.flatnonzero(batch["valid"]))
         chosen = batch["action" if self._discrete else "raw"]
-        action = torch.from_numpy(chosen).flatten(0, 2)[picked]
-        flat_obs = obs[:, :-1].flatten(0, 2)[picked.to(self._device)]
-        old = torch.from_numpy(batch["logp"]).flatten()[picked]
-        weight = self._importance(batch, flat_obs, action, old, picked)
-        advantage, target = advantages(
-            batch, value, self._final_values(batch), self.hyp.gamma, self.hyp.gae_lambda, weight
-        )
+        action = torch.from_numpy(chosen).flatten(0, 2)[rows]
+        old = torch.from_numpy(batch["logp"]).flatten()[rows]
+        on_device = rows.to(self._device), action.to(self._device)
+        if own and len(rows):  # an actor may compute less exactly: what it says is not quite ours
+            with torch.no_grad():
+                old = self.networks.log_probability(out[on_device[0]], on_device[1])[0]
+        weight = self._importance(batch, inputs, on_device, old, rows)
+        final = inputs.final(self.networks)
+        advantage, target, returns = self._advantages(batch, value, final, weight)
         if weight is not None:
             old = weight.logp  # the ratio that is clipped starts from the present policy
-        gain, goal = (torch.from_numpy(a.ravel())[picked] for a in (advantage, target))
+        gain, goal = (torch.from_numpy(a.ravel())[rows] for a in (advantage, target))
         gains = Gains(gain)
         if weight is not None:
-            clipped = torch.from_numpy(weight.clipped.ravel())[picked]
+            clipped = torch.from_numpy(weight.clipped.ravel())[rows]
             gains = Gains(gain, clipped, weight.vtrace)
-        action, old, goal = (tensor.to(self._device) for tensor in (action, old, goal))
-        return Samples(flat_obs, action, old, goal, gains)
+        before = torch.from_numpy(np.ascontiguousarray(value[:, :-1])).flatten()[rows]
+        old, before, goal = (tensor.to(self._device) for tensor in (old, before, goal))
+        sums = [] if self._inputs_norm is None else [self._inputs_norm.sums(inputs.numpy(batch))]
+        if self._returns is not None:
+            sums.append(self._returns.sums(returns[batch["valid"]]))
+        return Samples(inputs, *on_device, old, before, goal, gains), sums
+
+    def _advantages(
+        self, batch: Arrays, value: Floats, final: Floats | None, weight: Importance | None
+    ) -> tuple[Floats, Floats, Floats]:
+        """Advantages, targets as the value network is to say them, and plain returns."""
+        h = self.hyp
+        if self._returns is None:
+            gain, target = advantages(batch, value, final, h.gamma, h.gae_lambda, weight)
+            return gain, target, target
+        mean, deviation = float(self._returns.mean), 1 / float(self._returns.scale)
+        unit = deviation if h.normalise_reward else 1.0  # of rewards
+        if h.normalise_reward:
+            batch = batch | {"reward": np.clip(batch["reward"] / unit, -LIMIT, LIMIT)}
+        shift, spread = (mean / unit, deviation / unit) if h.normalise_value else (0.0, 1.0)
+        value = value * spread + shift
+        final = None if final is None else final * spread + shift
+        gain, target = advantages(batch, value, final, h.gamma, h.gae_lambda, weight)
+        return gain, ((target - shift) / spread).astype(np.float32), target * unit
 
     def _importance(
         self,
         batch: Arrays,
-        obs: torch.Tensor,
-        action: torch.Tensor,
+        inputs: Any,
+        on_device: tuple[torch.Tensor, torch.Tensor],
         old: torch.Tensor,
         picked: torch.Tensor,
     ) -> Importance | None:
         """How much likelier each action is under the present policy, if a correction is wanted."""
         if self.hyp.mode == "sync" or self.hyp.correction == "none" or not len(picked):
             return None
+        rows, action = on_device
         with torch.no_grad():
-            logp, _ = self.networks.log_probability(obs, action.to(self._device))
+            logp, _ = self.networks.log_probability(self.networks(inputs(rows))[0], action)
         ratio = np.ones(batch["valid"].size, np.float32)
         ratio[picked.numpy()] = torch.exp(logp.cpu() - old).numpy()
         shape = batch["valid"].shape
         return Importance(ratio.reshape(shape), logp.cpu(), self.hyp.correction == "vtrace")
 
-    def _final_values(self, batch: Arrays) -> Floats | None:
-        """Values of last observations, where the environment resets within the step that ended."""
-        if not self.task.env.same_step:
-            return None
-        final = torch.from_numpy(self.task.env.gather(batch, "final_"))
-        return self.networks.values(final.to(self._device))
-
     def _minibatches(
-        self, samples: tuple[torch.Tensor, ...], n_rows: int
+        self, samples: Samples, gain: torch.Tensor, n_rows: int
     ) -> Iterator[tuple[torch.Tensor, ...]]:
         """Slices of nearly equal size, in a new order.
 
         Several learners have equally many, which therefore cannot depend on how many of their rows
         are valid.
         """
-        total, n_learners = len(samples[0]), self.task.n_learners
+        total, n_learners = len(gain), self.task.n_learners
         n_samples = total if n_learners == 1 else n_rows * n_learners
         n = max(1, round(n_samples / self.hyp.minibatch))
         order = torch.from_numpy(self._random.permutation(total)).to(self._device)
-        return zip(*(t[order].tensor_split(n) for t in samples), strict=True)
+        s = samples
+        columns = (s.rows, s.action, s.logp, s.value, gain, s.target)
+        return zip(*(t[order].tensor_split(n) for t in columns), strict=True)
 
     def _loss(
         self,
-        obs: torch.Tensor,
+        inputs: Any,
+        rows: torch.Tensor,
         action: torch.Tensor,
         old: torch.Tensor,
+        before: torch.Tensor,
         advantage: torch.Tensor,
         target: torch.Tensor,
     ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         """The clipped surrogate, the value loss and the entropy bonus of one minibatch."""
         h = self.hyp
-        logp, entropy = self.networks.log_probability(obs, action)
+        out, value = self.networks(inputs(rows))
+        logp, entropy = self.networks.log_probability(out, action)
         change = logp - old
         ratio = change.exp()
         clipped = ratio.clamp(1 - h.clip_param, 1 + h.clip_param)
         policy_loss = -torch.minimum(advantage * ratio, advantage * clipped).mean()
-        value_loss = torch.nn.functional.mse_loss(self.networks.critic(obs).squeeze(1), target)
+        if h.value_clip is None:
+            value_loss = torch.nn.functional.mse_loss(value, target)
+        else:
+            bounded = before + (value - before).clamp(-h.value_clip, h.value_clip)
+            worse = torch.maximum((value - target).square(), (bounded - target).square())
+            value_loss = worse.mean()
         loss = policy_loss + h.vf_coef * value_loss
         if h.ent_coef:
             loss = loss - h.ent_coef * entropy
         return loss, (policy_loss, value_loss, entropy, change, ratio, clipped)
 
-    def weights(self) -> Weights:
-        """The policy network, which lies first in the flat vector."""
-        return self._parameters.vector[: self._n_published].cpu().numpy()
-
-    def load(self, weights: Weights) -> None:
-        """Sets the policy network; values are left as they are."""
-        self._parameters.vector[: self._n_published] = torch.from_numpy(weights)
-
-    def parameters(self) -> Weights:
-        """Both networks."""
-        return array_of(self._parameters.vector)
-
-    def shift(self, delta: Weights) -> None:
-        """Moves both networks."""
-        self._parameters.vector += torch.from_numpy(delta).to(self._device)
-
     def state(self) -> State:
-        """Policy and values, the optimiser, the order of minibatches and the number of updates."""
-        return {
-            "parameters": array_of(self._parameters.vector),
-            "optimiser": self._optimiser.state(),
-            "random": random_state(self._random),
-            "updates": self._updates,
-        }
+        """Everything that is learned, the order of minibatches and what moves the learning rate."""
+        random = random_state(self._random)
+        rate = {"factor": self._lr_factor, "kl": self._kl}
+        return {**super().state(), "random": random, "rate": rate}
 
     def restore(self, state: State) -> None:
         """Learns on where another stopped."""
-        copy_into(self._parameters.vector, state["parameters"], "parameters")
-        self._optimiser.restore(state["optimiser"])
+        super().restore(state)
         restore_random(self._random, state["random"])
-        self._updates = state["updates"]
+        rate = state.get("rate", {"factor": 1.0, "kl": 0.0})
+        self._lr_factor, self._kl = rate["factor"], rate["kl"]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What advantages are normalised with: of one learner's samples, or of several learners'."""
+
+    n: float  # samples; the mean over the learners
+    mean: torch.Tensor | float
+    spread: torch.Tensor | float
+    centre: torch.Tensor | float = 0.0  # mean per weight (V-trace)
+
+
+NONE = Moments(0.0, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Gains:
+    """Advantages of the valid samples, and the weights that these have for their age."""
+
+    values: torch.Tensor
+    clipped: torch.Tensor | None = None
+    vtrace: bool = False
+
+    def moments(self) -> Moments:
+        """Of these samples alone."""
+        gain = self.values
+        if not len(gain):
+            return NONE
+        spread = gain.std(correction=min(1, len(gain) - 1)) + 1e-8
+        if self.clipped is None or not self.vtrace:
+            return Moments(len(gain), gain.mean(), spread)
+        return Moments(len(gain), gain.mean(), spread, gain.sum() / (self.clipped.sum() + 1e-8))
+
+    def sums(self) -> list[float]:
+        """From which `pooled` finds the moments of all learners' samples."""
+        gain = self.values.double()
+        weights = 0.0 if self.clipped is None else float(self.clipped.sum())
+        return [len(gain), float(gain.sum()), float(gain.square().sum()), weights]
+
+    def normalised(self, moments: Moments) -> torch.Tensor:
+        """Advantages of mean 0 and spread 1; a sample without weight must keep none."""
+        if self.clipped is None:
+            return (self.values - moments.mean) / moments.spread
+        if self.vtrace:  # its weights are in the advantages already
+            return (self.values - self.clipped * moments.centre) / moments.spread
+        return (self.values - moments.mean) / moments.spread * self.clipped
+
+
+def pooled(sums: list[float], n_learners: int) -> Moments:
+    """The moments of all learners' samples, from the means over the learners of their `sums`."""
+    n, total, squares, weights = sums
+    if not n:
+        return NONE
+    mean = total / n
+    free = n - min(1.0, n_learners * n - 1) / n_learners
+    variance = max(0.0, squares - n * mean**2) / free
+    return Moments(n, mean, math.sqrt(variance) + 1e-8, total / (weights + 1e-8))
+
+
+def _normalisers(task: Task) -> tuple[Normaliser | None, Normaliser | None]:
+    """Of inputs and of returns, where they are asked for."""
+    h: PPOHyp = task.hyp
+    inputs = Normaliser.of_inputs(task.env) if h.normalise_obs else None
+    returns = Normaliser(()) if h.normalise_reward or h.normalise_value else None
+    return inputs, returns
 
 
 def _measured(
@@ -330,15 +475,15 @@ def _measured(
     change: torch.Tensor,
     ratio: torch.Tensor,
     clipped: torch.Tensor,
-) -> dict[str, float]:
+) -> Scalars:
     """What is logged of an update: the figures of its last minibatch."""
     with torch.no_grad():
         return {
-            "policy_gradient_loss": policy_loss.item(),
-            "value_loss": value_loss.item(),
-            "entropy_loss": -entropy.item(),
-            "approx_kl": (ratio - 1 - change).mean().item(),
-            "clip_fraction": (ratio != clipped).float().mean().item(),
+            "policy_gradient_loss": policy_loss.detach(),
+            "value_loss": value_loss.detach(),
+            "entropy_loss": -entropy.detach(),
+            "approx_kl": (ratio - 1 - change).mean(),
+            "clip_fraction": (ratio != clipped).float().mean(),
         }
 
 

@@ -120,6 +120,9 @@ class ActorConfig:
         None, "CPU cores of each actor; default: one, shared if need be", at_least=1
     )
     envs: int = key(1, "environments per actor, stepped at once", at_least=1, at_most=65536)
+    device: Literal["auto", "cpu", "cuda"] = key(
+        "auto", "where policies compute; auto: numpy for an MLP, else the CPU"
+    )
     trigger: str | None = key(
         None, "class that says when to push; default: when a trajectory is full", names=OWN_CLASS
     )

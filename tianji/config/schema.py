@@ -136,7 +136,11 @@ class ExpConfig:
 class ModelConfig:
     """The network."""
 
-    type: str = key("MLP", "kind of network", names=Names(("MLP",)))
+    type: str = key(
+        "MLP",
+        "kind of network: MLP, CNN, or a class of your own as `module:Class`",
+        names=Names(("MLP", "CNN"), own=True),
+    )
     c1: int | None = key(
         None,
         "observation size; checked against the environment",
@@ -146,9 +150,29 @@ class ModelConfig:
     c2: int | None = key(
         None, "number of actions; checked against the environment", aliases=("act_dim",), at_least=1
     )
-    hidden: tuple[int, ...] = key((64, 64), "units of each hidden layer", at_least=1)
+    hidden: tuple[int, ...] | None = key(
+        None, "units of each dense layer; default: (64, 64), of a CNN (512,)", at_least=1
+    )
+    convs: tuple[tuple[int, ...], ...] | None = key(
+        None,
+        "(channels, kernel, stride) of each convolution; default: ((32, 8, 4), (64, 4, 2), "
+        "(64, 3, 1))",
+    )
+    norm: bool = key(False, "LayerNorm behind every dense layer of a CNN")
     dueling: bool = key(False, "separate value and advantage streams (DQN)")
+    shared: bool | None = key(
+        None, "one network for policy and value; default: of a CNN, not of an MLP"
+    )
     act: Literal["relu", "tanh"] = key("relu", "activation between the layers")
+    precision: Literal["auto", "float32", "bfloat16"] = key(
+        "auto", "what convolutions compute in; auto: what is measured to be faster here"
+    )
+    kwargs: Mapping[str, Any] = key({}, "keys of a class of your own", rest="own")
+
+    @property
+    def shares(self) -> bool:
+        """Whether policy and value are one network."""
+        return self.type == "CNN" if self.shared is None else self.shared
 
 
 @dataclass(frozen=True)

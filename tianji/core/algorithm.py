@@ -20,6 +20,10 @@ Weights = npt.NDArray[np.float32]
 """What travels from a learner to its actors: one flat vector."""
 
 
+Scalars = dict[str, Any]
+"""What `learn` returns by name: numbers, or tensors of one number."""
+
+
 @dataclass(frozen=True)
 class Saved:
     """Weights and what is known of them."""
@@ -39,6 +43,8 @@ class Task:
     hyp: Any  # an instance of the algorithm's own `Hyp`
     n_actors: int = 1  # in a group
     n_learners: int = 1  # that each learn from a part of every batch
+    device: str = "auto"  # where policies compute: `actor_cfg.device`
+    own_network: type | None = None  # the class that `model.type` names as `module:Class`
 
 
 @dataclass(frozen=True)
@@ -119,8 +125,8 @@ class Algorithm(ABC):
         """The policy with these weights as an ONNX graph; optional, see docs/export.md."""
         raise TianJiError(
             f"{cls.__name__} does not say how its policy is exported: define its class method "
-            "exported(task, weights) with the help of tianji.algorithms.exported: perceptron(...) "
-            "for an MLP, traced(...) for a torch module"
+            "exported(task, weights) with tianji.exported(network, ...), or tianji.traced(module, "
+            "...) for any torch module"
         )
 
     @classmethod
@@ -128,10 +134,20 @@ class Algorithm(ABC):
         """Length of the vector that `parameters` returns, and of those that `updates` yields."""
         return cls.n_weights(task)
 
-    def learn(self, batch: Arrays) -> dict[str, float]:
-        """One update from one batch; returns the `scalars` to log.
+    def stage(self, batch: Arrays) -> Any:
+        """Takes a batch out of its channel: what it returns is given to `learn` or `updates`.
 
-        Defined here for an algorithm that has `updates`; another defines this one instead.
+        An algorithm that computes on a GPU begins to copy here, while that still learns from the
+        batch before. By default the arrays themselves.
+        """
+        return batch
+
+    def learn(self, batch: Any) -> Scalars:
+        """One update from one batch; returns the `scalars` to log, as numbers or as tensors.
+
+        A tensor is read when somebody wants to see it, so that a GPU need not be waited for. If
+        its sampling `reweighs`, `priorities` are returned with them, one for each sample. Defined
+        here for an algorithm that has `updates`; another defines this one instead.
         """
         update = self.updates(batch)
         while True:
@@ -140,7 +156,7 @@ class Algorithm(ABC):
             except StopIteration as end:
                 return dict(end.value)
 
-    def updates(self, batch: Arrays) -> Generator[Weights, None, dict[str, float]]:
+    def updates(self, batch: Any) -> Generator[Weights, None, Scalars]:
         """One update that several learners can make together, each from a part of the batch.
 
         It yields float32 vectors [n_parameters] in the CPU's memory, which are averaged in place:

@@ -94,7 +94,7 @@ def train(
 
 def _on_cpu(job: Job) -> bool:
     """Whether a learner of this host makes its updates on the CPU, where threads may help."""
-    from tianji.algorithms.device import device_for
+    from tianji.models.device import device_for
 
     return device_for(job.config.parallel.learner_cfg.device) == "cpu"
 

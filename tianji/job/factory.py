@@ -143,7 +143,7 @@ def _build_learner(role: RoleSpec, job: Job, ports: Ports, clock: Clock) -> Lear
 
 def _make_algorithm(role: RoleSpec, job: Job) -> Algorithm:
     """Learners of a group begin alike; so do fused groups, for a mean of strangers is nothing."""
-    from tianji.algorithms.device import device_for  # here, because only a learner has torch
+    from tianji.models.device import device_for  # here, because only a learner has torch
 
     device, name = device_for(job.config.parallel.learner_cfg.device), job.config.agent.type
     algorithm = job.algorithm(job.task, job.seed(Kind.LEARNER, 0, role.group), device)

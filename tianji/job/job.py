@@ -16,6 +16,7 @@ from tianji.core.imports import load_class
 from tianji.core.schema import Field, Schema
 from tianji.core.store import Sampling, trajectory_schema
 from tianji.job import validate
+from tianji.models.layout import Network
 from tianji.roles.balance import depth_for, slack_for
 from tianji.roles.role_specs import Kind
 
@@ -128,11 +129,23 @@ def load_algorithm(config: Config) -> tuple[type[Algorithm], Any]:
     return algorithm, bind(algorithm.Hyp, config.hyp, "hyp")
 
 
+def load_network(config: Config) -> type | None:
+    """The class of one's own that `model.type` names."""
+    if ":" not in config.model.type:
+        return None
+    found = load_class(config.model.type, config.folder)
+    if not issubclass(found, Network):
+        raise TianJiError(f"model.type: {config.model.type!r} is no subclass of tianji.Network")
+    return found
+
+
 def prepare(config: Config, env: EnvSpec) -> Job:
     """Checks the configuration against the environment and derives every size."""
     algorithm, hyp = load_algorithm(config)
     validate.check_sizes(config, env)
-    task = Task(env, config.model, hyp, config.parallel.actor_cfg.num, config.n_learners)
+    actors = config.parallel.actor_cfg
+    network = load_network(config)
+    task = Task(env, config.model, hyp, actors.num, config.n_learners, actors.device, network)
     sampling = algorithm.sampling(task)
     length = algorithm.rollout_length(task) or config.parallel.actor_cfg.send_size
     validate.check_publishing(config, sampling)

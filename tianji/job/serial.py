@@ -69,7 +69,7 @@ def train(job: Job, clock: Callable[[], float] = time.monotonic) -> Outcome:
         while store.ready() and balance.may_consume():
             fresh += min(1.0, balance.batch / store.size())
             store.draw(batch)
-            consumption.add(batch, version, algorithm.learn(batch))
+            consumption.add(batch, version, algorithm.learn(algorithm.stage(batch)))
             balance.consume()
             version += 1
     env.close()

@@ -111,7 +111,7 @@ def gpu_of(device: str) -> str | None:
 
 @cache
 def _gpu_for_torch() -> str | None:
-    command = [sys.executable, "-m", "tianji.algorithms.gpu"]
+    command = [sys.executable, "-m", "tianji.models.gpu"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TORCH_SECONDS)
         gpus: list[str] = json.loads(done.stdout.strip().splitlines()[-1])["gpus"]

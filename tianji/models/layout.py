@@ -1,24 +1,108 @@
-"""The shape of a small network without torch, and its forward pass in numpy for actors."""
+"""Networks as any process can describe them, without torch; a perceptron also acts in numpy."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from tianji.core.algorithm import Task
+from tianji.core.errors import TianJiError
+
+if TYPE_CHECKING:
+    import torch
+
 Floats = npt.NDArray[np.float32]
 
 
+class Forward(Protocol):
+    """A network that acts: no gradients, weights in one flat vector."""
+
+    flat: Floats
+
+    def load(self, flat: Floats) -> None:
+        """Copies a flat vector of weights."""
+
+    def __call__(self, inputs: npt.NDArray[Any]) -> Floats:
+        """Outputs [B, n_outputs] for inputs [B, ...]."""
+
+
+class Network(ABC):
+    """What a network is made of: where its weights lie in one flat vector, and how it is built.
+
+    One of your own defines `build`, and a config names it, `model = dict(type="my_net:MyNet")`:
+
+        class MyNet(tianji.Network):
+            def build(self):
+                n = math.prod(self.input_shape)
+                return nn.Sequential(nn.Flatten(), nn.Linear(n, 32), nn.ReLU(),
+                                     nn.Linear(32, self.n_outputs))
+
+    Its module takes inputs [B, *input_shape] of the environment's dtype and returns float32
+    [B, n_outputs]. `options` holds the keys of `model` that the config's schema does not know.
+    """
+
+    input_shape: tuple[int, ...]
+    n_outputs: int
+
+    def __init__(self, input_shape: tuple[int, ...], n_outputs: int, **options: Any) -> None:
+        self.input_shape, self.n_outputs, self.options = input_shape, n_outputs, options
+
+    @abstractmethod
+    def build(self) -> torch.nn.Module:
+        """The module, with any weights; its parameters lie in the flat vector in their order."""
+
+    @cached_property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """The shape of each parameter; networks that say so themselves spare the launcher torch."""
+        import torch
+
+        with torch.device("meta"):
+            module = self.build()
+        if buffers := [name for name, _ in module.named_buffers()]:
+            raise TianJiError(
+                f"model.type: {type(self).__name__} has the buffer {buffers[0]!r}, which would not "
+                "travel to the actors: use layers without running statistics (LayerNorm)"
+            )
+        return [tuple(parameter.shape) for parameter in module.parameters()]
+
+    @property
+    def n_weights(self) -> int:
+        """Length of the flat vector."""
+        return sum(math.prod(shape) for shape in self.shapes)
+
+    def module(self, generator: torch.Generator, last_gain: float | None = None) -> torch.nn.Module:
+        """The module with first weights drawn from `generator`.
+
+        With `last_gain` they are orthogonal, the last layer's scaled by it; without, uniform. A
+        network of one's own starts as it likes.
+        """
+        import torch
+
+        with torch.random.fork_rng():
+            torch.manual_seed(generator.initial_seed())
+            return self.build()
+
+    def forward(self, device: str) -> Forward:
+        """The acting half, on `device`."""
+        from tianji.models.acting_module import ModuleForward
+
+        return ModuleForward(self, device)
+
+
 @dataclass(frozen=True)
-class MLPLayout:
-    """A multi-layer perceptron: where every weight lies in one flat vector.
+class MLPLayout(Network):
+    """A multi-layer perceptron.
 
     With `dueling` the last layer has one output more, the state's value V, and the result is
-    Q = V + A - mean(A).
+    Q = V + A - mean(A); where every action has several `atoms`, that many more.
     """
 
     n_inputs: int
@@ -26,20 +110,141 @@ class MLPLayout:
     n_outputs: int
     act: str = "relu"
     dueling: bool = False
+    atoms: int = 1
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:  # type: ignore[override]  # the base has a variable
+        """One vector."""
+        return (self.n_inputs,)
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
         """Weight [out, in] and bias [out] of each layer, in the order of the flat vector."""
-        sizes = [self.n_inputs, *self.hidden, self.n_outputs + int(self.dueling)]
+        sizes = [self.n_inputs, *self.hidden, self.n_outputs + self.atoms * self.dueling]
         shapes: list[tuple[int, ...]] = []
         for size_in, size_out in pairwise(sizes):
             shapes += [(size_out, size_in), (size_out,)]
         return shapes
 
+    def build(self) -> torch.nn.Module:
+        """The module, all weights zero."""
+        from tianji.models.mlp import MLP
+
+        return MLP(self)
+
+    def module(self, generator: torch.Generator, last_gain: float | None = None) -> torch.nn.Module:
+        """The module with its first weights."""
+        from tianji.models.mlp import MLP
+
+        made = MLP(self)
+        return (
+            made.uniform(generator) if last_gain is None else made.orthogonal(generator, last_gain)
+        )
+
+    def forward(self, device: str) -> Forward:
+        """In numpy unless a device was asked for: cheaper than torch at an actor's batch sizes."""
+        if device in ("auto", "cpu"):
+            return NumpyMLP(self)
+        return super().forward(device)
+
+
+NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+"""Channels, kernel and stride of each convolution of Mnih et al. (2015)."""
+
+
+@dataclass(frozen=True)
+class CNNLayout(Network):
+    """Convolutions over stacked frames [C, H, W], dense layers, and a last linear one.
+
+    uint8 inputs count as 0 to 1. With `norm` a LayerNorm follows every dense layer.
+    """
+
+    input_shape: tuple[int, ...]
+    n_outputs: int
+    convs: tuple[tuple[int, int, int], ...] = NATURE
+    hidden: tuple[int, ...] = (512,)
+    act: str = "relu"
+    norm: bool = False
+    dueling: bool = False
+    atoms: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuses inputs that are no pictures, and pictures too small for the convolutions."""
+        if len(self.input_shape) != 3:
+            raise TianJiError(
+                f"model.type: a CNN reads pictures [channels, height, width], and what is observed "
+                f"has shape {list(self.input_shape)}: use type='MLP'"
+            )
+        if min(self.picture) < 1:
+            raise TianJiError(
+                f"model.convs: pictures of {self.input_shape[1]} x {self.input_shape[2]} are too "
+                f"small for {list(self.convs)} (channels, kernel, stride): use smaller kernels"
+            )
+
     @property
-    def n_weights(self) -> int:
-        """Length of the flat vector."""
-        return sum(math.prod(shape) for shape in self.shapes)
+    def picture(self) -> tuple[int, int]:
+        """Height and width of what the last convolution gives."""
+        _, height, width = self.input_shape
+        for _, kernel, stride in self.convs:
+            height, width = ((size - kernel) // stride + 1 for size in (height, width))
+        return height, width
+
+    @property
+    def n_features(self) -> int:
+        """Numbers that the last convolution gives."""
+        channels = self.convs[-1][0] if self.convs else self.input_shape[0]
+        return channels * math.prod(self.picture)
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Weight and bias of each layer, and of the norm behind it."""
+        shapes: list[tuple[int, ...]] = []
+        channels = self.input_shape[0]
+        for out, kernel, _ in self.convs:
+            shapes += [(out, channels, kernel, kernel), (out,)]
+            channels = out
+        sizes = [self.n_features, *self.hidden]
+        for size_in, size_out in pairwise(sizes):
+            shapes += [(size_out, size_in), (size_out,)] + [(size_out,), (size_out,)] * self.norm
+        n = self.n_outputs + self.atoms * self.dueling
+        return [*shapes, (n, sizes[-1]), (n,)]
+
+    def build(self) -> torch.nn.Module:
+        """The module, with torch's own first weights."""
+        from tianji.models.cnn import CNN
+
+        return CNN(self)
+
+    def module(self, generator: torch.Generator, last_gain: float | None = None) -> torch.nn.Module:
+        """The module with its first weights."""
+        from tianji.models.cnn import CNN
+
+        return CNN(self).start(generator, last_gain)
+
+
+def network_of(task: Task, n_outputs: int, dueling: bool = False, atoms: int = 1) -> Network:
+    """The network that a job's `model` section asks for, with this many outputs."""
+    model, env, last = task.model, task.env, (dueling, atoms)
+    if model.type == "MLP":
+        hidden = (64, 64) if model.hidden is None else tuple(model.hidden)
+        return MLPLayout(env.n_inputs, hidden, n_outputs, model.act, *last)
+    if model.type == "CNN":
+        hidden = (512,) if model.hidden is None else tuple(model.hidden)
+        convs = NATURE if model.convs is None else tuple(_conv(each) for each in model.convs)
+        shape = env.input_shape
+        return CNNLayout(shape, n_outputs, convs, hidden, model.act, model.norm, *last)
+    assert task.own_network is not None, "a job loads the class that its model names"
+    made: Network = task.own_network(env.input_shape, n_outputs, **model.kwargs)
+    return made
+
+
+def _conv(numbers: Sequence[int]) -> tuple[int, int, int]:
+    if len(numbers) != 3 or min(numbers) < 1:
+        raise TianJiError(
+            f"model.convs: want (channels, kernel, stride) for each convolution, got {numbers}"
+        )
+    channels, kernel, stride = numbers
+    return channels, kernel, stride
 
 
 class NumpyMLP:
@@ -59,9 +264,9 @@ class NumpyMLP:
         """Copies a flat vector of weights."""
         self.flat[...] = flat
 
-    def __call__(self, obs: npt.NDArray[Any]) -> Floats:
-        """Outputs [E, n_outputs] for observations [E, ...]."""
-        x = np.asarray(obs.reshape(len(obs), -1), np.float32)
+    def __call__(self, inputs: npt.NDArray[Any]) -> Floats:
+        """Outputs [E, n_outputs] for inputs [E, ...]."""
+        x = np.asarray(inputs.reshape(len(inputs), -1), np.float32)
         *inner, (weight, bias) = self._layers
         for w, b in inner:
             x = x @ w
@@ -73,6 +278,7 @@ class NumpyMLP:
         x = x @ weight
         x += bias
         if self.layout.dueling:
-            advantage = x[:, 1:]
-            x = x[:, :1] + advantage - advantage.mean(1, keepdims=True)
-        return x
+            parts = x.reshape(len(x), -1, self.layout.atoms)
+            advantage = parts[:, 1:]
+            x = parts[:, :1] + advantage - advantage.mean(1, keepdims=True)
+        return x.reshape(len(x), -1)

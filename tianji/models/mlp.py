@@ -1,16 +1,16 @@
-"""The multi-layer perceptron in torch, and parameters that are views of one flat vector."""
+"""The multi-layer perceptron in torch."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tianji.models.layout import Floats, MLPLayout
+from tianji.models.layout import MLPLayout
 
 
 class MLP(nn.Module):
@@ -44,26 +44,31 @@ class MLP(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:
         """Outputs [B, n_outputs] for observations [B, ...]."""
-        x = obs.reshape(len(obs), -1).float()
-        x = self._layers(x) if x.is_cuda else _fused(x, self.layout.act, *self._list)
-        if self.layout.dueling:
-            advantage = x[:, 1:]
-            x = x[:, :1] + advantage - advantage.mean(1, keepdim=True)
-        return x
+        x = obs.reshape(obs.shape[0], -1).float()
+        pass_through = _layers if x.is_cuda else _fused
+        x = pass_through(x, self.layout.act, *self._list)
+        return duelling(x, self.layout.atoms) if self.layout.dueling else x
 
-    def _layers(self, x: Tensor) -> Tensor:
-        act = torch.relu if self.layout.act == "relu" else torch.tanh
-        for i in range(0, len(self._list) - 2, 2):
-            x = act(torch.nn.functional.linear(x, self._list[i], self._list[i + 1]))
-        return torch.nn.functional.linear(x, self._list[-2], self._list[-1])
+
+def _layers(x: Tensor, act: str, *weights: Tensor) -> Tensor:
+    activation = torch.relu if act == "relu" else torch.tanh
+    for i in range(0, len(weights) - 2, 2):
+        x = activation(torch.nn.functional.linear(x, weights[i], weights[i + 1]))
+    return torch.nn.functional.linear(x, weights[-2], weights[-1])
+
+
+def duelling(x: Tensor, atoms: int) -> Tensor:
+    """Q = V + A - mean(A) of outputs [B, (1 + n) * atoms], V first."""
+    parts = x.view(x.shape[0], -1, atoms)
+    advantage = parts[:, 1:]
+    return (parts[:, :1] + advantage - advantage.mean(1, keepdim=True)).flatten(1)
 
 
 class _FusedMLP(torch.autograd.Function):
-    """All layers in one step, with the backward pass written out.
+    """All layers in one node of the graph, with the backward pass written out.
 
     On small networks most of an update's time is spent between torch's operations, and torch's
-    tanh takes seven times as long as numpy's. The gradients are added straight into `.grad` of the
-    weights.
+    tanh takes seven times as long as numpy's.
     """
 
     @staticmethod
@@ -78,74 +83,37 @@ class _FusedMLP(torch.autograd.Function):
                 x.relu_()
             layers.append(x)
         ctx.act = act
-        ctx.layers = layers
-        ctx.weights = weights
+        ctx.save_for_backward(*layers, *weights)
         return torch.addmm(weights[-1], x, weights[-2].t())
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        weights: tuple[Tensor, ...] = ctx.weights
-        for i in range(len(ctx.layers) - 1, -1, -1):
-            x, weight, bias = ctx.layers[i], weights[2 * i], weights[2 * i + 1]
-            if ctx.needs_input_grad[2 + 2 * i]:
-                _add(weight, gradient.t() @ x)
-            if ctx.needs_input_grad[3 + 2 * i]:
-                _add(bias, gradient.sum(0))
+        needs, n = ctx.needs_input_grad, (len(ctx.saved_tensors)) // 3
+        if torch.is_grad_enabled():  # somebody wants the gradient of the gradient
+            x, weights = ctx.saved_tensors[0], ctx.saved_tensors[n:]
+            out, all_of_it = _layers(x, ctx.act, *weights), (x, *weights)
+            wanted = [
+                t for t, i in zip(all_of_it, (0, *range(2, 2 + 2 * n)), strict=True) if needs[i]
+            ]
+            found = iter(torch.autograd.grad(out, wanted, gradient, create_graph=True))
+            return tuple(next(found) if need else None for need in needs)
+        layers, weights = ctx.saved_tensors[:n], ctx.saved_tensors[n:]
+        gradients: list[Tensor | None] = [None] * len(weights)
+        for i in range(n - 1, -1, -1):
+            x = layers[i]
+            if needs[2 + 2 * i]:
+                gradients[2 * i] = gradient.t() @ x
+            if needs[3 + 2 * i]:
+                gradients[2 * i + 1] = gradient.sum(0)
             if i == 0:
                 break
-            gradient = gradient @ weight
+            gradient = gradient @ weights[2 * i]
             if ctx.act == "tanh":
                 gradient = gradient.addcmul_(gradient, x * x, value=-1.0)
             else:
                 gradient = gradient.mul_(x > 0)
-        first = gradient @ weights[0] if ctx.needs_input_grad[0] else None
-        return first, None, *(None for _ in weights)
+        first = gradient @ weights[0] if needs[0] else None
+        return first, None, *gradients
 
 
 _fused: Callable[..., Tensor] = _FusedMLP.apply
-
-
-def _add(parameter: Tensor, gradient: Tensor) -> None:
-    if parameter.grad is None:
-        parameter.grad = gradient
-    else:
-        parameter.grad += gradient
-
-
-class FlatParameters:
-    """Parameters as one vector, and their gradients as another.
-
-    Modules keep working as before: their parameters become views. The optimiser then steps a single
-    tensor, publishing weights is one copy, and averaging two learners is one vector operation.
-    """
-
-    def __init__(self, parameters: Sequence[nn.Parameter], device: str = "cpu") -> None:
-        self.vector = torch.cat([p.detach().reshape(-1) for p in parameters]).to(device)
-        self.gradient = torch.zeros_like(self.vector)
-        start = 0
-        for p in parameters:
-            stop = start + p.numel()
-            p.data = self.vector[start:stop].view_as(p)
-            p.grad = self.gradient[start:stop].view_as(p)
-            start = stop
-
-    def backward(self, loss: Tensor, max_norm: float | None = None) -> None:
-        """Sets the gradient to that of `loss`, scaled down to `max_norm` where it is longer."""
-        self.gradient.zero_()
-        loss.backward()  # type: ignore[no-untyped-call]  # torch does not annotate it
-        self.clip(max_norm)
-
-    def exchanged(self) -> Iterator[Floats]:
-        """Yields the gradient for others to change: itself, or a copy where a GPU holds it."""
-        if self.gradient.device.type == "cpu":
-            yield self.gradient.numpy()
-            return
-        copy = self.gradient.cpu()
-        yield copy.numpy()
-        self.gradient.copy_(copy)
-
-    def clip(self, max_norm: float | None) -> None:
-        """Scales the gradient down to `max_norm` where it is longer."""
-        if max_norm is not None:
-            norm = torch.linalg.vector_norm(self.gradient)
-            self.gradient.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))

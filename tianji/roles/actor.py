@@ -15,6 +15,8 @@ from tianji.roles.role import Role
 from tianji.roles.trajectory import TrajectoryWriter
 from tianji.roles.trigger import PushTrigger
 
+LARGE = 200_000  # weights: copying them takes as long as some steps of a cheap environment
+
 
 class Actor(Role):
     """Policy inference and simulation in one loop, so that an action never crosses a process."""
@@ -40,6 +42,7 @@ class Actor(Role):
         self.trigger = trigger
         self.version = -1  # nothing received yet
         self.per_version = per_version  # synchronous: this many trajectories per version, no more
+        self._large = False  # weights that take longer to load than a step
         self._length = length
         self.seed = seed
         self.obs = env.reset(seed)
@@ -51,10 +54,8 @@ class Actor(Role):
         """Takes newer weights if there are any, then acts once in every environment."""
         if self.weights.closed:
             return self._finish()
-        if (message := self.weights.take()) is not None:  # ❹ a newer model, if one has come
-            self.policy.load(message.arrays["weights"], message.version)
-            self.version = self.counts[Count.VERSION] = message.version
-            self.counts[Count.WEIGHTS_TAKEN] += 1
+        if not (self._large and self.trajectory.is_open):
+            self._take_weights()
         if not self.trajectory.is_open and not self._begin():
             return False
         decision = self.policy.act(self.obs, self.first)  # ❺ act, and ❸ keep what came of it
@@ -64,6 +65,15 @@ class Actor(Role):
         if length == self._length or self.trigger.fires(length, ended):
             self._push()  # ❸ it is already where the buffer will read it
         return True
+
+    def _take_weights(self) -> None:
+        """❹ A newer model, if one has come; a large one only where a trajectory begins."""
+        if (message := self.weights.take()) is not None:
+            weights = message.arrays["weights"]
+            self._large = weights.size > LARGE
+            self.policy.load(weights, message.version)
+            self.version = self.counts[Count.VERSION] = message.version
+            self.counts[Count.WEIGHTS_TAKEN] += 1
 
     def _begin(self) -> bool:
         """Opens the next trajectory, if it may be begun and the channel has room for it."""

@@ -65,9 +65,11 @@ class Learner(Role):
         if self.exchange is not None:
             self._batch = message.arrays
             correction = None if self.fusion is None else self.fusion.correction()
-            self.exchange.begin(self.algorithm.updates(self._batch), correction)
+            staged = self.algorithm.stage(self._batch)
+            self.exchange.begin(self.algorithm.updates(staged), correction)
             return self._go_on(self.exchange) or True
-        self._learned(message.arrays, self.algorithm.learn(message.arrays))  # ❷ learn
+        staged = self.algorithm.stage(message.arrays)
+        self._learned(message.arrays, self.algorithm.learn(staged))  # ❷ learn
         return True
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tianji.core.algorithm import Scalars
 from tianji.core.counts import Count, Histogram, Vector
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays
@@ -25,12 +26,14 @@ class Consumption:
         self._counts = counts
         self._names = scalars
         self._scalars = np.zeros(len(scalars))
+        self._last: Scalars | None = None  # of the newest update, not looked at yet
+        self._version = 0  # before that update
         self._staleness = Histogram()
         self._age = Histogram()
         self._new = Histogram()  # per batch, in percent
         self._clock = clock
 
-    def add(self, batch: Arrays, version: int, scalars: dict[str, float]) -> None:
+    def add(self, batch: Arrays, version: int, scalars: Scalars) -> None:
         """Counts a batch that a learner of this `version` has just learned from."""
         consumed = batch["valid"].sum() if "valid" in batch else batch["version"].size
         if not self._counts[Count.CONSUMED]:
@@ -43,17 +46,27 @@ class Consumption:
         self._age.add(batch["age"])
         if scalars.keys() != set(self._names):
             raise TianJiError(f"learn must return {self._names}, not {tuple(scalars)}")
+        self._last, self._version = scalars, version
+        if not any(getattr(value, "is_cuda", False) for value in scalars.values()):
+            self.read()
+
+    def read(self) -> None:
+        """Looks at the last scalars; those on a GPU, which is waited for here, only when asked."""
+        if self._last is None:
+            return
+        scalars, version, self._last = self._last, self._version, None
         for i, name in enumerate(self._names):
-            self._scalars[i] = scalars[name]
+            self._scalars[i] = float(scalars[name])
         if not np.isfinite(self._scalars).all():
             name = self._names[int(np.flatnonzero(~np.isfinite(self._scalars))[0])]
             raise TianJiError(
-                f"{name} is {scalars[name]} at update {version + 1}: what follows would be lost; "
-                "lower hyp.lr, clip the gradient, or look at the rewards"
+                f"{name} is {float(scalars[name])} at update {version + 1}: what follows would be "
+                "lost; lower hyp.lr, clip the gradient, or look at the rewards"
             )
 
     def report(self) -> Arrays:
         """As `counts.learner_report_schema` lays it out."""
+        self.read()
         return {
             "counts": self._counts,
             "staleness": self._staleness.bins,

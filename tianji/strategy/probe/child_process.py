@@ -48,9 +48,9 @@ def _wake(device: str) -> None:
 
     Why that is impossible is said where it matters: in a measurement.
     """
-    from tianji.algorithms.device import device_for
     from tianji.core.errors import TianJiError
     from tianji.core.lazy import torch
+    from tianji.models.device import device_for
 
     with suppress(TianJiError, RuntimeError):
         if (found := device_for(device)) != "cpu":

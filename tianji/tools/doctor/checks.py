@@ -170,7 +170,7 @@ def clock(resolution_seconds: float, year: int, shared: bool) -> Finding:
 def gpu(torch: Answer, driver: Answer, visible: str | None) -> Finding:
     """Is there one, and can torch use it?
 
-    `torch` is what tianji.algorithms.gpu printed, `driver` names the GPUs of nvidia-smi, and
+    `torch` is what tianji.models.gpu printed, `driver` names the GPUs of nvidia-smi, and
     `visible` is CUDA_VISIBLE_DEVICES.
     """
     if torch.error:

@@ -136,7 +136,7 @@ def mpi_build(starter: Answer) -> Answer:
 
 def torch_and_gpus() -> Answer:
     """What torch says about itself and the GPUs that it can use."""
-    return _json(ask([sys.executable, "-m", "tianji.algorithms.gpu"], TORCH_SECONDS))
+    return _json(ask([sys.executable, "-m", "tianji.models.gpu"], TORCH_SECONDS))
 
 
 def gpu_driver() -> Answer:

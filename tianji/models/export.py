@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -20,13 +20,41 @@ import numpy as np
 from tianji.core.algorithm import PolicyGraph, Weights
 from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
-from tianji.models.layout import Floats, MLPLayout, NumpyMLP
+from tianji.models.layout import Floats, MLPLayout, Network, NumpyMLP
+from tianji.models.normaliser import Normaliser
 
 if TYPE_CHECKING:
     import torch
     from onnx import NodeProto
 
 OPSET, IR_VERSION = 17, 8  # of 2022: every runtime of the last years reads them
+
+
+def exported(
+    network: Network,
+    weights: Weights,
+    env: EnvSpec,
+    scores: str,
+    n_more: int = 0,
+    normaliser: Normaliser | None = None,
+    head: Callable[[torch.Tensor], torch.Tensor] | None = None,
+) -> PolicyGraph:
+    """The policy that takes the best of n actions, or the mean of a vector within its bounds.
+
+    `weights` are the network's, then `n_more` others, then the normaliser's. `head` makes a score
+    for every action out of the network's outputs, where they are not the scores themselves.
+    """
+    if normaliser is not None:
+        start = network.n_weights + n_more
+        normaliser.numbers[...] = weights[start : start + len(normaliser.numbers)]
+    n_scores = env.n_actions or int(np.prod(env.action.shape, dtype=int))
+    plain = isinstance(network, MLPLayout) and normaliser is None and head is None
+    if plain and network.n_outputs == n_scores:
+        assert isinstance(network, MLPLayout)
+        return perceptron(network, weights, env, scores)
+    from tianji.models.export_module import Acting
+
+    return traced(Acting(network, weights, env, n_scores, normaliser, head), env, scores)
 
 
 def perceptron(layout: MLPLayout, weights: Weights, env: EnvSpec, scores: str) -> PolicyGraph:

@@ -1,4 +1,4 @@
-"""What torch sees of this machine, as JSON: `python -m tianji.algorithms.gpu`.
+"""What torch sees of this machine, as JSON: `python -m tianji.models.gpu`.
 
 A process of its own, so that a driver that hangs or crashes takes nobody with it.
 """

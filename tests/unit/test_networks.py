@@ -1,0 +1,190 @@
+"""Networks of a config: convolutions, networks of one's own, and what normalises their inputs."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from fields import spec_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tianji.config.schema import ModelConfig
+from tianji.core.algorithm import Task
+from tianji.core.errors import TianJiError
+from tianji.core.schema import Field
+from tianji.models.cnn import CNN
+from tianji.models.layout import CNNLayout, MLPLayout, Network, network_of
+from tianji.models.normaliser import Normaliser
+from tianji.models.precision import CANDIDATES, Precision, choose
+
+SMALL = CNNLayout((2, 12, 12), 3, ((4, 4, 2), (8, 3, 1)), (16,))
+LAYOUTS = [
+    SMALL,
+    CNNLayout((4, 84, 84), 6),
+    CNNLayout((1, 8, 8), 3, ((4, 3, 1),), (16, 8), "tanh", norm=True),
+    CNNLayout((2, 12, 12), 4, ((4, 4, 2),), (16,), dueling=True),
+    CNNLayout((2, 12, 12), 6, ((4, 4, 2),), (), dueling=True, atoms=2),
+]
+
+
+def made(layout, seed=0, last_gain=None):
+    return layout.module(torch.Generator().manual_seed(seed), last_gain)
+
+
+def frames(layout, n=5, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (n, *layout.input_shape), np.uint8)
+
+
+def flat_of(module):
+    return torch.cat([p.detach().reshape(-1) for p in module.parameters()]).numpy()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_layout_counts_the_networks_weights_in_its_order(layout):
+    module = made(layout)
+    assert [tuple(p.shape) for p in module.parameters()] == layout.shapes
+    assert len(flat_of(module)) == layout.n_weights
+    assert module(torch.from_numpy(frames(layout))).shape == (5, layout.n_outputs)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_actors_network_says_nearly_what_the_learners_says(layout):
+    module, forward, seen = made(layout), layout.forward("auto"), frames(layout)
+    forward.load(flat_of(module))
+    with torch.no_grad():
+        expected = module(torch.from_numpy(seen)).numpy()
+    np.testing.assert_allclose(forward(seen), expected, atol=0.02)  # it may compute in bfloat16
+
+
+@pytest.mark.parametrize("precision", CANDIDATES, ids=str)
+def test_every_number_format_has_nearly_the_same_gradient(precision):
+    module, seen = made(SMALL, last_gain=1.0), torch.from_numpy(frames(SMALL))
+    parameters = list(module.parameters())
+    expected = torch.autograd.grad(module(seen).square().mean(), parameters)
+    module.precision = precision
+    out = module(seen)
+    assert out.dtype == torch.float32
+    found = torch.autograd.grad(out.square().mean(), parameters)
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == torch.float32
+        torch.testing.assert_close(one, other, atol=0.02 * float(other.abs().max()) + 1e-4, rtol=0)
+
+
+def test_the_choice_of_a_number_format_leaves_the_network_as_it_was():
+    module = made(SMALL)
+    before = flat_of(module)
+    for parameter in module.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    assert not choose(module, 4, learns=True, names="float32").bf16
+    assert choose(module, 4, learns=True) in CANDIDATES
+    assert module.precision == Precision()
+    np.testing.assert_array_equal(flat_of(module), before)
+    assert all(bool((p.grad == 1).all()) for p in module.parameters())
+
+
+def test_a_small_last_layer_decides_little():
+    small, large = (made(SMALL, last_gain=gain) for gain in (0.01, 1.0))
+    seen = torch.from_numpy(frames(SMALL))
+    with torch.no_grad():
+        assert float(large(seen).abs().max() / small(seen).abs().max()) == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("shape", "convs"), [((4,), None), ((4, 6, 6), ((8, 8, 4),)), ((4, 20, 20), None)]
+)
+def test_what_is_no_picture_or_too_small_is_refused(shape, convs):
+    env = spec_of(Field("obs", "uint8", shape), Field("action", "int64"), 2)
+    with pytest.raises(TianJiError, match=r"model\.(type|convs)"):
+        network_of(Task(env, ModelConfig(type="CNN", convs=convs), None), 2)
+
+
+class Own(Network):
+    """A network of one's own, as its docstring shows."""
+
+    def build(self):
+        n = math.prod(self.input_shape)
+        return torch.nn.Sequential(
+            torch.nn.Flatten(), torch.nn.Linear(n, self.options["width"]), torch.nn.Tanh(),
+            torch.nn.Linear(self.options["width"], self.n_outputs),
+        )  # fmt: skip
+
+
+class Running(Network):
+    """Has running statistics, which are no weights."""
+
+    def build(self):
+        return torch.nn.BatchNorm1d(3)
+
+
+OWN = Task(
+    spec_of(Field("obs", "float32", (3,)), Field("action", "int64"), 2),
+    ModelConfig(type="my_net:Own", kwargs={"width": 5}),
+    None,
+    own_network=Own,
+)
+
+
+def test_a_network_of_ones_own_acts_as_it_learns():
+    network = network_of(OWN, 2)
+    module, forward = made(network, seed=1), network.forward("auto")
+    assert network.n_weights == 5 * 3 + 5 + 2 * 5 + 2
+    np.testing.assert_array_equal(flat_of(module), flat_of(made(network, seed=1)))
+    forward.load(flat_of(module))
+    obs = np.random.default_rng(0).standard_normal((4, 3), np.float32)
+    with torch.no_grad():
+        np.testing.assert_allclose(forward(obs), module(torch.from_numpy(obs)).numpy())
+
+
+def test_a_network_with_running_statistics_is_refused():
+    with pytest.raises(TianJiError, match="running_mean"):
+        _ = Running((3,), 3).n_weights
+
+
+def test_only_convolutions_need_torch_to_act():
+    assert isinstance(network_of(OWN, 2).module(torch.Generator()), torch.nn.Sequential)
+    assert isinstance(made(SMALL), CNN)
+    assert type(MLPLayout(3, (4,), 2).forward("auto")).__name__ == "NumpyMLP"
+
+
+# -------------------------------------------------------------------------------------- normalisers
+
+
+@given(st.integers(0, 10_000), st.lists(st.integers(1, 30), min_size=1, max_size=6))
+def test_running_statistics_are_those_of_all_samples(seed, sizes):
+    random, normaliser = np.random.default_rng(seed), Normaliser((3,))
+    parts = [random.normal(5.0, 2.0, (n, 3)) for n in sizes]
+    for part in parts:
+        normaliser.add(normaliser.sums(part))
+    seen = np.concatenate(parts)
+    np.testing.assert_allclose(normaliser.mean, seen.mean(0), rtol=1e-3)
+    if len(seen) > 2:
+        np.testing.assert_allclose(1 / normaliser.scale, seen.std(0), rtol=1e-2, atol=1e-3)
+
+
+def test_sums_of_several_learners_add_up_to_those_of_one():
+    random, one, two = np.random.default_rng(0), Normaliser((2,)), Normaliser((2,))
+    for _ in range(3):
+        samples = random.normal(size=(20, 2))
+        one.add(one.sums(samples))
+        two.add(two.sums(samples[:5]) + two.sums(samples[5:]))
+    np.testing.assert_allclose(one.numbers, two.numbers, rtol=1e-5)
+
+
+def test_pictures_have_a_mean_for_each_pixel_and_one_deviation():
+    random = np.random.default_rng(0)
+    pictures = random.integers(0, 200, (500, 4, 4)).astype(np.uint8)
+    pictures[:, 0, 0] = 200  # a background that never changes must not be divided by nothing
+    normaliser = Normaliser((4, 4), pictures=True)
+    np.testing.assert_allclose(normaliser(pictures), pictures / 255, rtol=1e-6)
+    normaliser.add(normaliser.sums(pictures))
+    seen = normaliser(pictures)
+    assert abs(seen.mean()) < 1e-3
+    assert 4 * seen.std() == pytest.approx(1.0, rel=1e-3)
+    assert not seen[:, 0, 0].any()
+
+
+def test_what_is_far_off_is_limited():
+    normaliser = Normaliser((1,))
+    normaliser.add(normaliser.sums(np.array([[0.0], [1.0]])))
+    assert normaliser(np.array([[1e6], [-1e6]])).ravel().tolist() == [10.0, -10.0]

@@ -1,0 +1,179 @@
+"""What the built-in algorithms share: one flat vector of parameters, advantages, checks."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tianji.core.algorithm import Algorithm, Task, Weights
+from tianji.core.errors import TianJiError
+from tianji.core.lazy import torch
+from tianji.core.schema import Arrays
+from tianji.core.state import State
+from tianji.models.layout import Floats
+from tianji.models.normaliser import Normaliser
+from tianji.models.tensors import array_of, copy_into
+
+if TYPE_CHECKING:
+    from tianji.models.optimisers import Adam
+
+
+class GradientAlgorithm(Algorithm):
+    """An algorithm that steps one flat vector, of which actors need the first part.
+
+    A subclass calls `_own` with its parameters and an optimiser, and defines `updates`. Everything
+    that follows from the vector is here: weights, groups, checkpoints.
+    """
+
+    _optimiser: Adam
+
+    def _own(
+        self,
+        parameters: list[torch.nn.Parameter],
+        device: str,
+        normalisers: Sequence[Normaliser] = (),
+    ) -> None:
+        """Lays the parameters into one vector; the normalisers' numbers travel behind them."""
+        from tianji.models.flat import FlatParameters
+        from tianji.models.staging import Stage
+
+        self._flat = FlatParameters(parameters, device)
+        self._device, self._normalisers = device, normalisers
+        self._stage = Stage(device)
+        self._n_updates = 0
+        behind = sum(len(each.numbers) for each in normalisers)
+        self._n_published = self.n_weights(self.task) - behind
+
+    def stage(self, batch: Arrays) -> Any:
+        """Copies the batch to the device, while that is busy with the one before."""
+        return self._stage(batch)
+
+    def _descend(self, loss: Any, max_norm: float | None) -> Generator[Weights, None, None]:
+        """One step of the optimiser, made by all learners of a group; None: nothing to add."""
+        if loss is None:
+            self._flat.gradient.zero_()
+        else:
+            self._flat.backward(loss)
+        if self.task.n_learners > 1:
+            yield from self._flat.exchanged()
+        self._flat.clip(max_norm)
+        self._optimiser.step()
+
+    def weights(self) -> Weights:
+        """What actors need, which lies first in the vector, and the normalisers."""
+        return self._with_normalisers(array_of(self._flat.vector[: self._n_published]))
+
+    def load(self, weights: Weights) -> None:
+        """Sets what actors need; the rest is left as it is."""
+        n = self._n_published
+        self._flat.vector[:n] = torch.from_numpy(weights[:n])
+        self._set_normalisers(weights[n:])
+
+    def parameters(self) -> Weights:
+        """Everything that is learned, and the normalisers."""
+        return self._with_normalisers(array_of(self._flat.vector))
+
+    def shift(self, delta: Weights) -> None:
+        """Moves everything that is learned."""
+        n = len(self._flat.vector)
+        self._flat.vector += torch.from_numpy(delta[:n]).to(self._device)
+        if self._normalisers:
+            self._set_normalisers(self.parameters()[n:] + delta[n:])
+
+    def _with_normalisers(self, vector: Weights) -> Weights:
+        if not self._normalisers:
+            return vector
+        return np.concatenate([vector, *(each.numbers for each in self._normalisers)])
+
+    def _set_normalisers(self, numbers: Weights) -> None:
+        start = 0
+        for each in self._normalisers:
+            each.numbers[...] = numbers[start : start + len(each.numbers)]
+            start += len(each.numbers)
+
+    def state(self) -> State:
+        """The parameters, the optimiser, the normalisers and the number of updates."""
+        state: State = {
+            "parameters": array_of(self._flat.vector),
+            "optimiser": self._optimiser.state(),
+            "updates": self._n_updates,
+        }
+        if self._normalisers:
+            state["normalisers"] = np.concatenate([each.numbers for each in self._normalisers])
+        return state
+
+    def restore(self, state: State) -> None:
+        """Learns on where another stopped."""
+        copy_into(self._flat.vector, state["parameters"], "parameters")
+        self._optimiser.restore(state["optimiser"])
+        self._n_updates = state["updates"]
+        if self._normalisers:
+            self._set_normalisers(state["normalisers"])
+
+    def _choose_precision(self, network: torch.nn.Module, batch: int, wanted: str) -> None:
+        """Convolutions compute in the fastest number format; says in the role's log which it is."""
+        from tianji.models.cnn import CNN
+        from tianji.models.precision import choose
+
+        if isinstance(network, CNN):
+            network.precision = choose(network, batch, learns=True, names=wanted)
+            print(f"updates compute in {network.precision}", flush=True)
+
+
+@dataclass(frozen=True)
+class Importance:
+    """Probability under the learner's policy over probability under the actor's, per sample."""
+
+    ratio: Floats  # of every step, 1 where it is not valid
+    logp: torch.Tensor  # log-probability under the learner's policy, of the valid steps
+    vtrace: bool  # weigh the steps of the return as well, not only the sample itself
+
+    @property
+    def clipped(self) -> Floats:
+        """At most 1: an old sample may count less, never more."""
+        return np.minimum(self.ratio, 1.0)
+
+
+def advantages(
+    batch: Arrays,
+    value: Floats,
+    final_value: Floats | None,
+    gamma: float,
+    gae_lambda: float,
+    weight: Importance | None = None,
+) -> tuple[Floats, Floats]:
+    """Advantage and value target of every step; arrays are [n, T, E] and `value` is [n, T+1, E].
+
+    A terminated step has no future. A truncated one has the value of its last observation, but no
+    advantage flows back over the boundary. Steps that are not valid only reset: nothing flows
+    through. With V-trace the targets are those of the IMPALA paper, lambda being part of its c; the
+    advantage is target minus value, which is the paper's own for lambda = 1 and GAE's for weight 1.
+    """
+    ended = batch["terminated"] | batch["truncated"]
+    following = value[:, 1:]
+    if final_value is not None:
+        following = np.where(batch["truncated"], final_value, following)
+    delta = batch["reward"] + gamma * following * ~batch["terminated"] - value[:, :-1]
+    through = gamma * gae_lambda * (~ended).astype(np.float32)
+    through[:, :-1] *= batch["valid"][:, 1:]
+    if weight is not None and weight.vtrace:
+        delta = delta * weight.clipped
+        through = through * weight.clipped
+    advantage = delta * batch["valid"]
+    for t in range(advantage.shape[1] - 2, -1, -1):
+        advantage[:, t] += through[:, t] * advantage[:, t + 1]
+    target = advantage + value[:, :-1]
+    return advantage.astype(np.float32), target.astype(np.float32)
+
+
+def one_choice(task: Task, name: str) -> int:
+    """The number of actions; raises where an action is no single choice."""
+    if task.env.n_actions is None:
+        raise TianJiError(
+            f"{name} needs a discrete action space; this environment's actions are "
+            f"{task.env.action}: use agent = dict(type='PPO', ...)"
+        )
+    return task.env.n_actions

@@ -1,0 +1,96 @@
+"""The networks of an actor-critic: a policy, which actors have too, and a value for the learner."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tianji.core.algorithm import Policy, Task
+from tianji.core.lazy import torch
+from tianji.core.schema import Field
+from tianji.models.layout import Network, network_of
+from tianji.models.policies import LOG_2PI, CategoricalPolicy, GaussianPolicy
+
+SMALL = 0.01  # gain of the policy's last layer: at first all actions are about equally likely
+
+
+class ActorCritic:
+    """Policy and value: two networks, or one whose last output is the value (`model.shared`)."""
+
+    def __init__(self, task: Task, seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        self._discrete, self._n_policy = task.env.n_actions is not None, n_policy_outputs(task)
+        self.actor = policy_network(task).module(generator, 1.0 if task.model.shares else SMALL)
+        self.log_std = torch.nn.Parameter(torch.zeros(n_spread(task)))
+        if task.model.shares:
+            last = [p for p in self.actor.parameters() if p.ndim == 2][-1]
+            last.data[: self._n_policy] *= SMALL
+            self.critic = None
+        else:
+            self.critic = network_of(task, 1).module(generator, 1.0)
+
+    def parameters(self) -> list[torch.nn.Parameter]:
+        """What actors need first."""
+        critic = [] if self.critic is None else [*self.critic.parameters()]
+        return [*self.actor.parameters(), self.log_std, *critic]
+
+    def __call__(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The policy's outputs [B, n] and the values [B]."""
+        out = self.actor(inputs)
+        if self.critic is None:
+            return out[:, :-1], out[:, -1]
+        return out, self.critic(inputs).squeeze(1)
+
+    def values(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The values [B] alone."""
+        return self(inputs)[1] if self.critic is None else self.critic(inputs).squeeze(1)
+
+    def log_probability(
+        self, out: torch.Tensor, action: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-probability of each action under the policy's outputs, and the mean entropy."""
+        if self._discrete:
+            logits = torch.log_softmax(out, 1)
+            entropy = -(logits.exp() * logits).sum() / len(logits)
+            return logits.gather(1, action[:, None]).squeeze(1), entropy
+        log_std = self.log_std
+        noise = (action - out) * torch.exp(-log_std)
+        logp = (-0.5 * noise.square() - log_std - 0.5 * LOG_2PI).sum(1)
+        return logp, (log_std + 0.5 + 0.5 * LOG_2PI).sum()
+
+
+def n_policy_outputs(task: Task) -> int:
+    """A logit per action, or a mean per number of an action vector."""
+    if task.env.n_actions is not None:
+        return task.env.n_actions
+    return int(np.prod(task.env.action.shape, dtype=int))
+
+
+def n_spread(task: Task) -> int:
+    """Numbers that a Gaussian policy's spread has; none for a choice among n actions."""
+    return 0 if task.env.n_actions is not None else n_policy_outputs(task)
+
+
+def policy_network(task: Task) -> Network:
+    """The network that actors have."""
+    return network_of(task, n_policy_outputs(task) + task.model.shares)
+
+
+def n_value_weights(task: Task) -> int:
+    """Weights that actors have not."""
+    return 0 if task.model.shares else network_of(task, 1).n_weights
+
+
+def policy_of(task: Task, seed: int, normalise: bool = False) -> Policy:
+    """A policy for either kind of action."""
+    network = policy_network(task)
+    if task.env.n_actions is not None:
+        return CategoricalPolicy(task, network, task.env.n_actions, seed, normalise)
+    return GaussianPolicy(task, network, seed, normalise)
+
+
+def policy_fields(task: Task) -> tuple[Field, ...]:
+    """The density of what was drawn, and the draw itself where bounds may have changed it."""
+    logp = Field("logp", "float32")
+    if task.env.n_actions is not None:
+        return (logp,)
+    return (logp, Field("raw", "float32", (n_policy_outputs(task),)))

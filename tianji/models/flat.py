@@ -1,0 +1,56 @@
+"""Parameters as one flat vector, and their gradients as another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from tianji.models.layout import Floats
+
+
+class FlatParameters:
+    """Parameters as one vector, and their gradients as another.
+
+    Modules keep working as before: their parameters become views. The optimiser then steps a single
+    tensor, publishing weights is one copy, and averaging two learners is one vector operation.
+    """
+
+    def __init__(self, parameters: Sequence[nn.Parameter], device: str = "cpu") -> None:
+        self.vector = torch.cat([p.detach().reshape(-1) for p in parameters]).to(device)
+        self.gradient = torch.zeros_like(self.vector)
+        start = 0
+        for p in parameters:
+            stop = start + p.numel()
+            p.data = self.vector[start:stop].view_as(p)
+            p.grad = self.gradient[start:stop].view_as(p)
+            start = stop
+
+    def backward(self, loss: Tensor, max_norm: float | None = None) -> None:
+        """Sets the gradient to that of `loss`, scaled down to `max_norm` where it is longer."""
+        self.gradient.zero_()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch does not annotate it
+        self.clip(max_norm)
+
+    def exchanged(self) -> Iterator[Floats]:
+        """Yields the gradient for others to change: itself, or a copy where a GPU holds it."""
+        if self.gradient.device.type == "cpu":
+            yield self.gradient.numpy()
+            return
+        copy = self.gradient.cpu()
+        yield copy.numpy()
+        self.gradient.copy_(copy)
+
+    def clip(self, max_norm: float | None) -> None:
+        """Scales the gradient down to `max_norm` where it is longer."""
+        if max_norm is not None:
+            norm = torch.linalg.vector_norm(self.gradient)
+            self.gradient.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))
+
+    def follow(self, other: FlatParameters, tau: float = 1.0) -> None:
+        """Moves towards the parameters of `other` by the share `tau`: a target network."""
+        if tau == 1.0:
+            self.vector.copy_(other.vector)
+        else:
+            self.vector.lerp_(other.vector, tau)

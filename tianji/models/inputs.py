@@ -1,0 +1,85 @@
+"""From batches of rollouts to what a network reads: put together, normalised, on the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from tianji.core.env import EnvSpec
+from tianji.core.schema import Arrays
+from tianji.models.actor_critic import ActorCritic
+from tianji.models.layout import Floats
+from tianji.models.normaliser import LIMIT, Normaliser
+from tianji.models.staging import Stage
+
+CHUNK = 2_048  # pictures that pass through a network at once, where no gradient is wanted
+
+
+class RolloutInputs:
+    """The observations of a batch [n, T+1, E, ...], normalised when they are read."""
+
+    def __init__(
+        self, env: EnvSpec, batch: Arrays, stage: Stage, normaliser: Normaliser | None
+    ) -> None:
+        self._env = env
+        seen = {"obs": env.gather(batch)}
+        if env.same_step:
+            seen["final"] = env.gather(batch, "final_")
+        staged = stage(seen)
+        self._n, length, self._n_envs = staged["obs"].shape[:3]
+        self._length = length - 1
+        self._all = staged["obs"].flatten(0, 2)
+        self._acted_on = staged["obs"][:, :-1].flatten(0, 2)
+        self._final = staged["final"].flatten(0, 2) if env.same_step else None
+        self._mean = self._scale = None
+        if normaliser is not None:
+            device = self._all.device
+            self._mean = torch.from_numpy(normaliser.mean.copy()).to(device)
+            self._scale = torch.from_numpy(np.asarray(normaliser.scale)).to(device)
+
+    def __call__(self, rows: torch.Tensor) -> torch.Tensor:
+        """The inputs of these of the n * T * E steps."""
+        return self._normalised(self._acted_on[rows])
+
+    def _normalised(self, inputs: torch.Tensor) -> torch.Tensor:
+        if self._mean is None or self._scale is None:
+            return inputs
+        return ((inputs.float() - self._mean) * self._scale).clamp(-LIMIT, LIMIT)
+
+    @torch.no_grad()
+    def through(
+        self, networks: ActorCritic, with_policy: bool
+    ) -> tuple[torch.Tensor | None, Floats]:
+        """The policy's outputs for every step, if wanted, and the values [n, T+1, E] on the CPU."""
+        shape = (self._n, self._length + 1, self._n_envs)
+        outs, values = [], []
+        n_parts = -(-len(self._all) // CHUNK) if self._all.dtype == torch.uint8 else 1
+        for part in self._all.tensor_split(n_parts):
+            if with_policy:
+                out, value = networks(self._normalised(part))
+                outs.append(out)
+            else:
+                value = networks.values(self._normalised(part))
+            values.append(value)
+        found: Floats = torch.cat(values).view(shape).cpu().numpy()
+        if not with_policy:
+            return None, found
+        policy = torch.cat(outs)
+        return policy.view(*shape, -1)[:, :-1].flatten(0, 2), found
+
+    @torch.no_grad()
+    def final(self, networks: ActorCritic) -> Floats | None:
+        """Values of last observations, where the environment resets within the step that ended."""
+        if self._final is None:
+            return None
+        shape = (self._n, self._length, self._n_envs)
+        value: Floats = networks.values(self._normalised(self._final)).view(shape).cpu().numpy()
+        return value
+
+    def numpy(self, batch: Arrays) -> npt.NDArray[Any]:
+        """The inputs of all valid steps, for a normaliser's sums."""
+        inputs = self._env.gather(batch)[:, :-1]
+        return inputs[batch["valid"]]

@@ -1,0 +1,90 @@
+"""Running mean and variance of what is observed, kept in numpy so that every role can use them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tianji.core.env import EnvSpec
+from tianji.models.layout import Floats
+
+Sums = npt.NDArray[np.float64]
+
+LIMIT = 10.0  # of what is normalised
+MOST = 1e7  # samples that the past counts for at most: float32 could not count on for ever
+
+
+class Normaliser:
+    """Mean and variance of `shape` numbers; all of it lies in `numbers`, which travels as weights.
+
+    Pictures (uint8) have a mean for every pixel and one variance, and count as four standard
+    deviations wide: what moves stands out, and nothing is divided by the variance of a background.
+    Until the first `add`, pictures are divided by 255 and vectors stay as they are.
+    """
+
+    def __init__(self, shape: tuple[int, ...], pictures: bool = False) -> None:
+        self._shape, self._n, self._pictures = shape, math.prod(shape), pictures
+        n_variances = 1 if pictures else self._n
+        self.numbers = np.zeros(self._n + n_variances + 1, np.float32)
+        self._mean = self.numbers[: self._n]
+        self._variance = self.numbers[self._n : -1]
+        self._variance.fill((255 / 4) ** 2 if pictures else 1.0)
+
+    @staticmethod
+    def of_inputs(env: EnvSpec) -> Normaliser:
+        """For what networks read of an environment; for one frame where frames are stacked."""
+        inputs = env.inputs
+        pictures = len(inputs) == 1 and inputs[0].dtype == "uint8" and len(inputs[0].shape) > 1
+        shape = inputs[0].shape if pictures else (env.n_inputs,)
+        return Normaliser(shape, pictures)
+
+    @property
+    def n_sums(self) -> int:
+        """Length of what `sums` returns."""
+        return len(self.numbers)
+
+    def sums(self, samples: npt.NDArray[Any]) -> Sums:
+        """Sum, sum of squares about the present mean, and number: of [n, *shape] samples."""
+        about = samples.reshape(-1, self._n).astype(np.float64) - self._mean
+        squares = np.square(about).sum(0)
+        if self._pictures:
+            squares = squares.mean(keepdims=True)
+        return np.concatenate([about.sum(0), squares, [len(about)]])
+
+    def add(self, sums: Sums) -> None:
+        """Goes on with samples of which these are the sums."""
+        n, seen = float(sums[-1]), float(self.numbers[-1])
+        if not n:
+            return
+        shift, squares = sums[: self._n] / n, sums[self._n : -1] / n
+        share, moved = n / (seen + n), np.square(shift)
+        spread = squares - (moved.mean() if self._pictures else moved)
+        if not seen:
+            self._variance[...] = spread
+        else:
+            between = (1 - share) * share * (moved.mean() if self._pictures else moved)
+            self._variance[...] = (1 - share) * self._variance + share * spread + between
+        self._mean += share * shift
+        self.numbers[-1] = min(seen + n, MOST)
+
+    @property
+    def mean(self) -> Floats:
+        """What is subtracted."""
+        return self._mean.reshape(self._shape)
+
+    @property
+    def scale(self) -> Floats:
+        """What is multiplied with afterwards: `shape` numbers, or one for pictures."""
+        deviation = np.sqrt(np.maximum(self._variance, 1e-8))
+        if self._pictures:
+            return (1 / (4 * deviation)).astype(np.float32)
+        return (1 / deviation).reshape(self._shape).astype(np.float32)
+
+    def __call__(self, inputs: npt.NDArray[Any]) -> Floats:
+        """Inputs [..., *shape] as networks are to see them."""
+        centred = np.asarray(inputs, np.float32) - self.mean
+        centred *= self.scale
+        return np.clip(centred, -LIMIT, LIMIT, out=centred)

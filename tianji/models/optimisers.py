@@ -1,0 +1,107 @@
+"""Optimisers of one flat vector, without what `torch.optim` loads.
+
+Making a `torch.optim.Adam` imports torch's compiler, a second of start-up that a training run of a
+few seconds feels. Adam's arithmetic is torch's own fused kernel, the same that
+`torch.optim.Adam(fused=True)` calls.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from tianji.core.state import State
+from tianji.models.flat import FlatParameters
+from tianji.models.tensors import array_of, copy_into
+
+
+class Adam:
+    """Kingma and Ba's optimiser; `lr` may be set before every step."""
+
+    def __init__(self, flat: FlatParameters, lr: float, eps: float = 1e-8) -> None:
+        self.lr = lr
+        self._eps = eps
+        self._vector = flat.vector.detach()
+        self._gradient = flat.gradient
+        self.mean = torch.zeros_like(self._vector)
+        self.square = torch.zeros_like(self._vector)
+        self.count = torch.zeros((), device=flat.vector.device)
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Moves the vector against its gradient."""
+        self.count += 1
+        torch._fused_adam_(
+            [self._vector],
+            [self._gradient],
+            [self.mean],
+            [self.square],
+            [],
+            [self.count],
+            lr=self.lr,
+            beta1=0.9,
+            beta2=0.999,
+            weight_decay=0.0,
+            eps=self._eps,
+            amsgrad=False,
+            maximize=False,
+        )
+
+    def state(self) -> State:
+        """Both moments and the number of steps; the learning rate is the algorithm's to say."""
+        return {
+            "mean": array_of(self.mean),
+            "square": array_of(self.square),
+            "count": float(self.count),
+        }
+
+    def restore(self, state: State) -> None:
+        """Goes on from the moments of another run."""
+        copy_into(self.mean, state["mean"], "optimiser mean")
+        copy_into(self.square, state["square"], "optimiser square")
+        self.count.fill_(state["count"])
+
+
+class RAdam(Adam):
+    """Rectified Adam (Liu et al. 2020): no adaptive steps while their variance is too large."""
+
+    BETA1, BETA2 = 0.9, 0.999
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Moves the vector against its gradient."""
+        self.count += 1
+        count, beta2 = float(self.count), self.BETA2
+        self.mean.lerp_(self._gradient, 1 - self.BETA1)
+        self.square.mul_(beta2).addcmul_(self._gradient, self._gradient, value=1 - beta2)
+        step = self.lr / (1 - self.BETA1**count)
+        longest = 2 / (1 - beta2) - 1
+        length = longest - 2 * count * beta2**count / (1 - beta2**count)
+        if length <= 5:
+            self._vector.add_(self.mean, alpha=-step)
+            return
+        rectified = (length - 4) * (length - 2) * longest
+        rectified /= (longest - 4) * (longest - 2) * length
+        spread = self.square.sqrt().add_(self._eps)
+        scale = math.sqrt(rectified * (1 - beta2**count))
+        self._vector.addcdiv_(self.mean, spread, value=-step * scale)
+
+
+class RMSProp(Adam):
+    """Hinton's optimiser, as torch's: the squares decay by `alpha`; no momentum."""
+
+    def __init__(
+        self, flat: FlatParameters, lr: float, eps: float = 1e-5, alpha: float = 0.99
+    ) -> None:
+        super().__init__(flat, lr, eps)
+        self._alpha = alpha
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Moves the vector against its gradient."""
+        self.count += 1
+        self.square.mul_(self._alpha)
+        self.square.addcmul_(self._gradient, self._gradient, value=1 - self._alpha)
+        spread = self.square.sqrt().add_(self._eps)
+        self._vector.addcdiv_(self._gradient, spread, value=-self.lr)

@@ -1,0 +1,208 @@
+"""Policies: from what an environment shows, through a network, to actions.
+
+They compute in numpy or in torch, as the network and `actor_cfg.device` say, and import torch only
+in the second case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tianji.core.algorithm import Task, Weights
+from tianji.core.env import BoolArray
+from tianji.core.schema import Arrays
+from tianji.core.state import State, random_state, restore_random
+from tianji.models.layout import Floats, Network
+from tianji.models.normaliser import Normaliser
+
+LOG_2PI = float(np.log(2 * np.pi))
+
+
+class Acting:
+    """What all policies begin with: inputs put together and normalised, then the network.
+
+    Weights are the network's, then `n_more` numbers of the policy's own, then those of normalisers.
+    """
+
+    def __init__(
+        self, task: Task, network: Network, n_more: int = 0, normalise: bool = False
+    ) -> None:
+        self._gather = task.env.gather
+        self._forward = network.forward(task.device)
+        self._n_network, self._n_more = network.n_weights, n_more
+        self.more = np.zeros(n_more, np.float32)
+        self._normaliser = Normaliser.of_inputs(task.env) if normalise else None
+
+    def load(self, weights: Weights) -> None:
+        """Copies the weights that a learner published."""
+        end = self._n_network + self._n_more
+        self._forward.load(weights[: self._n_network])
+        self.more[...] = weights[self._n_network : end]
+        if self._normaliser is not None:
+            numbers = self._normaliser.numbers
+            numbers[...] = weights[end : end + len(numbers)]  # others are behind it
+
+    def __call__(self, obs: Arrays, first: BoolArray) -> Floats:
+        """The network's outputs [E, n] for what is observed."""
+        inputs = self._gather(obs)
+        if self._normaliser is not None:
+            inputs = self._normaliser(inputs)
+        return self._forward(inputs)
+
+    def state(self) -> State:
+        """The weights."""
+        state: State = {"weights": self._forward.flat}
+        if self._n_more:
+            state["more"] = self.more
+        if self._normaliser is not None:
+            state["normaliser"] = self._normaliser.numbers
+        return state
+
+    def restore(self, state: State) -> None:
+        """Acts on with the weights of another."""
+        self._forward.load(state["weights"])
+        if self._n_more:  # version 0.2 called it by what it was
+            self.more[...] = state["more"] if "more" in state else state["log_std"]
+        if self._normaliser is not None:
+            self._normaliser.numbers[...] = state["normaliser"]
+
+
+class CategoricalPolicy:
+    """Draws one of n actions; the network's first n outputs are their logits."""
+
+    def __init__(
+        self, task: Task, network: Network, n_actions: int, seed: int, normalise: bool = False
+    ) -> None:
+        self._outputs = Acting(task, network, normalise=normalise)
+        self._n_actions = n_actions
+        self._random = np.random.default_rng(seed)
+
+    def load(self, weights: Weights, version: int) -> None:
+        """Copies the policy network's weights."""
+        self._outputs.load(weights)
+
+    def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
+        """Actions and the logarithms of their probabilities."""
+        logits = self._outputs(obs, first)[:, : self._n_actions]
+        logits = logits - logits.max(1, keepdims=True)
+        weight = np.exp(logits)
+        total = weight.sum(1, keepdims=True)
+        if explore:
+            mark = self._random.random((len(logits), 1), np.float32) * total
+            action = (weight.cumsum(1) < mark).sum(1)
+            np.minimum(action, logits.shape[1] - 1, out=action)
+        else:
+            action = logits.argmax(1)
+        rows = np.arange(len(logits))
+        return {"action": action, "logp": logits[rows, action] - np.log(total[:, 0])}
+
+    def state(self) -> State:
+        """The weights and the stream of draws."""
+        return {**self._outputs.state(), "random": random_state(self._random)}
+
+    def restore(self, state: State) -> None:
+        """Draws on where another policy stopped."""
+        self._outputs.restore(state)
+        restore_random(self._random, state["random"])
+
+
+class GaussianPolicy:
+    """Draws vectors of numbers around the network's first outputs."""
+
+    def __init__(self, task: Task, network: Network, seed: int, normalise: bool = False) -> None:
+        env = task.env
+        self._shape = env.action.shape
+        self._n = int(np.prod(self._shape, dtype=int))
+        self._outputs = Acting(task, network, n_more=self._n, normalise=normalise)
+        self._random = np.random.default_rng(seed)
+        self._low = np.asarray(env.action_low, np.float32)
+        self._high = np.asarray(env.action_high, np.float32)
+
+    def load(self, weights: Weights, version: int) -> None:
+        """Copies the policy network's weights and the logarithm of the spread."""
+        self._outputs.load(weights)
+
+    def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
+        """Actions within the space's bounds, what was drawn before the bounds, and its density."""
+        raw, log_std = self._outputs(obs, first)[:, : self._n], self._outputs.more
+        logp = np.full(len(raw), -0.5 * LOG_2PI * self._n - log_std.sum(), np.float32)
+        if explore:
+            noise = self._random.standard_normal(raw.shape, np.float32)
+            raw = raw + noise * np.exp(log_std)
+            logp -= 0.5 * np.square(noise).sum(1)
+        action = np.clip(raw, self._low, self._high).reshape(len(raw), *self._shape)
+        return {"action": action, "raw": raw, "logp": logp}
+
+    def state(self) -> State:
+        """The weights, the spread and the stream of draws."""
+        return {**self._outputs.state(), "random": random_state(self._random)}
+
+    def restore(self, state: State) -> None:
+        """Draws on where another policy stopped."""
+        self._outputs.restore(state)
+        restore_random(self._random, state["random"])
+
+
+class GreedyPolicy:
+    """Takes the action of the highest value, at random with a probability that falls over time."""
+
+    def __init__(
+        self,
+        task: Task,
+        network: Network,
+        seed: int,
+        final: float,
+        decay: float,
+        random_until: float = 0.0,
+        values: Callable[[Floats], Floats] | None = None,
+    ) -> None:
+        """Epsilon falls from 1 to `final` over `decay` of this policy's own steps.
+
+        `values` makes the value of every action out of the network's outputs, where they are not.
+        """
+        self._final, self._decay, self._random_until = final, decay, random_until
+        self._n_actions = task.env.n_actions
+        self._outputs = Acting(task, network)
+        self._values = values
+        self._random = np.random.default_rng(seed)
+        self._steps = 0
+
+    def load(self, weights: Weights, version: int) -> None:
+        """Copies the online network's weights."""
+        self._outputs.load(weights)
+
+    @property
+    def epsilon(self) -> float:
+        """Probability of a random action at the current step."""
+        if self._steps < self._random_until:
+            return 1.0
+        if self._steps >= self._decay:
+            return self._final
+        return 1.0 + (self._final - 1.0) * self._steps / self._decay
+
+    def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
+        """One action per environment."""
+        value = self._outputs(obs, first)
+        if self._values is not None:
+            value = self._values(value)
+        action = value.argmax(1)
+        if explore:
+            at_random = self._random.random(len(action)) < self.epsilon
+            if at_random.any():
+                assert self._n_actions is not None
+                action[at_random] = self._random.integers(self._n_actions, size=at_random.sum())
+            self._steps += len(action)
+        return {"action": action}
+
+    def state(self) -> State:
+        """The weights, the stream of draws, and the steps that epsilon depends on."""
+        drawn = {"random": random_state(self._random), "steps": self._steps}
+        return {**self._outputs.state(), **drawn}
+
+    def restore(self, state: State) -> None:
+        """Explores on where another policy stopped."""
+        self._outputs.restore(state)
+        restore_random(self._random, state["random"])
+        self._steps = state["steps"]
