@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 from options import OUT, Options, count, positive
+from transmission.loops import until
 
 from tianji.core.channel import ChannelSpec
 from tianji.core.schema import Field, Schema
-from tianji.transmission.loops import until
 from tianji.transports.shm import ShmTransport
 
 DEPTH = 8  # messages in flight

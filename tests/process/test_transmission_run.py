@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from commands import alive, eventually
+from transmission import ranks
+from transmission.experiment import Experiment, Use
+from transmission.ours import shm
+from transmission.ranks import mpi
 
 from tianji.core.errors import TianJiError
-from tianji.transmission import ranks
-from tianji.transmission.experiment import Experiment, Use
-from tianji.transmission.ours import shm
-from tianji.transmission.ranks import mpi
 
 pytestmark = pytest.mark.process
 

@@ -10,19 +10,19 @@ from importlib import metadata
 
 import numpy as np
 import pytest
+from transmission import carriers, files, loops, parts, plot, ranks, steps, table
+from transmission.curves import Curve
+from transmission.equation import Costs, error_percent
+from transmission.experiment import Collected, Experiment, Use
+from transmission.options import plan_of
+from transmission.ours import local
+from transmission.peers import common
+from transmission.plan import PARTS, PEERS, TRANSPORTS, Plan, quick
+from transmission.progress import Progress
+from transmission.rows import Row, findings, knees
 
 from tianji.core.errors import TianJiError
 from tianji.core.signals import Interrupted
-from tianji.transmission import carriers, files, loops, parts, plot, ranks, steps, table
-from tianji.transmission.curves import Curve
-from tianji.transmission.equation import Costs, error_percent
-from tianji.transmission.experiment import Collected, Experiment, Use
-from tianji.transmission.options import plan_of
-from tianji.transmission.ours import local
-from tianji.transmission.peers import common
-from tianji.transmission.plan import PARTS, PEERS, TRANSPORTS, Plan, quick
-from tianji.transmission.progress import Progress
-from tianji.transmission.rows import Row, findings, knees
 
 KB = 1024
 COSTS = Costs(0.001, 0.0, 0.0001)

@@ -6,6 +6,9 @@ import sys
 
 import pytest
 from profiles import profile
+from transmission import parts, table
+from transmission.parts import Measured
+from transmission.steps import Part
 
 from tianji.cli import bench, plan
 from tianji.cli import eval as eval_verb
@@ -15,9 +18,6 @@ from tianji.strategy.plan import plan_file
 from tianji.strategy.probe import planner
 from tianji.strategy.simulate import simulate_options
 from tianji.tools import scores
-from tianji.transmission import parts, table
-from tianji.transmission.parts import Measured
-from tianji.transmission.steps import Part
 
 
 class Gone(io.StringIO):

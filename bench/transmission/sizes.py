@@ -8,18 +8,18 @@ from dataclasses import replace
 from functools import partial
 from statistics import median
 
-from tianji.transmission.carriers import Carrier
-from tianji.transmission.experiment import Collected, Experiment, Use
-from tianji.transmission.hosts import Hosts
-from tianji.transmission.limits import (
+from transmission.carriers import Carrier
+from transmission.experiment import Collected, Experiment, Use
+from transmission.hosts import Hosts
+from transmission.limits import (
     copy_between_seconds,
     memcpy_beside_seconds,
     memcpy_seconds,
     raw_tcp_seconds,
 )
-from tianji.transmission.plan import LINK_BITS, Plan
-from tianji.transmission.rows import Row
-from tianji.transmission.steps import Part, Skipped, Step, crossing, guess, guess_limit, run_or_skip
+from transmission.plan import LINK_BITS, Plan
+from transmission.rows import Row
+from transmission.steps import Part, Skipped, Step, crossing, run_or_skip
 
 DEPTH, LEAST_DEPTH = 8, 2  # messages in flight; a trajectory's channel has 2 to 16
 FLIGHT_BYTES = 8 << 20  # of large messages fewer are: caches hold them, and so do those of a run
@@ -43,12 +43,7 @@ def part_a(plan: Plan, carriers: list[Carrier], skipped: Skipped) -> Part:
 def _one_host(plan: Plan, carriers: list[Carrier], skipped: Skipped, size: int) -> Step:
     depth = max(LEAST_DEPTH, min(DEPTH, FLIGHT_BYTES // size))
     experiment = Experiment(size, plan.n_messages(size, plan.figure_bytes), depth=depth)
-    seconds = plan.rounds * len(LIMITS) * guess_limit(experiment)
-    for i in range(plan.rounds):
-        for carrier, use in _uses(plan, carriers, size, i):
-            seconds += guess(carrier, _given(experiment, carrier, use))
-    measure = partial(_sizes, plan, carriers, skipped, experiment)
-    return Step(f"a: {size // 1024:,} KB", seconds, measure)
+    return Step(f"a: {size // 1024:,} KB", partial(_sizes, plan, carriers, skipped, experiment))
 
 
 def _sizes(
@@ -126,12 +121,8 @@ def part_d(plan: Plan, carriers: list[Carrier], skipped: Skipped) -> Part:
 def _link(plan: Plan, carriers: list[Carrier], skipped: Skipped, hosts: Hosts, size: int) -> Step:
     depth = max(DEPTH, LINK_BYTES // size)
     experiment = Experiment(size, plan.n_messages(size, plan.link_bytes), depth=depth)
-    seconds = plan.link_rounds * guess_limit(experiment, len(hosts))
-    for i in range(plan.link_rounds):
-        crossed = _crossed(plan, carriers, size, i)
-        seconds += sum(guess(carrier, experiment, len(hosts)) for carrier in crossed)
     measure = partial(_links, plan, carriers, skipped, hosts, experiment)
-    return Step(f"d: {size // 1024:,} KB over the link", seconds, measure)
+    return Step(f"d: {size // 1024:,} KB over the link", measure)
 
 
 def _links(

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tianji.transmission.experiment import Collected, Experiment
-from tianji.transmission.loops import user_of
-from tianji.transmission.peers.common import asked, run_alone
+from transmission.experiment import Collected, Experiment
+from transmission.loops import user_of
+from transmission.peers.common import asked, run_alone
 
-MODULE = "tianji.transmission.peers.ray_store"
+MODULE = "transmission.peers.ray_store"
 IN_FLIGHT = 2  # samples that each actor has been asked for
 
 
@@ -62,7 +62,3 @@ def main() -> None:
     """The driver of Ray, which receives."""
     experiment, answer, _ = asked()
     answer.write_text(json.dumps(_ray(experiment).to_json()))
-
-
-if __name__ == "__main__":
-    main()

@@ -10,20 +10,20 @@ from typing import Any
 
 from tianji.core.channel import Message
 from tianji.machine import mpirun
-from tianji.transmission import ranks
-from tianji.transmission.children import die_with_parent
-from tianji.transmission.experiment import Collected, Experiment
-from tianji.transmission.hosts import Hosts
-from tianji.transmission.loops import ActorEnds, Numbers, ReceiverEnds, collect, produce
-from tianji.transmission.peers.common import Naps, asked, message, nothing
+from transmission import ranks
+from transmission.child import die_with_parent
+from transmission.experiment import Collected, Experiment
+from transmission.hosts import Hosts
+from transmission.loops import ActorEnds, Numbers, ReceiverEnds, collect, produce
+from transmission.peers.common import Naps, asked, message, nothing
 
-MODULE = "tianji.transmission.peers.pickled_mpi"
+MODULE = "transmission.peers.pickled_mpi"
 SAMPLES, GO, STOP, REPORT = 1, 2, 3, 4  # tags
 
 
 def pickled_mpi(experiment: Experiment, hosts: Hosts | None = None) -> Collected:
     """What the original release does: `isend` of an object, `iprobe` and `recv`."""
-    return ranks.run_ranks(_plain_mpirun, [MODULE], experiment, hosts)
+    return ranks.run_ranks(_plain_mpirun, MODULE, experiment, hosts)
 
 
 def _plain_mpirun(n: int, words: Sequence[str], hostfile: Path | None) -> list[str]:
@@ -91,7 +91,3 @@ def main() -> None:
     if where == ranks.NEAR:
         die_with_parent()
     _rank(experiment, answer)
-
-
-if __name__ == "__main__":
-    main()

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from tianji.core.errors import TianJiError
 from tianji.machine import mpirun
-from tianji.transmission.children import die_with_parent
-from tianji.transmission.experiment import RECEIVER, Collected, Experiment, actor, channels
-from tianji.transmission.hosts import Hosts
-from tianji.transmission.loops import actor_ends, collect, produce, receiver_ends
+from transmission.child import command, die_with_parent
+from transmission.experiment import RECEIVER, Collected, Experiment, actor, channels
+from transmission.hosts import Hosts
+from transmission.loops import actor_ends, collect, produce, receiver_ends
 
 if TYPE_CHECKING:
     from tianji.transports.cluster import ClusterTransport
@@ -28,7 +28,7 @@ START_SECONDS = 30.0  # for processes to come and go
 TIMES_SLOWER = 3.0  # than it should be, before an experiment counts as hung
 SLOWEST_RATE = 20e6  # bytes per second that anything here brings
 LAST_LINES = 8  # of what a failed command has said
-MODULE = "tianji.transmission.ranks"
+MODULE = "transmission.ranks"
 AGENT = "PRTE_MCA_plm_ssh_agent"  # what mpirun calls in the place of ssh
 
 NEAR, FAR = "near", "far"  # a rank of another host has a parent that comes and goes
@@ -48,7 +48,7 @@ def missing() -> str | None:
 
 def mpi(experiment: Experiment, hosts: Hosts | None = None) -> Collected:
     """Ranks on this machine share memory; ranks on several hosts use the network."""
-    return run_ranks(as_in_training, [MODULE], experiment, hosts, mpirun.SETTINGS)
+    return run_ranks(as_in_training, MODULE, experiment, hosts, mpirun.SETTINGS)
 
 
 def as_in_training(n: int, words: Sequence[str], hostfile: Path | None) -> list[str]:
@@ -58,7 +58,7 @@ def as_in_training(n: int, words: Sequence[str], hostfile: Path | None) -> list[
 
 def run_ranks(
     start: Start,
-    module: Sequence[str],
+    module: str,
     experiment: Experiment,
     hosts: Hosts | None,
     settings: Mapping[str, str] = MappingProxyType({}),
@@ -69,15 +69,14 @@ def run_ranks(
         answer = Path(folder) / "answer.json"
         where = NEAR if hosts is None else FAR
         said = [json.dumps(experiment.to_json()), str(answer), where]
-        words = [sys.executable, "-m", *module, *said]
+        words = command(module, *said)
         if hosts is None:
             environment = given | {mpirun.SCRATCH: folder}
             run(start(n, words, None), environment, most_seconds(experiment))
         else:
             environment = given | {AGENT: str(hosts.agent())}
             hostfile = hosts.hostfile(slots(experiment.n_actors, len(hosts)))
-            command = hosts[0].command(start(n, words, hostfile))
-            run(command, environment, most_seconds(experiment))
+            run(hosts[0].command(start(n, words, hostfile)), environment, most_seconds(experiment))
         return Collected(**json.loads(answer.read_text()))
 
 
@@ -95,16 +94,16 @@ def most_seconds(experiment: Experiment) -> float:
     return min(MOST_SECONDS, START_SECONDS + TIMES_SLOWER * (sampling + carrying))
 
 
-def run(command: list[str], environment: dict[str, str], seconds: float) -> None:
+def run(words: list[str], environment: dict[str, str], seconds: float) -> None:
     """Runs a command to its end; what it says is shown only if it fails."""
     given = environment | {"OMP_NUM_THREADS": "1"}
     try:
-        done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=seconds)
+        done = subprocess.run(words, env=given, capture_output=True, text=True, timeout=seconds)
     except subprocess.TimeoutExpired as error:
-        raise TianJiError(f"no answer within {seconds:.0f} s of {command[0]}") from error
+        raise TianJiError(f"no answer within {seconds:.0f} s of {words[0]}") from error
     if done.returncode:
-        words = "\n".join((done.stderr or done.stdout).strip().splitlines()[-LAST_LINES:])
-        raise TianJiError(f"{command[0]} ended with {done.returncode}:\n{words}")
+        said = "\n".join((done.stderr or done.stdout).strip().splitlines()[-LAST_LINES:])
+        raise TianJiError(f"{words[0]} ended with {done.returncode}:\n{said}")
 
 
 def watch(transport: ClusterTransport) -> Callable[[], None]:
@@ -162,7 +161,3 @@ def _take_part(experiment: Experiment, answer: Path) -> None:
         ends = receiver_ends(transport, experiment.n_actors)
         answer.write_text(json.dumps(collect(ends, experiment, watch(transport)).to_json()))
     transport.close()
-
-
-if __name__ == "__main__":
-    main()

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from functools import partial
 
 from tianji.core.wording import count_of
-from tianji.transmission.carriers import Carrier, Processes
-from tianji.transmission.equation import Costs
-from tianji.transmission.experiment import Collected, Experiment, Use
-from tianji.transmission.hosts import Hosts
-from tianji.transmission.plan import LINK_BITS, MESSAGE_BYTES, Plan
-from tianji.transmission.rows import Row
-from tianji.transmission.steps import Part, Skipped, Step, crossing, guess, run_or_skip
+from transmission.carriers import Carrier
+from transmission.equation import Costs
+from transmission.experiment import Collected, Experiment, Use
+from transmission.hosts import Hosts
+from transmission.plan import LINK_BITS, MESSAGE_BYTES, Plan
+from transmission.rows import Row
+from transmission.steps import Part, Skipped, Step, crossing, run_or_skip
 
 DEPTH = 4  # messages of each actor in flight
 
@@ -22,7 +22,7 @@ def part_b(plan: Plan, carriers: list[Carrier], skipped: Skipped) -> Part:
     """Actors that sleep for the sample time, all on this machine."""
     steps = []
     for carrier in carriers:
-        if carrier.processes is Processes.NONE or carrier.name not in plan.crowds:
+        if carrier.is_one_process or carrier.name not in plan.crowds:
             continue  # actors of one process cannot sleep side by side
         samples = plan.peer_samples if carrier.is_peer else plan.samples
         steps += Curve("b", carrier, carrier.run, plan, samples, plan.actors).steps(skipped)
@@ -77,13 +77,11 @@ class Curve:
 
     def steps(self, skipped: Skipped) -> list[Step]:
         """One for each number of actors, with all sample times and rounds of it."""
-        found = []
-        for n in self._actors:
-            each = [self._experiment(n, seconds) for seconds in self._times]
-            seconds = sum(guess(self._carrier, one, self._n_hosts) for one in each)
-            words = f"{self._part}: {self._carrier.name}, {count_of(n, 'actor')}"
-            found.append(Step(words, self._rounds * seconds, partial(self._measure, skipped, n)))
-        return found
+        where = f"{self._part}: {self._carrier.name}"
+        return [
+            Step(f"{where}, {count_of(n, 'actor')}", partial(self._measure, skipped, n))
+            for n in self._actors
+        ]
 
     def _measure(self, skipped: Skipped, n_actors: int) -> list[Row]:
         """The rounds of one number of actors, side by side."""

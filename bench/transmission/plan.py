@@ -7,7 +7,7 @@ from dataclasses import dataclass
 KB, MB = 1 << 10, 1 << 20
 PARTS = ("a", "b", "c", "d")
 TRANSPORTS = ("local", "shm", "mpi")
-PEERS = ("pickled MPI", "queue", "ZeroMQ ipc", "ZeroMQ tcp", "Ray")
+PEERS = ("pickled-mpi", "queue", "zeromq-ipc", "zeromq-tcp", "ray")
 SIZES = tuple(KB << i for i in range(14))  # 1 KB - 8 MB
 MESSAGE_BYTES = 512 * KB
 LINK_BITS = 1e9
@@ -32,10 +32,7 @@ class Plan:
     peer_samples: int = 500
     actor_rounds: int = 3
     point_seconds: float = 10.0  # a point of part b is given fewer samples rather than more time
-    crowds: tuple[str, ...] = (
-        *TRANSPORTS,
-        *PEERS,
-    )  # that part b is measured with, if they are here
+    crowds: tuple[str, ...] = (*TRANSPORTS, *PEERS)  # part b is measured with, if they are here
     host_actors: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
     n_hosts: int = 4  # of part c: the receiver's, and those of the actors
     host_samples: int = 900  # 512 KB cross a link in 4.3 ms

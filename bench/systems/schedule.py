@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from systems.timeline import Doing, Timeline
 from tianji.core.wording import count_of
 from tianji.strategy.simulate.layout import Costs
 from tianji.strategy.simulate.spread import Spread
-from tianji.strategy.simulate.timeline import Doing, Timeline
 
 CYCLES = 16  # rollouts with their updates that are scheduled, at least
 UNCOUNTED = 0.25  # of them, in which a style settles
@@ -90,6 +90,14 @@ class Schedule:
     def _rate(self, counted: Counted) -> float:
         inside = sum(units for at, units in counted if self.start < at <= self.end)
         return self.groups * inside / (self.end - self.start)
+
+    def busy(self) -> dict[str, float]:
+        """For each row, the share of the counted time in which it does something."""
+        shares = self.timeline.shares(self.start, self.end)
+        return {
+            row: sum(share for doing, share in of.items() if not doing.is_idle)
+            for row, of in shares.items()
+        }
 
     def idle(self) -> dict[Doing, float]:
         """The share of all cores' time that was spent on each way of doing nothing."""

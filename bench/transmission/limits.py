@@ -21,11 +21,12 @@ from contextlib import contextmanager
 import numpy as np
 
 from tianji.core.errors import TianJiError
-from tianji.transmission.children import child_environment, die_with_parent
-from tianji.transmission.experiment import Experiment
-from tianji.transmission.hosts import Host
-from tianji.transmission.loops import PAGE, Bytes, Store, touch
+from transmission.child import child_environment, command, die_with_parent
+from transmission.experiment import Experiment
+from transmission.hosts import Host
+from transmission.loops import PAGE, Bytes, Store, touch
 
+MODULE = "transmission.limits"
 READY, OVER = 0, 1  # flags in front of the slots: the neighbour is at work; it may go
 WRITE_BYTES = 4 << 20  # one write of raw TCP
 PORT = 5201
@@ -69,9 +70,8 @@ def neighbour(work: str, experiment: Experiment) -> Iterator[list[Bytes]]:
         size, depth = experiment.message_bytes, experiment.depth
         os.ftruncate(memory, PAGE + depth * size)
         flags, slots = _mapped(memory, size, depth)
-        words = [sys.executable, "-m", "tianji.transmission.limits", work]
-        numbers = [str(number) for number in (memory, size, depth)]
-        process = subprocess.Popen([*words, *numbers], pass_fds=[memory], env=child_environment())
+        words = command(MODULE, work, *map(str, (memory, size, depth)))
+        process = subprocess.Popen(words, pass_fds=[memory], env=child_environment())
         try:
             while not flags[READY]:
                 if process.poll() is not None:
@@ -115,9 +115,9 @@ def _touch(memory: int, size: int, depth: int) -> None:
 
 def raw_tcp_seconds(source: Host, target: Host, n_bytes: int) -> float:
     """Plain sockets and large writes, from the word to go until the last byte has come."""
-    words = [sys.executable, "-m", "tianji.transmission.limits"]
-    receiving = target.start([*words, "receive", str(n_bytes)], stdout=subprocess.PIPE)
-    sending = source.start([*words, "send", target.address, str(n_bytes)])
+    words = command(MODULE, "receive", str(n_bytes))
+    receiving = target.start(words, stdout=subprocess.PIPE)
+    sending = source.start(command(MODULE, "send", target.address, str(n_bytes)))
     try:
         said, _ = receiving.communicate(timeout=CONNECT_SECONDS + n_bytes / 1e6)
         if receiving.returncode or sending.wait(CONNECT_SECONDS):
@@ -174,7 +174,3 @@ def main() -> None:
     else:
         neighbours: dict[str, Callable[[int, int, int], None]] = {"fill": _fill, "touch": _touch}
         neighbours[work](*map(int, words))
-
-
-if __name__ == "__main__":
-    main()

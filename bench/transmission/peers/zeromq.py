@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from tianji.core.channel import Message
-from tianji.transmission.children import die_with_parent
-from tianji.transmission.experiment import RECEIVER, Collected, Experiment, channels
-from tianji.transmission.loops import actor_ends, collect, produce, receiver_ends
-from tianji.transmission.ours import Actors
-from tianji.transmission.peers.common import Unannounced, asked, message, run_alone
 from tianji.transports.shm import ShmTransport
+from transmission.child import die_with_parent
+from transmission.experiment import RECEIVER, Collected, Experiment, channels
+from transmission.loops import actor_ends, collect, produce, receiver_ends
+from transmission.ours import Actors
+from transmission.peers.common import Unannounced, asked, message, run_alone
 
-MODULE = "tianji.transmission.peers.zeromq"
+MODULE = "transmission.peers.zeromq"
 ACTOR = "actor"  # the first word of a child that sends
 
 
@@ -99,7 +99,3 @@ def main() -> None:
     experiment, answer, [way] = asked()
     address = f"ipc://{answer.parent}/samples" if way == "ipc" else "tcp://127.0.0.1:*"
     answer.write_text(json.dumps(_zmq(experiment, address).to_json()))
-
-
-if __name__ == "__main__":
-    main()

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from tianji.core.errors import TianJiError
-from tianji.transmission.children import child_environment, die_with_parent
-from tianji.transmission.experiment import RECEIVER, Collected, Experiment, actor, channels
-from tianji.transmission.loops import actor_ends, collect, produce, receiver_ends, user_of
 from tianji.transports.local import LocalTransport
 from tianji.transports.shm import ShmTransport
+from transmission.child import child_environment, command, die_with_parent
+from transmission.experiment import RECEIVER, Collected, Experiment, actor, channels
+from transmission.loops import actor_ends, collect, produce, receiver_ends, user_of
 
 GRACE_SECONDS = 10.0
 
@@ -50,7 +50,7 @@ def shm(experiment: Experiment) -> Collected:
     brief = {"transport": description, "experiment": experiment.to_json()}
     inherited = [description["memory"], *description["events"].values()]
     try:
-        with Actors(experiment.n_actors, ["tianji.transmission.ours"], brief, inherited) as actors:
+        with Actors(experiment.n_actors, ["transmission.ours"], brief, inherited) as actors:
             return collect(receiver_ends(transport, experiment.n_actors), experiment, actors.check)
     finally:
         transport.close()
@@ -60,9 +60,9 @@ class Actors:
     """Child processes that are gone when the body ends."""
 
     def __init__(
-        self, n: int, module: list[str], brief: Mapping[str, object], inherited: list[int]
+        self, n: int, words: list[str], brief: Mapping[str, object], inherited: list[int]
     ) -> None:
-        self._words = [[sys.executable, "-m", *module, actor(i)] for i in range(n)]
+        self._words = [command(*words, actor(i)) for i in range(n)]
         self._brief = json.dumps(brief)
         self._inherited = inherited
         self._processes: list[subprocess.Popen[str]] = []
@@ -104,7 +104,3 @@ def main() -> None:
     transport = ShmTransport.attach(brief["transport"], name)
     produce(actor_ends(transport, name), Experiment.from_json(brief["experiment"]))
     transport.close()
-
-
-if __name__ == "__main__":
-    main()

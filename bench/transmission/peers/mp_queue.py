@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from tianji.core.channel import Message
-from tianji.transmission.children import die_with_parent
-from tianji.transmission.experiment import Collected, Experiment
-from tianji.transmission.loops import ActorEnds, Numbers, ReceiverEnds, collect, produce
-from tianji.transmission.peers.common import Naps, asked, message, nothing, run_alone
+from transmission.child import die_with_parent
+from transmission.experiment import Collected, Experiment
+from transmission.loops import ActorEnds, Numbers, ReceiverEnds, collect, produce
+from transmission.peers.common import Naps, asked, message, nothing, run_alone
 
-MODULE = "tianji.transmission.peers.mp_queue"
+MODULE = "transmission.peers.mp_queue"
 
 
 def mp_queue(experiment: Experiment) -> Collected:
@@ -79,7 +79,3 @@ def main() -> None:
     """The receiver."""
     experiment, answer, _ = asked()
     answer.write_text(json.dumps(_queue(experiment).to_json()))
-
-
-if __name__ == "__main__":
-    main()

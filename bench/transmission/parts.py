@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tianji.transmission import hosts
-from tianji.transmission.carriers import available
-from tianji.transmission.curves import part_b, part_c
-from tianji.transmission.plan import Plan
-from tianji.transmission.progress import Progress
-from tianji.transmission.rows import Row
-from tianji.transmission.sizes import part_a, part_d
-from tianji.transmission.steps import Part, Skipped
+from transmission import hosts
+from transmission.carriers import available
+from transmission.curves import part_b, part_c
+from transmission.plan import Plan
+from transmission.rows import Row
+from transmission.sizes import part_a, part_d
+from transmission.steps import Part, Skipped
 
 LOOK_SECONDS = 0.5  # at what others use of this machine
 MAKERS = {"a": part_a, "b": part_b, "c": part_c, "d": part_d}
@@ -30,13 +30,12 @@ class Measured:
     foreign_load: float = 0.0  # the share of this machine that others used when the run began
     done: list[str] = field(default_factory=list)  # parts that were measured to their end
 
-    def measure(self, part: Part, progress: Progress) -> None:
+    def measure(self, part: Part, say: Callable[[str], None]) -> None:
         """Takes the steps of a part; the rows of those that are over stay, whatever happens."""
         with part.hosts or nullcontext():
-            for step in part.steps:
-                progress.begin(step)
+            for i, step in enumerate(part.steps, 1):
+                say(f"{i}/{len(part.steps)}  {step.words}")
                 self.rows += step.measure()
-                progress.end(step)
         self.done.append(part.name)
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from tianji.core.channel import Message
-from tianji.transmission import ranks
-from tianji.transmission.experiment import Collected, Experiment
+from transmission import ranks
+from transmission.child import command
+from transmission.experiment import Collected, Experiment
 
 CROWD_NAP = 0.0001  # seconds between two probes where processes outnumber cores
 
@@ -61,8 +62,7 @@ def run_alone(module: str, words: Sequence[str], experiment: Experiment) -> Coll
     with tempfile.TemporaryDirectory(prefix="tianji-peer-") as folder:
         answer = Path(folder) / "answer.json"
         said = [json.dumps(experiment.to_json()), str(answer), *words]
-        command = [sys.executable, "-m", module, *said]
-        ranks.run(command, dict(os.environ), ranks.most_seconds(experiment))
+        ranks.run(command(module, *said), dict(os.environ), ranks.most_seconds(experiment))
         return Collected(**json.loads(answer.read_text()))
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from tianji.transmission.equation import Costs, error_percent
+from transmission.equation import Costs, error_percent
 
 LEAST_OF_LIMIT, LEAST_OF_LINK, LEAST_OF_PICKLED, MOST_ERROR = 0.80, 0.95, 5.0, 15.0  # asked
 TITLES = {  # of parts b, c and d, and of the two uses in part a
@@ -45,6 +45,11 @@ class Row:
     def megabytes_per_second(self) -> float:
         """Bytes of messages that the receiver got in a second, without any headers."""
         return self.n_messages * self.message_bytes / self.seconds / 1e6
+
+    @property
+    def wire_share(self) -> float | None:
+        """Bytes on the link for each byte of messages; None where none was crossed."""
+        return self.wire_bytes / self.wire_payload_bytes if self.wire_payload_bytes else None
 
     @property
     def messages_per_second(self) -> float:
@@ -157,7 +162,7 @@ def _of_pickled(rows: list[Row], use: str) -> list[float]:
     ours = {row.message_bytes: row for row in _of("a", "shm", rows, LARGER) if row.use == use}
     return [
         ours[row.message_bytes].megabytes_per_second / row.megabytes_per_second
-        for row in _of("a", "pickled MPI", rows, LARGER)
+        for row in _of("a", "pickled-mpi", rows, LARGER)
         if row.use == use and row.message_bytes in ours
     ]
 

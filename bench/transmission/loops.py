@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tianji.core.channel import Inbox, Message, Outbox
-from tianji.transmission.experiment import N_REPORTED, Collected, Experiment, Use, actor
+from transmission.experiment import N_REPORTED, Collected, Experiment, Use, actor
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.float64]

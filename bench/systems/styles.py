@@ -19,15 +19,14 @@ import heapq
 
 import numpy as np
 
-from tianji.core.errors import TianJiError
+from systems.recorded import Prioritised, PrioritisedCosts, Recorded
+from systems.schedule import Case, InStep, Schedule
+from systems.timeline import FINEST, Doing
 from tianji.strategy.plan.costs import actor_cost_at, message_seconds
 from tianji.strategy.plan.profile import Profile
-from tianji.strategy.simulate.group import Group
 from tianji.strategy.simulate.layout import Costs, Layout, costs_of, envs_of
-from tianji.strategy.simulate.schedule import Case, InStep, Schedule
 from tianji.strategy.simulate.spread import Spread
 from tianji.strategy.simulate.sweep import Finder
-from tianji.strategy.simulate.timeline import FINEST, Doing
 
 INFER_SHARE = 0.5  # of a step, where the profile does not tell inference from simulation
 PRIORITY_SHARE = 1.0  # of a draw: noting the priorities of a batch touches as many rows
@@ -51,9 +50,6 @@ def schedules(
     core of its own, the others have an actor more.
     """
     makers = {"gorila": _gorila, "seed": _seed, "a3c": _a3c, "apex": _apex, "ours": _ours}
-    for style in styles:
-        if style not in makers:
-            raise TianJiError(f"--styles {style}: want some of {','.join(STYLES)}")
     one = dataclasses.replace(layout, groups=1, hosts=1)
     theirs = dataclasses.replace(one, actors=one.actors + one.buffer_alone, buffer_alone=False)
     layouts = dict.fromkeys(STYLES, theirs) | {"ours": ours or one}
@@ -199,9 +195,9 @@ def _apex(case: Case) -> Schedule:
     costs = dataclasses.replace(case.costs, actors=max(1, case.costs.actors - 1), is_alone=True)
     if not costs.takes_once:
         each = PRIORITY_SHARE * costs.draw_seconds
-        costs = dataclasses.replace(
-            costs, priority_seconds=each, insert_seconds=each * costs.units / costs.batch
-        )
+        costs = PrioritisedCosts(**vars(costs), priority_seconds=each)
+        receiving = costs.receive_seconds + each * costs.units / costs.batch
+        costs = dataclasses.replace(costs, receive_seconds=receiving)
     return _asynchronous(case, "ApeX", costs)
 
 
@@ -212,7 +208,8 @@ def _ours(case: Case) -> Schedule:
 def _asynchronous(case: Case, style: str, costs: Costs) -> Schedule:
     record, end = case.record(), case.cycles * case.cycle_seconds
     seed = int(case.spread.random.integers(2**31))
-    group = Group(costs, seed, case.spread.share, record.timeline)
+    kind = Prioritised if isinstance(costs, PrioritisedCosts) else Recorded
+    group = kind(costs, seed, case.spread.share, record.timeline)
     produced = consumed = 0
     while group.agenda.now < end and group.agenda.step():
         now = group.agenda.now
