@@ -1,6 +1,6 @@
 """What a shared-memory channel costs while nothing happens, and whether many messages all arrive.
 
-How fast it is stands beside the limits of the hardware in `tianji bench transmission`.
+How fast it is stands beside the limits of the hardware in `figure5.py`.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+import benches  # noqa: F401
 import pytest
 from commands import ROOT, eventually, rows
 from transmission import hosts as made

@@ -5,6 +5,7 @@ import signal
 import sys
 from importlib.util import find_spec
 
+import benches  # noqa: F401
 import pytest
 from commands import ROOT, eventually, rows
 from transmission import hosts as made

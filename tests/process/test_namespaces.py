@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 
+import benches
 import pytest
 from transmission import hosts as made
 
@@ -61,7 +62,8 @@ def test_a_cut_link_carries_nothing_until_it_is_mended():
 @made_here
 def test_what_a_killed_maker_left_is_swept():
     code = (
-        "import os\nfrom transmission.hosts import Hosts\n"
+        f"import os, sys; sys.path.append({str(benches.BENCH)!r})\n"
+        "from transmission.hosts import Hosts\n"
         "with Hosts(1) as hosts: print(hosts[0].space, flush=True); os._exit(9)"
     )
     left = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

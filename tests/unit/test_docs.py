@@ -40,9 +40,12 @@ def test_every_command_of_a_block_is_one(block):
         parser(words).parse_args(words)
 
 
-WITHOUT_TIANJI = {  # blocks that tell how to install
+WITHOUT_TIANJI = {  # blocks that tell how to install, or start a script of bench/
     "README.md-0": "make",
     "README.md-5": "pip",
+    "transmission.md-0": "python",
+    "transmission.md-1": "python",
+    "transmission.md-2": "python",
 }
 
 

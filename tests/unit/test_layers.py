@@ -98,7 +98,7 @@ def test_gymnasium_is_imported_by_environments_only(path):
 @pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_mpi_is_loaded_in_one_place_beside_the_peer(path):
     imported = any(name.partition(".")[0] == "mpi4py" for name in imports_of(path))
-    allowed = module_of(path) in ("transports.mpi_library", f"{PEERS}pickled_mpi")
+    allowed = module_of(path) in ("transports.mpi_library",)
     assert allowed or not imported
 
 

@@ -2,6 +2,7 @@
 
 import os
 
+import benches  # noqa: F401
 import pytest
 from transmission import hosts as made
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from tianji.cli.common import add_engine, add_overrides, refuse_ranks
 from tianji.core import terminal
+from tianji.core.columns import wrapped
 
 SEEDS = "1-5"
 MOST_SEEDS = 1_000
-WIDTH = 120  # columns of what is written into a file or a pipe
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,8 +52,6 @@ def _seeds(said: str) -> list[int]:
 def run(options: argparse.Namespace) -> int:
     """Trains and prints what came of it; the exit status is 0 where every run came to its end."""
     refuse_ranks("bench")
-    from rich.console import Console
-
     from tianji.core.signals import Interrupted, Signals
     from tianji.tools import bench
     from tianji.tools.child_run import RunFailed
@@ -79,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
             status = 1
         signals.at_once = False  # what there is, is told: `timeout` sends its signal twice
         if rows:
-            Console(width=terminal.columns(WIDTH)).print(bench.table_of(rows))
-            print(f"\n{bench.sentence(rows)}")
+            print(bench.table(rows, terminal.width()), end="\n\n")
+            print("\n".join(wrapped(bench.sentence(rows), terminal.width())))
         print(*written, sep="\n", flush=True)
     return status

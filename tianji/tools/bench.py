@@ -8,17 +8,17 @@ import json
 import math
 import os
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
-
-from rich.table import Table
 
 from tianji import __version__
 from tianji.config import load
 from tianji.core import atomic_file, stats
+from tianji.core.columns import fitted
 from tianji.core.errors import TianJiError
 from tianji.core.json_file import read_json
+from tianji.job.preflight import try_out
 from tianji.runs.run import SUMMARY
 from tianji.tools import child_run
 
@@ -34,12 +34,13 @@ COLUMNS = {  # of `bench.csv`: the key of a run's summary that each is
     "wall_seconds": "wall_seconds",
 }
 HEAD = ("seed", "status", "return", "s to target", "steps", "updates", "steps/s", "s in all")
+LEAST = ("s in all", "updates", "steps")  # the first to go where room is scarce
 Row = dict[str, Any]
 
 
 def make_folder(folder: Path, config: str, overrides: Sequence[str], engine: str) -> Row:
     """Makes the folder, or takes one of the same settings, whose runs are kept; the settings."""
-    content = load(config, overrides).to_json()
+    content = try_out(load(config, overrides)).config.to_json()
     content["exp"].pop("seed")
     settings = {"config": config, "engine": engine, "content": json.loads(json.dumps(content))}
     try:
@@ -112,24 +113,18 @@ def write(folder: Path, settings: Row, rows: Sequence[Row]) -> list[Path]:
     return [folder / name for name in texts]
 
 
-def table_of(rows: Sequence[Row]) -> Table:
+def table(rows: Sequence[Row], width: int | None = None) -> str:
     """A line for each seed, and one for all of them."""
-    table = Table(box=None, show_footer=True)
     found = aggregate(rows)
-    feet = {
-        "seed": "all",
-        "status": f"{found['solved']} of {len(rows)} solved",
-        "return": _number(found["iqm"]),
-        "s to target": _number(found["seconds_to_target"]),
-        "steps/s": _number(found["steps_per_second"]),
-    }
-    for name in HEAD:
-        is_word = name in ("seed", "status")
-        foot = feet.get(name, "")
-        table.add_column(name, foot, justify="left" if is_word else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(str(row["seed"]), str(row["status"]), *map(_number, list(row.values())[2:]))
-    return table
+    shown = [
+        [str(row["seed"]), str(row["status"]), *_cells(list(row.values())[2:])] for row in rows
+    ]
+    iqm, seconds, speed = _cells(
+        found[key] for key in ("iqm", "seconds_to_target", "steps_per_second")
+    )
+    solved = f"{found['solved']} of {len(rows)} solved"
+    last = ["all", solved, iqm, seconds, "", "", speed, ""]
+    return "\n".join(fitted([HEAD, *shown, last], width, left=(0, 1), least=LEAST))
 
 
 def sentence(rows: Sequence[Row]) -> str:
@@ -139,6 +134,10 @@ def sentence(rows: Sequence[Row]) -> str:
     if found["low"] is not None:
         said += f", 95 % interval {_number(found['low'])} to {_number(found['high'])}"
     return f"{said}; medians of s to target and steps/s."
+
+
+def _cells(values: Iterable[float | None]) -> list[str]:
+    return [_number(value) for value in values]
 
 
 def _number(value: float | None) -> str:

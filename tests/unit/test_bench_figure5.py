@@ -1,24 +1,21 @@
 """The benchmark of transmission: equation 1, rows, findings, tables, files, plot and plan."""
 
-import argparse
 import csv
-import io
 import json
 import signal
-import xml.etree.ElementTree as ElementTree
 from importlib import metadata
 
+import benches  # noqa: F401
 import numpy as np
 import pytest
-from transmission import carriers, files, loops, parts, plot, ranks, steps, table
+from figure5 import parser, plan_of
+from transmission import carriers, drawing, loops, parts, ranks, results, steps
 from transmission.curves import Curve
 from transmission.equation import Costs, error_percent
 from transmission.experiment import Collected, Experiment, Use
-from transmission.options import plan_of
 from transmission.ours import local
 from transmission.peers import common
-from transmission.plan import PARTS, PEERS, TRANSPORTS, Plan, quick
-from transmission.progress import Progress
+from transmission.plan import PEERS, TRANSPORTS, Plan, quick
 from transmission.rows import Row, findings, knees
 
 from tianji.core.errors import TianJiError
@@ -188,8 +185,8 @@ def test_only_large_messages_are_held_against_memcpy():
 def test_shared_memory_is_compared_with_pickled_mpi_at_the_same_size():
     rows = [
         sized(512 * KB, use="store", seconds=1.0),
-        sized(512 * KB, "pickled MPI", "store", seconds=4.9),
-        sized(KB, "pickled MPI", "store", seconds=1.0),
+        sized(512 * KB, "pickled-mpi", "store", seconds=4.9),
+        sized(KB, "pickled-mpi", "store", seconds=1.0),
     ]
     [found] = [each for each in findings(rows) if "pickled" in each.what]
     assert not found.is_reached and found.found == "4.90 - 4.90"
@@ -215,21 +212,9 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_tables_fit_the_terminal_and_name_every_part(width):
-    lines = [line for part in PARTS for line in table.of_part(part, ROWS, width)]
-    lines += table.conclusion(ROWS, {"Ray": "not installed: pip install ray"})
-    text = "\n".join(lines)
-    assert all(f"({part})" in text for part in PARTS)
-    assert max(map(len, lines)) <= width
-    assert "not installed: pip install ray" in text
-    assert "knee NA* of 1 ms: 10.0 actors" in text
-    assert "1.100" in text and "reached" in text
-
-
 def test_files_hold_every_row(tmp_path):
-    measured = parts.Measured(ROWS, {"Ray": "absent"}, done=["a", "b"])
-    written = files.write(tmp_path, Plan(), measured)
+    measured = parts.Measured(ROWS, {"ray": "absent"}, done=["a", "b"])
+    written = results.write(tmp_path, Plan(), measured)
     assert [path.name for path in written] == [
         "transmission.csv",
         "transmission.json",
@@ -241,13 +226,13 @@ def test_files_hold_every_row(tmp_path):
     assert lines[0]["carrier"] == "shm" and float(lines[0]["megabytes_per_second"]) > 1
     said = json.loads(written[1].read_text())
     assert said["rows"][6]["predicted_seconds"] == pytest.approx(10.0)
-    assert said["skipped"] == {"Ray": "absent"} and said["plan"]["samples"] == 10_000
+    assert said["skipped"] == {"ray": "absent"} and said["plan"]["samples"] == 10_000
     assert said["done"] == ["a", "b"]
     assert said["knees"][0]["actors"] == pytest.approx(10.0)
 
 
 def test_a_run_that_could_measure_nothing_still_writes_its_files(tmp_path):
-    files.write(tmp_path, quick(), parts.Measured([], {"part c": "needs root"}))
+    results.write(tmp_path, quick(), parts.Measured([], {"part c": "needs root"}))
     assert json.loads((tmp_path / "transmission.json").read_text())["rows"] == []
 
 
@@ -257,124 +242,54 @@ def test_the_share_that_others_use_is_seen(monkeypatch):
     assert parts.foreign_load(0.0) == pytest.approx(0.3)
 
 
-def test_a_folder_that_cannot_be_made_is_said_before_anything_is_measured(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(TianJiError, match="--out"):
-        files.make_folder(tmp_path / "file" / "below")
+def test_the_plot_has_a_panel_for_each_part_with_limits_and_predictions_as_lines():
+    panels = drawing.draw(ROWS).axes
+    titles = [axes.get_title()[:3] for axes in panels]
+    assert titles == ["(a)", "(a)", "(b)", "(c)", "(d)"]
+    labels = [{line.get_label() for line in axes.get_lines()} for axes in panels]
+    assert labels[0] == {"limit: memcpy", "shm"} and labels[4] == {"limit: raw TCP", "mpi"}
+    assert labels[2] == {"shm, ST 1 ms", "eq. 1, ST 1 ms"}
+    points = next(line for line in panels[2].get_lines() if line.get_label().startswith("shm"))
+    assert list(points.get_xdata()) == [1, 2, 4]
+    assert list(points.get_ydata()) == pytest.approx([10.0, 5.0, 2.5])
 
 
-def test_the_plot_draws_limits_and_predictions_as_lines_and_measurements_as_points():
-    root = ElementTree.fromstring(plot.draw(ROWS))
-    name = "{http://www.w3.org/2000/svg}"
-    words = [element.text for element in root.iter(f"{name}text")]
-    assert {"limit: memcpy", "limit: raw TCP", "eq. 1, ST 1 ms", "shm", "mpi"} <= set(words)
-    n_lines, n_points = (
-        len(list(root.iter(f"{name}polyline"))),
-        len(list(root.iter(f"{name}circle"))),
-    )
-    assert n_lines == 5  # three limits, two predictions
-    assert n_points == len(ROWS) + 5  # and one in the legend for each name of points
-    width, height = float(root.get("width")), float(root.get("height"))
-    assert all(
-        0 < float(each.get("cx")) < width and 0 < float(each.get("cy")) < height
-        for each in root.iter(f"{name}circle")
-    )
+def test_a_table_has_a_line_for_each_size_or_number_of_actors():
+    lines = [[each.row_count for each in results.tables(part, ROWS)] for part in "abcd"]
+    assert lines == [[3, 3], [3], [2], [1]]
+    assert results.conclusion(parts.Measured(ROWS, {})).row_count == len(findings(ROWS))
 
 
-def test_higher_rates_are_drawn_higher():
-    up = plot._Scale([1.0, 100.0], 400, 0)
-    assert up(100.0) < up(10.0) < up(1.0)
-    assert plot._FromZero([50.0, 100.0], 400, 0).marks() == [0, 50.0, 100.0]
-
-
-def step(words, row=None, seconds=10.0):
+def step(words, row=None):
     def measure():
         if row is None:
             raise Interrupted(signal.SIGINT)
         return [row]
 
-    return steps.Step(words, seconds, measure)
-
-
-class Stream(io.StringIO):
-    def __init__(self, is_terminal):
-        super().__init__()
-        self.isatty = lambda: is_terminal
+    return steps.Step(words, measure)
 
 
 def test_what_was_measured_before_an_interruption_stays():
     each = [step("a: 1 KB", ROWS[0]), step("a: 64 KB"), step("a: 8 MB", ROWS[1])]
-    measured, progress = parts.Measured([], {}), Progress(each, Stream(False))
+    measured, said = parts.Measured([], {}), []
     with pytest.raises(Interrupted):
-        measured.measure(steps.Part("a", each), progress)
+        measured.measure(steps.Part("a", each), said.append)
     assert measured.rows == [ROWS[0]] and measured.done == []
-    assert (progress.n_over, progress.n_steps) == (1, 3)
+    assert said == ["1/3  a: 1 KB", "2/3  a: 64 KB"]
 
 
-def test_a_line_for_every_step_says_how_much_time_is_left():
-    now, stream = [0.0], Stream(False)
-    each = [step("a: 1 KB", seconds=30.0), step("b: shm, 4 actors", seconds=60.0)]
-    progress = Progress(each, stream, clock=lambda: now[0])
-    progress.begin(each[0])
-    now[0] = 90.0  # three times as long as was guessed, which is trusted by half
-    progress.end(each[0])
-    progress.begin(each[1])
-    said = stream.getvalue().splitlines()
-    assert said == [
-        "1/2  a: 1 KB  (1 min 30 s left)",
-        "2/2  b: shm, 4 actors  (2 min 00 s left)",
-    ]
-    assert progress.seconds_left() == pytest.approx(60.0 * 2)
+def planned(*words):
+    return plan_of(parser().parse_args(list(words)))
 
 
-def test_on_a_terminal_there_is_one_line_and_room_for_tables():
-    stream, each = Stream(True), [step("a: 1 KB"), step("a: 2 KB")]
-    progress = Progress(each, stream)
-    for one in each:
-        progress.begin(one)
-        progress.end(one)
-    progress.clear()
-    assert "\n" not in stream.getvalue()
-    assert stream.getvalue().count("\r\x1b[K") == 3 and stream.getvalue().endswith("\x1b[K")
-
-
-def test_many_ranks_are_guessed_to_take_longer_than_few_processes():
-    few, many = (Experiment(KB, 100, n_actors=n, sample_seconds=0.01) for n in (1, 32))
-    mpi, shm = carriers.CARRIERS["mpi"], carriers.CARRIERS["shm"]
-    assert steps.guess(mpi, many) > steps.guess(mpi, few) > steps.guess(shm, few) >= 1.0
-    assert steps.guess(carriers.CARRIERS["pickled MPI"], few) == steps.guess(mpi, few)
-
-
-def given(**more):
-    said = dict(quick=False, parts="a,b,c,d", transports="all", peers="all", samples=None,
-                sizes=None, actors=None)  # fmt: skip
-    return argparse.Namespace(**said | more)
-
-
-def test_lists_are_read_in_our_order_and_by_short_names():
-    plan = plan_of(given(parts="b,a", transports="shm", peers="ray,pickled-mpi"))
+def test_options_are_taken_in_our_order():
+    plan = planned("--parts", "ba", "--transports", "shm", "--peers", "ray", "pickled-mpi")
     assert (plan.parts, plan.transports) == (("a", "b"), ("shm",))
-    assert plan.peers == ("pickled MPI", "Ray")
-    assert plan_of(given(peers="none")).peers == ()
-    assert plan_of(given(sizes="64,1")).sizes == (KB, 64 * KB)
-    assert plan_of(given(actors="4,2")).host_actors == (2, 4)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"parts": "e"}, "--parts: no 'e'; known are a, b, c, d"),
-        ({"transports": "udp"}, "--transports: no 'udp'; known are local, shm, mpi"),
-        ({"peers": "zmq"}, "--peers: no 'zmq'; known are pickled-mpi, queue, zeromq-ipc"),
-        ({"samples": 0}, "--samples 0: want at least 1"),
-        ({"sizes": "1,0"}, "--sizes 1,0: want numbers from 1 with commas, as in 1,4,16"),
-        ({"actors": "two"}, "--actors two: want numbers from 1"),
-    ],
-)
-def test_what_is_not_known_is_refused_with_what_is(wrong, said):
-    with pytest.raises(TianJiError) as error:
-        plan_of(given(**wrong))
-    assert said in str(error.value)
+    assert plan.peers == ("pickled-mpi", "ray")
+    assert planned("--peers").peers == ()
+    assert planned("--sizes", "64", "1").sizes == (KB, 64 * KB)
+    assert planned("--actors", "4", "2").host_actors == (2, 4)
+    assert planned("--samples", "5", "--quick").samples == 5
 
 
 def test_what_is_not_installed_is_named_with_what_to_do(monkeypatch):
@@ -385,7 +300,7 @@ def test_what_is_not_installed_is_named_with_what_to_do(monkeypatch):
     monkeypatch.setattr(metadata, "version", absent)
     found, lacking = carriers.available((*TRANSPORTS, *PEERS))
     assert [carrier.name for carrier in found] == ["local", "shm", "queue"]
-    assert lacking["ZeroMQ ipc"] == "not installed: pip install pyzmq"
+    assert lacking["zeromq-ipc"] == "not installed: pip install pyzmq"
     assert lacking["mpi"] == "mpi4py, which is not installed: pip install 'tianji[mpi]'"
 
 
@@ -414,7 +329,7 @@ def test_bytes_that_did_not_cross_the_link_are_refused():
         def received_bytes(self):
             return 0
 
-    carrier = carriers.Carrier("mpi", None, None, across=lambda e, h: Collected(1.0))
+    carrier = carriers.Carrier("mpi", None, across=lambda e, h: Collected(1.0))
     with pytest.raises(TianJiError, match="another way between the hosts"):
         steps.crossing(carrier, [Host()], Experiment(100, 10))
 

@@ -1,24 +1,24 @@
 """Figure 1: the same costs, scheduled as different systems would."""
 
 import dataclasses
-import xml.etree.ElementTree as xml
+import sys
 
+import benches  # noqa: F401
+import figure1
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import profile
+from systems import picture
+from systems.styles import STYLES, as_planned, schedules
+from systems.timeline import Doing
 
-from tianji.core.errors import TianJiError
+from tianji.strategy.plan import plan_file
+from tianji.strategy.plan.plan_file import Plan
 from tianji.strategy.plan.profile import ActorCost
-from tianji.strategy.plan.solver import NOISE
-from tianji.strategy.simulate import diagram, picture
-from tianji.strategy.simulate.events import Agenda, Level, Process
+from tianji.strategy.plan.solver import NOISE, Wish, solve
 from tianji.strategy.simulate.layout import Layout, costs_of
-from tianji.strategy.simulate.simulation_text import styles_table
 from tianji.strategy.simulate.simulator import simulate
-from tianji.strategy.simulate.styles import STYLES, as_planned, schedules
-from tianji.strategy.simulate.timeline import Doing, Timeline
-from tianji.strategy.simulate.window import Window, windows
 
 JOB = profile(step=0.2e-3, send=20e-6, receive=60e-6, draw=0.2e-3, update=1e-3)
 FOUR = Layout(actors=4)
@@ -148,10 +148,6 @@ def test_training_in_turns_is_gorilas_schedule_whoever_does_it():
     assert asynchronous[0].production > 1.1 * ours.production
 
 
-def test_an_update_that_is_one_letter_is_explained(drawn):
-    assert "u update; U where one begins" in diagram.text(list(drawn.values()), 40)
-
-
 def test_a_gorila_cycle_is_rollout_and_updates_one_after_the_other():
     (even,) = schedules(JOB, FOUR, ("gorila",), spread=0.0)
     cycle = 16 * 0.2e-3 + 20e-6 + 4 * 60e-6 + 4 * 1.2e-3
@@ -175,7 +171,6 @@ def test_a_seed_cycle_that_is_longer_than_acting_and_learning_is_counted(actors)
     (seed,) = schedules(job, Layout(actors=actors), ("seed",), spread=0.0)
     cycle = 16 * (actors * 0.8e-3 + 0.2e-3) + actors * 0.25 / 8 * 1e-3
     assert seed.production == pytest.approx(actors * 128 / cycle, rel=0.01)
-    assert "SEED" in diagram.text([seed])
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -220,137 +215,39 @@ def test_training_that_learns_once_has_no_priorities():
 
 def test_the_same_seed_draws_the_same():
     first, second, other = (schedules(JOB, FOUR, seed=seed) for seed in (0, 0, 1))
-    assert picture.draw(first) == picture.draw(second) != picture.draw(other)
-
-
-def test_a_style_that_nobody_has_is_refused():
-    with pytest.raises(TianJiError, match="want some of gorila,seed,a3c,apex,ours"):
-        schedules(JOB, FOUR, ("impala",))
+    blocks = [[each.timeline.blocks for each in drawn] for drawn in (first, second, other)]
+    assert blocks[0] == blocks[1] != blocks[2]
 
 
 # What is drawn
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_the_text_has_a_row_for_each_role_and_says_what_the_letters_mean(drawn, width):
-    lines = diagram.text(list(drawn.values()), width).splitlines()
-    assert max(len(line) for line in lines) <= width
-    assert sum(line.startswith("  L ") for line in lines) == 4
-    first = next(i for i, line in enumerate(lines) if line.startswith("Gorila: 5 cores, idle"))
-    scale, *rows = lines[first + 1 : lines.index("", first)]
-    assert scale.split()[0] == "|0" and scale.split()[-1] == "busy"
-    assert [line.split()[0] for line in rows] == ["A0", "A1", "A2", "A3", "L"]
-    assert all(line.endswith(" %") for line in rows)
-    assert "1" in rows[0].split()[1] and set("3Uu") <= set(rows[4].split()[1])
-    legend = lines[lines.index("", lines.index(next(x for x in lines if x[:5] == "ours:"))) :]
-    assert "1 I: waits for weights" in legend and "> send" not in legend
-
-
-def test_cheap_steps_are_drawn_so_that_several_updates_can_be_told_apart():
-    """As CartPole has it: steps of some microseconds, and hundreds of updates in a second."""
-    cheap = profile(step=20e-6, send=5e-6, receive=20e-6, draw=50e-6, update=3e-3)
-    for line in diagram.text(schedules(cheap, FOUR), 80).splitlines():
-        if line.split()[:1] == ["L"]:
-            assert 4 <= line.count("U") <= 20 and line.count("u") >= line.count("U"), line
-
-
 def test_every_style_is_drawn_on_one_scale_from_where_the_first_actor_begins(drawn):
     styles = list(drawn.values())
-    shown = windows(styles)
-    assert len({window.seconds for window in shown}) == 1
-    for schedule, window in zip(styles, shown, strict=True):
-        row = schedule.timeline.rows()[0]
-        assert window.start in schedule.timeline.begun[row]
-        assert schedule.start < window.start and window.end <= schedule.end + 1e-12
-
-
-@pytest.mark.parametrize(
-    ("seconds", "most", "unit", "step"),
-    [(0.103, 7, "ms", 20e-3), (3.41, 10, "s", 0.5), (40e-6, 4, "us", 10e-6), (1.0, 5, "s", 0.2)],
-)
-def test_a_scale_has_round_numbers_and_says_its_unit(seconds, most, unit, step):
-    ticks = Window(5.0, seconds).ticks(most)
-    assert ticks[0] == (0.0, f"0 {unit}") and ticks[1][0] == pytest.approx(step)
-    assert 2 <= len(ticks) <= most + 1 and ticks[-1][0] < seconds
-
-
-def test_a_number_of_the_scale_that_has_no_room_is_left_out_whole():
-    line = diagram._scale(Window(0.0, 102e-3), 31)  # the last two letters would be those of 100
-    assert len(line) == 31 and line.split() == ["|0", "ms", "|50"] and line.index("|50") == 15
-
-
-def test_a_letter_shows_what_most_of_it_was_spent_on():
-    line = Timeline()
-    line.add("L", Doing.UPDATE, 0.0, 1.6)
-    line.add("L", Doing.UPDATE, 1.6, 3.0)
-    line.add("L", Doing.TRAJECTORIES, 3.0, 5.0)
-    assert diagram._cells(line.blocks, Window(0.0, 6.0), 6) == "UuU33 "
-
-
-def test_steps_that_are_too_short_for_a_letter_each_are_acting():
-    line = Timeline(infer_share=0.5)
-    line.add_rollout("A0", 0.0, 4.0, 64)
-    line.add_rollout("A0", 4.0, 8.0, 1)
-    assert diagram._cells(line.blocks, Window(0.0, 8.0), 8) == "aaaaiiss"
+    panels = picture.draw(styles).axes
+    [seconds] = {1e-3 * axes.get_xlim()[1] for axes in panels}
+    for schedule, axes in zip(styles, panels, strict=True):
+        begun = picture.begin(schedule, seconds)
+        assert begun in schedule.timeline.begun[schedule.timeline.rows()[0]]
+        assert schedule.start < begun and begun + seconds <= schedule.end + 1e-12
+        labels = [label.get_text().split()[0] for label in axes.get_yticklabels()]
+        assert labels == schedule.timeline.rows()
 
 
 def test_many_actors_are_not_all_drawn():
     (many,) = schedules(JOB, Layout(actors=30), ("gorila",))
-    assert "... and 24 more" in diagram.text([many])
+    assert picture.drawn_rows(many) == [*(f"A{i}" for i in range(6)), "L"]
 
 
-def test_the_picture_is_an_svg_with_a_block_for_each_thing(drawn):
-    root = xml.fromstring(picture.draw(list(drawn.values())))
-    colours = {each.get("fill") for each in root.iter("{http://www.w3.org/2000/svg}rect")}
-    assert {picture.COLOURS[doing] for doing in Doing} <= colours
-
-
-def test_the_table_has_a_line_for_each_style(drawn):
-    lines = styles_table(list(drawn.values()), notes=["so be it"]).splitlines()
-    rows = lines[: lines.index("")]
-    assert [line.split()[0] for line in rows] == ["style", "Gorila", "SEED", "A3C", "ApeX", "ours"]
-    assert [line.split()[1] for line in rows[1:]] == ["L1A4", "L1A4", "L2A2", "L1A3+B", "L1A4"]
-    assert len(STYLES) == 5 and lines[len(rows) + 1] == "so be it"
-    assert "(contention) is not in this table" in lines[-1]
-
-
-# The engine below
-
-
-def test_what_falls_together_happens_in_the_order_it_was_noted():
-    agenda, seen = Agenda(), []
-    for i in (3, 1, 2):
-        agenda.after(1.0, seen.append, i)
-    agenda.after(0.5, seen.append, 0)
-    while agenda.step():
-        pass
-    assert seen == [0, 3, 1, 2] and agenda.now == 1.0 and agenda.n_events == 4
-
-
-def test_a_level_knows_the_area_under_it():
-    agenda = Agenda()
-    level = Level(agenda)
-    agenda.after(1.0, level.add, 2)
-    agenda.after(3.0, level.add, -1)
-    agenda.after(4.0, lambda _: None)
-    while agenda.step():
-        pass
-    assert level.area == 2 * 2.0 + 1 * 1.0
-
-
-def test_a_process_that_is_rung_while_it_works_looks_again_before_it_sleeps():
-    agenda, looked = Agenda(), []
-
-    def work():
-        yield 2.0
-        while True:
-            looked.append(agenda.now)
-            yield None
-
-    process = Process(agenda, work())
-    agenda.after(1.0, lambda _: process.wake())
-    agenda.after(5.0, lambda _: process.wake())
-    while agenda.step():
-        pass
-    assert looked == [2.0, 2.0, 5.0]
-    assert process.idle.area == 3.0
+def test_the_script_prints_a_line_for_each_style_and_draws_them(tmp_path, monkeypatch, capsys):
+    chosen = solve(JOB, Wish(4))[0]
+    plan_file.write(Plan(JOB, chosen.split, chosen.prediction), tmp_path / "plan.json")
+    words = [tmp_path / "plan.json", "--as-named", "--buffer-alone", "--out", tmp_path]
+    monkeypatch.setattr(sys, "argv", ["figure1.py", *map(str, words)])
+    assert figure1.main() == 0
+    rows = [line.split("|")[1:3] for line in capsys.readouterr().out.splitlines()[2:7]]
+    found = {style.strip(): split.strip() for style, split in rows}
+    assert found["Gorila"] == "L1A5" and found["ApeX"] == found["ours"] == "L1A4+B"
+    assert list(found) == ["Gorila", "SEED", "A3C", "ApeX", "ours"]
+    assert (tmp_path / "figure1.svg").read_text().rstrip().endswith("</svg>")
+    assert "| Gorila | L1A5 |" in (tmp_path / "figure1.md").read_text()
