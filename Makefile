@@ -24,7 +24,7 @@ check: $(VENV)/ready-dev
 	$(BIN)/mypy
 
 bench: $(VENV)/ready-dev
-	$(BIN)/tianji bench transmission --out bench/out/transmission
+	$(BIN)/python bench/figure5.py
 	$(BIN)/python bench/channel.py
 	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/allreduce.py

@@ -29,10 +29,10 @@ import numpy as np
 import numpy.typing as npt
 from measures import Spread
 from options import OUT, Options, at_least, count
+from transmission.loops import until
 
 from tianji.core.channel import ChannelSpec
 from tianji.roles.allreduce import Exchange, exchange_schema
-from tianji.transmission.loops import until
 from tianji.transports.shm import ShmTransport
 
 SIZES = (4 << 10, 32 << 10, 128 << 10, 512 << 10, 2 << 20, 8 << 20)  # bytes

@@ -1,6 +1,6 @@
 """What a shared-memory channel costs while nothing happens, and whether many messages all arrive.
 
-How fast it is stands beside the limits of the hardware in `tianji bench transmission`.
+How fast it is stands beside the limits of the hardware in `figure5.py`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 from options import OUT, Options, count, positive
+from transmission.loops import until
 
 from tianji.core.channel import ChannelSpec
 from tianji.core.schema import Field, Schema
-from tianji.transmission.loops import until
 from tianji.transports.shm import ShmTransport
 
 DEPTH = 8  # messages in flight

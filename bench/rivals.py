@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from limiter import SamplesPerInsert
 from measures import Event
+from transmission.loops import until
 
 from tianji.core.channel import ChannelSpec
 from tianji.core.schema import Field, Schema
@@ -21,7 +22,6 @@ from tianji.core.store import trajectory_schema
 from tianji.roles import Buffer
 from tianji.roles.balance import Balance
 from tianji.stores.replay import Replay
-from tianji.transmission.loops import until
 from tianji.transports.local import LocalTransport
 from tianji.transports.shm import ShmTransport
 

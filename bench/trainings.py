@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from options import BENCH, ROOT
-
-from tianji.transmission.parts import foreign_load
+from transmission.parts import foreign_load
 
 JOBS = BENCH / "jobs"
 START_SECONDS = 90.0  # for a run to begin and to end, besides the seconds that it trains

@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+import benches  # noqa: F401
 import pytest
 from commands import ROOT, eventually, rows
+from transmission import hosts as made
 
 from tianji.config import load
 from tianji.machine.placement import n_ranks, place
-from tianji.transmission import hosts as made
 
 REFUSAL = made.refusal() if find_spec("mpi4py") else "mpi4py is not installed"
 pytestmark = [pytest.mark.hosts, pytest.mark.skipif(REFUSAL is not None, reason=str(REFUSAL))]

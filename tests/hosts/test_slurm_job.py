@@ -5,11 +5,12 @@ import signal
 import sys
 from importlib.util import find_spec
 
+import benches  # noqa: F401
 import pytest
 from commands import ROOT, eventually, rows
+from transmission import hosts as made
 
 from tianji.cli.main import main
-from tianji.transmission import hosts as made
 
 REFUSAL = made.refusal() if find_spec("mpi4py") else "mpi4py is not installed"
 pytestmark = [

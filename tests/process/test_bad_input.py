@@ -112,7 +112,7 @@ def command(*words):
         (["resume", "x", "--nope"], "tianji resume: unrecognized arguments: --nope"),
         (["plan", "x", "--cores", "0"], "tianji plan: argument --cores: want a whole number of"),
         (["train"], "tianji train: the following arguments are required: CONFIG"),
-        (["bench"], "tianji bench: the following arguments are required"),
+        (["bench"], "tianji bench: the following arguments are required: CONFIG"),
         (["trian"], "tianji: argument VERB: invalid choice: 'trian'"),
     ],
 )

@@ -35,7 +35,7 @@ NOT_RUN = {  # commands that are parsed and no more
     "--render": "opens a window",
     "--video": "films for seconds; test_eval.py does",
     "make": "sets up an environment and trains, or tests: this is the test",
-    "bench": "measures for minutes; test_transmission_run.py does for seconds",
+    "bench": "trains several times; test_bench_command.py does for seconds",
     "verify": "trains many times; test_verify.py does with a smaller task",
     "pip": "installs packages",
     ".venv/bin/pip": "installs packages",

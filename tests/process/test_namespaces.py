@@ -4,9 +4,9 @@ import socket
 import subprocess
 import sys
 
+import benches
 import pytest
-
-from tianji.transmission import hosts as made
+from transmission import hosts as made
 
 HERE = made.refusal()
 pytestmark = pytest.mark.process
@@ -62,7 +62,8 @@ def test_a_cut_link_carries_nothing_until_it_is_mended():
 @made_here
 def test_what_a_killed_maker_left_is_swept():
     code = (
-        "import os\nfrom tianji.transmission.hosts import Hosts\n"
+        f"import os, sys; sys.path.append({str(benches.BENCH)!r})\n"
+        "from transmission.hosts import Hosts\n"
         "with Hosts(1) as hosts: print(hosts[0].space, flush=True); os._exit(9)"
     )
     left = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -27,11 +27,9 @@ ROOMS = (
     "strategy",
     "runs",
     "tools",
-    "transmission",
     "cli",
 )
 
-PEERS = "transmission.peers."  # measure what pickling costs others, in processes of their own
 PRELOADING = (
     "engines.run_roles"  # loads what a role will need while the launcher works out the sizes
 )
@@ -100,7 +98,7 @@ def test_gymnasium_is_imported_by_environments_only(path):
 @pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_mpi_is_loaded_in_one_place_beside_the_peer(path):
     imported = any(name.partition(".")[0] == "mpi4py" for name in imports_of(path))
-    allowed = module_of(path) in ("transports.mpi_library", f"{PEERS}pickled_mpi")
+    allowed = module_of(path) in ("transports.mpi_library",)
     assert allowed or not imported
 
 
@@ -115,21 +113,12 @@ EXECUTING = {"eval", "exec", "compile", "__import__"}
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_nothing_is_unpickled_or_executed(path):
-    forbidden = FORBIDDEN - (
-        {"multiprocessing"} if module_of(path) == f"{PEERS}mp_queue" else set()
-    )
-    assert not {name.partition(".")[0] for name in imports_of(path)} & forbidden
+    assert not {name.partition(".")[0] for name in imports_of(path)} & FORBIDDEN
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             assert node.id not in EXECUTING, f"{path.name}:{node.lineno}: {node.id}"
         if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
             assert isinstance(node.value, ast.Constant) and node.value.value is False
-
-
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_nobody_but_the_benchmark_loads_the_peers(path):
-    allowed = module_of(path).startswith(("transmission.carriers", PEERS))
-    assert allowed or not any(f"{name}.".startswith(f"tianji.{PEERS}") for name in imports_of(path))
 
 
 RANDOM_MAKERS = {"default_rng", "Generator", "SeedSequence"}

@@ -12,6 +12,7 @@ from profiles import profile
 from tianji.core.errors import TianJiError
 from tianji.strategy.plan.split import Bound
 from tianji.strategy.simulate.bounds import bounds_of, expected_rate
+from tianji.strategy.simulate.events import Agenda, Level, Process
 from tianji.strategy.simulate.group import Group
 from tianji.strategy.simulate.layout import Layout, costs_of
 from tianji.strategy.simulate.result import staleness_of
@@ -317,3 +318,45 @@ def test_the_ratio_is_kept_whatever_limits(actors, ratio, spread):
     job = profile(step=3e-4, receive=1e-4, update=2e-3, ratio=ratio)
     found = simulate(job, Layout(actors=actors), spread=spread)
     assert found.consumption / found.receiving == near(ratio, 0.03)
+
+
+# The engine below
+
+
+def test_what_falls_together_happens_in_the_order_it_was_noted():
+    agenda, seen = Agenda(), []
+    for i in (3, 1, 2):
+        agenda.after(1.0, seen.append, i)
+    agenda.after(0.5, seen.append, 0)
+    while agenda.step():
+        pass
+    assert seen == [0, 3, 1, 2] and agenda.now == 1.0 and agenda.n_events == 4
+
+
+def test_a_level_knows_the_area_under_it():
+    agenda = Agenda()
+    level = Level(agenda)
+    agenda.after(1.0, level.add, 2)
+    agenda.after(3.0, level.add, -1)
+    agenda.after(4.0, lambda _: None)
+    while agenda.step():
+        pass
+    assert level.area == 2 * 2.0 + 1 * 1.0
+
+
+def test_a_process_that_is_rung_while_it_works_looks_again_before_it_sleeps():
+    agenda, looked = Agenda(), []
+
+    def work():
+        yield 2.0
+        while True:
+            looked.append(agenda.now)
+            yield None
+
+    process = Process(agenda, work())
+    agenda.after(1.0, lambda _: process.wake())
+    agenda.after(5.0, lambda _: process.wake())
+    while agenda.step():
+        pass
+    assert looked == [2.0, 2.0, 5.0]
+    assert process.idle.area == 3.0

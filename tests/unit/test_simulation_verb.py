@@ -167,8 +167,6 @@ def test_learner_cores_that_were_not_named_are_those_that_make_most_of_a_core():
         (["--link-gbit", "fast"], "argument --link-gbit: want a speed above 0, as in 10, got fast"),
         (["--link-gbit", "inf"], "argument --link-gbit: want a speed above 0"),
         (["--spread", "2"], "argument --spread: want a share from 0 to 0.5"),
-        (["--styles", "impala"], "argument --styles: want all, or some of gorila,seed"),
-        (["--figure", "f.pdf"], "argument --figure: want a name that ends with .svg, got f.pdf"),
     ],
 )
 def test_words_that_mean_nothing_are_refused_by_the_command_line(words, message, capsys):
@@ -185,7 +183,6 @@ def test_words_that_mean_nothing_are_refused_by_the_command_line(words, message,
             "1 core on hosts of 64: one group needs 2, for 1 learner and 1 actor",
         ),
         (["--actors", "1", "--simulated", "/nowhere/s.json"], "there is no folder /nowhere"),
-        (["--actors", "1", "--figure", "/nowhere/f.svg"], "there is no folder /nowhere"),
         (["--gpu"], "without a GPU"),
         (["--cores-list", "16", "--actors", "4"], "--actors with --cores-list"),
         (["--actors", "4", "--actors-list", "1,2"], "--actors with --actors-list"),
@@ -283,8 +280,6 @@ def test_learners_that_suit_no_actors_are_refused_with_those_that_do(words, said
         ["--link-gbit", "10"],
         ["--spread", "0.1"],
         ["--spread", "0"],
-        ["--styles", "all"],
-        ["--figure", "f.svg"],
         ["--simulated", "s.json"],
     ],
 )
@@ -345,7 +340,7 @@ def test_only_what_was_simulated_before_is_replaced(costs, tmp_path, capsys):
 
 def test_in_a_terminal_no_line_is_longer_than_it(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
-    run(JOB, said("--styles", "all"))
+    run(JOB, said())
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
     head = next(line for line in out.splitlines() if line.lstrip().startswith("cores"))
@@ -359,6 +354,6 @@ def test_in_a_terminal_no_line_is_longer_than_it(monkeypatch, capsys):
         assert predicted in head
     assert "left out: received/s, stale p95," in out
     monkeypatch.delenv("COLUMNS")
-    run(JOB, said("--styles", "all"))
+    run(JOB, said())
     wide = capsys.readouterr().out
     assert max(map(len, wide.splitlines())) > 120 and "left out" not in wide

@@ -2,10 +2,11 @@
 
 import os
 
+import benches  # noqa: F401
 import pytest
+from transmission import hosts as made
 
 from tianji.core.errors import TianJiError
-from tianji.transmission import hosts as made
 
 
 def words(switch="sw", spaces=("a", "b"), rate=1e9):

@@ -14,10 +14,8 @@ from tianji.config import load
 from tianji.strategy.plan import plan_file
 from tianji.strategy.probe import planner
 from tianji.strategy.simulate import simulate_options
+from tianji.tools import bench as bench_tool
 from tianji.tools import scores
-from tianji.transmission import parts, table
-from tianji.transmission.parts import Measured
-from tianji.transmission.steps import Part
 
 
 class Gone(io.StringIO):
@@ -39,13 +37,12 @@ def parsed(*words):
 
 
 def test_the_files_of_a_simulation(tmp_path, nobody):
-    figure, simulated = tmp_path / "x.svg", tmp_path / "x.json"
-    words = ("--simulate", "--cores-list", "16", "--figure", figure, "--simulated", simulated)
+    simulated = tmp_path / "x.json"
+    words = ("--simulate", "--cores-list", "16", "--simulated", simulated)
     options = parsed("plan", "my_job.py", *words)
     nobody()
     with pytest.raises(BrokenPipeError):
         simulate_options.run(profile(), options)
-    assert "</svg>" in figure.read_text()
     assert len(json.loads(simulated.read_text())) == 1
 
 
@@ -59,15 +56,16 @@ def test_what_games_came_to(monkeypatch, nobody):
     assert added == ["a score"]
 
 
-def test_what_a_benchmark_has_measured(tmp_path, monkeypatch, nobody):
-    nothing_to_do = [Part("a", [])], Measured([], {"mpi": "not here"})
-    monkeypatch.setattr(parts, "prepare", lambda plan: nothing_to_do)
-    monkeypatch.setattr(table, "of_part", lambda *_: ["a table"])
-    options = parsed("bench", "transmission", "--out", tmp_path / "out")
+def test_what_a_benchmark_has_measured(tmp_path, monkeypatch, nobody, root):
+    nothing = dict.fromkeys(bench_tool.COLUMNS) | {"seed": 1}
+    monkeypatch.setattr(bench_tool, "train_all", lambda *given: given[-1]([nothing]))
+    options = parsed(
+        "bench", root / "configs" / "cartpole_dqn.py", "--seeds", "1", "--out", tmp_path / "out"
+    )
     nobody()
     with pytest.raises(BrokenPipeError):
         bench.run(options)
-    assert json.loads((tmp_path / "out" / "transmission.json").read_text())
+    assert json.loads((tmp_path / "out" / "bench.json").read_text())["runs"] == [nothing]
 
 
 @pytest.mark.parametrize("more", [(), ("--simulate", "--cores-list", "16")])

@@ -1,92 +1,83 @@
-"""`tianji bench transmission`: how fast messages travel on this machine, and what limits them."""
+"""`tianji bench CONFIG`: trains with several seeds, one after the other, and sums them up."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+import time
 from pathlib import Path
 
+from tianji.cli.common import add_engine, add_overrides, refuse_ranks
 from tianji.core import terminal
+from tianji.core.columns import wrapped
 
-BUSY = 0.1  # of the machine in use by others, above which a run says so
-WIDTH = 120  # columns of what is written into a file or a pipe
+SEEDS = "1-5"
+MOST_SEEDS = 1_000
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of `bench`."""
     parser.add_argument(
-        "what", choices=["transmission"], help="the paper's Figure 5 for every transport"
+        "config", metavar="CONFIG", help="configuration file, as in configs/cartpole_ppo.py"
     )
-    parser.add_argument("--quick", action="store_true", help="fewer points, in half a minute")
     parser.add_argument(
-        "--parts",
-        default="a,b,c,d",
+        "--seeds",
+        type=_seeds,
+        default=_seeds(SEEDS),
         metavar="LIST",
-        help="a: message sizes, b: actors, c: actors on several hosts, d: the link's limit",
+        help=f"a run for each, as in 1-5 or 1,4,7 (default: {SEEDS})",
     )
-    parser.add_argument("--transports", default="all", metavar="LIST", help="local, shm, mpi")
+    add_engine(parser, "process")
+    add_overrides(parser, "override a key of the configuration for all runs")
     parser.add_argument(
-        "--peers",
-        default="all",
-        metavar="LIST",
-        help="pickled-mpi, queue, zeromq-ipc, zeromq-tcp, ray; none",
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="runs, JSON and CSV; what was interrupted there goes on",
     )
-    parser.add_argument("--samples", type=int, metavar="N", help="of each point of part b")
-    parser.add_argument("--sizes", metavar="LIST", help="of messages in parts a and d, in KB")
-    parser.add_argument("--actors", metavar="LIST", help="numbers of actors in parts b and c")
-    parser.add_argument(
-        "--out", type=Path, default=Path("transmission"), metavar="DIR", help="CSV, JSON and plot"
-    )
+
+
+def _seeds(said: str) -> list[int]:
+    found: list[int] = []
+    for part in said.split(","):
+        match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part.strip())
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if not first <= last < first + MOST_SEEDS:
+            raise argparse.ArgumentTypeError(f"want seeds as in 1-5 or 1,4,7, got {said}")
+        found += range(first, last + 1)
+    return sorted(set(found))
 
 
 def run(options: argparse.Namespace) -> int:
-    """Writes files and prints tables after every part; the exit status is 0 whatever was found.
+    """Trains and prints what came of it; the exit status is 0 where every run came to its end."""
+    refuse_ranks("bench")
+    from tianji.core.signals import Interrupted, Signals
+    from tianji.tools import bench
+    from tianji.tools.child_run import RunFailed
 
-    What has been measured is written and printed also where the rest is not to be: after Ctrl-C,
-    and after a transport that has failed.
-    """
-    from tianji.core.signals import Signals
-    from tianji.transmission import files, parts
-    from tianji.transmission.options import plan_of
-    from tianji.transmission.progress import Progress
-    from tianji.transmission.table import conclusion, of_part
-
-    plan = plan_of(options)
-    folder = files.make_folder(options.out)
-    width = terminal.columns(WIDTH)
+    status, rows, written = 0, list[bench.Row](), list[Path]()
+    now = time.strftime("%Y%m%d-%H%M%S")
+    folder = options.out or Path("runs") / f"bench-{Path(options.config).stem}-{now}"
     with Signals() as signals:
-        signals.at_once = True  # hosts and processes go with the blocks that made them
-        to_do, measured = parts.prepare(plan)
-        progress = Progress([step for part in to_do for step in part.steps], sys.stderr)
-        written: list[Path] = []
+        signals.at_once = True
+        engine = options.engine or "process"
+        settings = bench.make_folder(folder, options.config, options.overrides, engine)
+
+        def done(so_far: list[bench.Row]) -> None:
+            rows[:], written[:] = so_far, bench.write(folder, settings, so_far)
+            print(f"{len(rows)} of {len(options.seeds)} seeds", file=sys.stderr, flush=True)
+
         try:
-            for part in to_do:
-                try:
-                    measured.measure(part, progress)
-                finally:
-                    progress.clear()
-                    try:  # first: who reads what we print may go away
-                        written = files.write(folder, plan, measured)
-                    finally:
-                        _say(of_part(part.name, measured.rows, width))
-        finally:
-            written = written or files.write(folder, plan, measured)
-            _say(conclusion(measured.rows, measured.skipped))
-            _say_what_is_wrong(measured.foreign_load, progress.n_over, progress.n_steps)
-            print(*written, sep="\n", flush=True)
-    return 0
-
-
-def _say(lines: list[str]) -> None:
-    for line in lines:
-        print(line)
-    sys.stdout.flush()  # the next part takes a while
-
-
-def _say_what_is_wrong(foreign_load: float, n_over: int, n_steps: int) -> None:
-    """Of the figures as a whole: disturbed by others, or not complete."""
-    if foreign_load > BUSY:
-        share = f"{100 * foreign_load:.0f} %"
-        print(f"others used {share} of this machine when the run began: its figures are too low")
-    if n_over < n_steps:
-        print(f"stopped after {n_over} of {n_steps} measurements; these are kept:")
+            bench.train_all(settings, options.overrides, options.seeds, folder, done)
+        except Interrupted as stop:
+            status = stop.exit_status
+        except RunFailed as failure:
+            terminal.say("tianji", str(failure))
+            status = 1
+        signals.at_once = False  # what there is, is told: `timeout` sends its signal twice
+        if rows:
+            print(bench.table(rows, terminal.width()), end="\n\n")
+            print("\n".join(wrapped(bench.sentence(rows), terminal.width())))
+        print(*written, sep="\n", flush=True)
+    return status

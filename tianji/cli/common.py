@@ -61,6 +61,15 @@ def refuse_idle_hostfile(options: argparse.Namespace, engine: str | None) -> Non
         )
 
 
+def refuse_ranks(verb: str) -> None:
+    """Raises within mpirun, for a verb that starts runs in processes of their own."""
+    from tianji.core.errors import TianJiError
+    from tianji.machine import mpirun
+
+    if mpirun.inside() is not None:
+        raise TianJiError(f"{verb} starts its own runs: call it without mpirun")
+
+
 def start_ranks(config: Config, options: argparse.Namespace) -> int:
     """Starts this command again, in as many ranks as it needs; returns the run's exit status."""
     from tianji.machine.mpirun_process import start

@@ -25,7 +25,7 @@ VERBS = {
     "export": "write a trained policy as a file that other programs run",
     "slurm": "write a job that trains over several nodes of a Slurm cluster",
     "doctor": "say what this machine offers, and what to do about what it lacks",
-    "bench": "measure what this machine and our channels can do",
+    "bench": "train with several seeds, and say how good and how fast that is",
 }
 
 

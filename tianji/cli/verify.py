@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tianji.cli.common import add_engine, add_overrides
+from tianji.cli.common import add_engine, add_overrides, refuse_ranks
 from tianji.core import terminal
 from tianji.core.columns import command, wrapped
 from tianji.tools.verify.defaults import (
@@ -74,13 +74,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Trains, compares and says what came of it: 0 it does not hurt, 1 it does or may."""
-    _refuse_ranks()
+    refuse_ranks("verify")
     before = dict(os.environ)  # for the runs, which share the cores out by themselves
     from tianji.machine.resources import THREAD_VARIABLES
 
     for name in THREAD_VARIABLES:  # before numpy and torch are loaded: serial is one thread
         os.environ.setdefault(name, "1")
     from tianji.core.signals import Interrupted, Signals
+    from tianji.tools.child_run import RunFailed
     from tianji.tools.verify import paired_runs
     from tianji.tools.verify.settings import make_folder, settle
 
@@ -109,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
             paired_runs.train_all(settings, folder, before, _tell, done)
         except Interrupted as stop:
             status = stop.exit_status
-        except paired_runs.RunFailed as failure:
+        except RunFailed as failure:
             terminal.say("tianji", str(failure))
             status = 1
         signals.at_once = False  # what there is, is told: `timeout` sends its signal twice
@@ -121,14 +122,6 @@ def run(options: argparse.Namespace) -> int:
             print("\n".join(command(again, terminal.width(), kept)))
         sys.stdout.flush()
     return status or (1 if found is None else found.exit_status)
-
-
-def _refuse_ranks() -> None:
-    from tianji.core.errors import TianJiError
-    from tianji.machine import mpirun
-
-    if mpirun.inside() is not None:
-        raise TianJiError("verify starts its own runs: call it without mpirun")
 
 
 def _new_folder(config: str) -> Path:

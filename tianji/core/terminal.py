@@ -29,11 +29,6 @@ def width(stream: TextIO | None = None) -> int | None:
     return max(found or USUAL, NARROWEST)
 
 
-def columns(otherwise: int) -> int:
-    """The same with a number for files and pipes."""
-    return width() or otherwise
-
-
 def say(label: str, text: str) -> None:
     """Words for whoever looks on, behind a label as in `note: ...`, on standard error."""
     head, *more = text.split("\n")

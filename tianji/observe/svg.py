@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from html import escape
 
@@ -35,9 +34,3 @@ def rect(x: float, y: float, width: float, height: float, colour: str) -> str:
 def line(x1: float, y1: float, x2: float, y2: float, colour: str, more: str = "") -> str:
     """A straight one; `more` are further attributes, each with a space before it."""
     return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}"{more}/>'
-
-
-def round_step(least: float) -> float:
-    """The next of 1, 2, 5, 10, 20, 50 and so on, for the marks of an axis."""
-    power = 10.0 ** math.floor(math.log10(least))
-    return next(times * power for times in (1, 2, 5, 10) if times * power >= least * (1 - 1e-9))

@@ -28,8 +28,8 @@ class Bounds:
 def bounds_of(costs: Costs) -> Bounds:
     """The bounds of one group that neither waits nor takes turns."""
     trajectory = costs.rollout_seconds + costs.send_seconds
-    receiving = (costs.receive_seconds + costs.insert_seconds) / costs.units
-    drawing = costs.ratio * (costs.draw_seconds + costs.priority_seconds) / costs.batch
+    receiving = costs.receive_seconds / costs.units
+    drawing = costs.ratio * costs.draw_seconds / costs.batch
     updating = costs.ratio * costs.update_seconds / costs.batch
     alone = costs.is_alone
     return Bounds(
@@ -42,7 +42,7 @@ def bounds_of(costs: Costs) -> Bounds:
 
 def warmup_rate(costs: Costs) -> float:
     """Units per second of one group while nothing is learned yet, and so nobody is held back."""
-    receiving = (costs.receive_seconds + costs.insert_seconds) / costs.units
+    receiving = costs.receive_seconds / costs.units
     return min(bounds_of(costs).sampling, _per(receiving), _link(costs))
 
 

@@ -17,27 +17,26 @@ from tianji.strategy.simulate.events import Agenda, Level, Process, Routine
 from tianji.strategy.simulate.layout import Costs
 from tianji.strategy.simulate.links import Downlink, Uplink
 from tianji.strategy.simulate.spread import Spread
-from tianji.strategy.simulate.timeline import Doing, Timeline
 from tianji.strategy.simulate.version_pool import Pool
+
+ACT, SEND, RECEIVE, UPDATE = "act", "send", "receive", "update"  # what a process does
+WEIGHTS, TRAJECTORIES, ROOM = "weights", "trajectories", "room"  # what it waits for
 
 
 class Group:
     """The state of all roles of one group, from the moment the warm-up is over."""
 
-    def __init__(
-        self, costs: Costs, seed: int = 0, spread: float = 0.0, timeline: Timeline | None = None
-    ) -> None:
+    def __init__(self, costs: Costs, seed: int = 0, spread: float = 0.0) -> None:
         self.costs = costs
         self.agenda = agenda = Agenda()
         self._spread = Spread(spread, np.random.default_rng(seed))
-        self._timeline = timeline
         n = costs.actors
         # actors
         self._used = [0] * n  # slots that an actor has under way
         self._sent = [0] * n
         self._loaded = [0] * n  # publications that it had seen when it last began
         self._writes = [0] * n  # the version that the trajectory it makes is of
-        self._blocked: dict[int, tuple[Doing, float]] = {}
+        self._blocked: dict[int, tuple[str, float]] = {}
         self.for_weights, self.for_room = Level(agenda), Level(agenda)
         # between hosts
         speed = costs.link_bytes_per_second
@@ -54,9 +53,8 @@ class Group:
         self._batches: deque[list[int]] = deque()
         self._in_flight = 0  # batches drawn and not freed
         self._holds = False
-        self._unweighed = 0  # batches whose new priorities the buffer has yet to note
         self.updating = Level(agenda)
-        self._slept: dict[str, tuple[Doing, float]] = {}
+        self._slept: dict[str, tuple[str, float]] = {}
         # counts
         self.produced = self.received = self.consumed = self.version = self.handed = 0
         self.lags: list[int] = []  # of every trajectory, when it was received or learned from
@@ -86,12 +84,15 @@ class Group:
         """Seconds that the buffer's process has slept; they may be the learner's."""
         return self._buffer.idle.area
 
+    def note(self, row: str, doing: str, start: float, end: float) -> None:
+        """Is told what every process has done from when to when; a subclass may keep it."""
+
     def close(self) -> None:
-        """Draws how long those who wait have waited by now."""
+        """Notes how long those who wait have waited by now."""
         for i, (why, since) in self._blocked.items():
-            self._draw_wait(f"A{i}", why, since)
+            self.note(f"A{i}", why, since, self.agenda.now)
         for row, (why, since) in self._slept.items():
-            self._draw_wait(row, why, since)
+            self.note(row, why, since, self.agenda.now)
 
     # -------------------------------------------------------------------------------------- actors
 
@@ -99,20 +100,18 @@ class Group:
         """Actor i opens its next trajectory, or is blocked until something lets it."""
         costs, host = self.costs, self._host(i)
         if costs.alternates and self._known[host] < self._sent[i] // costs.per_version:
-            return self._block(i, Doing.WEIGHTS)
+            return self._block(i, WEIGHTS)
         if self._used[i] == costs.depth:
-            return self._block(i, Doing.ROOM)
+            return self._block(i, ROOM)
         self._used[i] += 1
         self._writes[i] = self._known[host]
         newer = self._publications[host] - self._loaded[i]
         self._loaded[i] += newer
         loading = min(newer, costs.steps) * costs.load_seconds
         rollout = self._spread.of(costs.rollout_seconds) + loading
-        if self._timeline is not None:
-            now = self.agenda.now
-            self._timeline.add_rollout(f"A{i}", now, now + rollout, costs.steps)
-            end = now + rollout + costs.send_seconds
-            self._timeline.add(f"A{i}", Doing.SEND, now + rollout, end)
+        acted = self.agenda.now + rollout
+        self.note(f"A{i}", ACT, self.agenda.now, acted)
+        self.note(f"A{i}", SEND, acted, acted + costs.send_seconds)
         self.agenda.after(rollout + costs.send_seconds, self._made, i)
 
     def _made(self, i: int) -> None:
@@ -125,16 +124,16 @@ class Group:
             self._came(i, self._writes[i])
         self._begin(i)
 
-    def _block(self, i: int, why: Doing) -> None:
+    def _block(self, i: int, why: str) -> None:
         self._blocked[i] = (why, self.agenda.now)
-        (self.for_weights if why is Doing.WEIGHTS else self.for_room).add(1)
+        (self.for_weights if why == WEIGHTS else self.for_room).add(1)
 
     def _unblock(self, i: int) -> None:
         """Has an actor look again, if it was blocked."""
         if i in self._blocked:
             why, since = self._blocked.pop(i)
-            (self.for_weights if why is Doing.WEIGHTS else self.for_room).add(-1)
-            self._draw_wait(f"A{i}", why, since)
+            (self.for_weights if why == WEIGHTS else self.for_room).add(-1)
+            self.note(f"A{i}", why, since, self.agenda.now)
             self._begin(i)
 
     def _host(self, i: int) -> int:
@@ -149,21 +148,16 @@ class Group:
 
     def _buffer_steps(self) -> Iterator[float]:
         """Receives at most one trajectory of each actor and hands out at most one batch."""
-        while self._unweighed:
-            yield from self._busy(self.drawing, Doing.PRIORITY, self.costs.priority_seconds)
-            self._unweighed -= 1
-            self._in_flight -= 1
         n = self.costs.actors
         while n and self._waiting and self._may_receive():
             n -= 1
             i, version = self._waiting.popleft()
-            yield from self._busy(self.receiving, Doing.RECEIVE, self.costs.receive_seconds)
-            yield from self._busy(self.receiving, Doing.PRIORITY, self.costs.insert_seconds)
+            yield from self._busy(self.receiving, RECEIVE, self.costs.receive_seconds)
             self._store(version)
             self._free(i)
         if self.balance.may_consume() and self._in_flight < self.costs.batches_ahead:
             drawing = self._spread.of(self.costs.draw_seconds)
-            yield from self._busy(self.drawing, Doing.RECEIVE, drawing)
+            yield from self._busy(self.drawing, RECEIVE, drawing)
             self._hand_out()
 
     def _may_receive(self) -> bool:
@@ -201,24 +195,26 @@ class Group:
         """Learns from one batch, if one has come, and publishes."""
         if self._holds:
             self._holds = False
-            if not self.costs.priority_seconds:
-                self._in_flight -= 1
-                self._wake(self._buffer)
+            self._freed_batch()
         if not self._batches:
             return
         batch = self._batches.popleft()
         self._holds = True
-        yield from self._busy(
-            self.updating, Doing.UPDATE, self._spread.of(self.costs.update_seconds)
-        )
-        if self.costs.priority_seconds:
-            self._unweighed += 1
-            self._wake(self._buffer)
+        yield from self._busy(self.updating, UPDATE, self._spread.of(self.costs.update_seconds))
+        self._learned()
         self.lags += [self.version - version for version in batch]
         self.version += 1
         self.consumed += self.costs.batch
         if self.version % self.costs.send_interval == 0:
             self._publish()
+
+    def _learned(self) -> None:
+        """An update is over; what it learned from is the learner's until its next turn."""
+
+    def _freed_batch(self) -> None:
+        """The slot of a batch is the buffer's again."""
+        self._in_flight -= 1
+        self._wake(self._buffer)
 
     def _publish(self) -> None:
         if self.costs.remote:
@@ -255,23 +251,16 @@ class Group:
 
     def _asleep(self, row: str) -> Routine:
         full = row == "B" and not self._may_receive()
-        why = Doing.ROOM if full else Doing.TRAJECTORIES
+        why = ROOM if full else TRAJECTORIES
         self._slept[row] = (why, self.agenda.now)
         yield None
-        self._draw_wait(row, *self._slept.pop(row))
+        why, since = self._slept.pop(row)
+        self.note(row, why, since, self.agenda.now)
 
-    def _draw_wait(self, row: str, why: Doing, since: float) -> None:
-        if self._timeline is not None:
-            self._timeline.add(row, why, since, self.agenda.now)
-
-    def _busy(self, level: Level, doing: Doing, seconds: float) -> Iterator[float]:
-        """One piece of work, counted and drawn."""
-        if not seconds and doing is Doing.PRIORITY:
-            return
-        if self._timeline is not None:
-            row = "B" if self.costs.is_alone and level is not self.updating else "L"
-            now = self.agenda.now
-            self._timeline.add(row, doing, now, now + seconds)
+    def _busy(self, level: Level, doing: str, seconds: float) -> Iterator[float]:
+        """One piece of work, counted and noted."""
+        row = "B" if self.costs.is_alone and level is not self.updating else "L"
+        self.note(row, doing, self.agenda.now, self.agenda.now + seconds)
         level.add(1)
         yield seconds
         level.add(-1)

@@ -91,8 +91,6 @@ class Costs:
     link_seconds: float = 0.0
     trajectory_bytes: int = 0
     weights_bytes: int = 0
-    priority_seconds: float = 0.0  # new priorities of a batch, which the next draw waits for
-    insert_seconds: float = 0.0  # priorities of a trajectory that has come
 
     def times(self, share: float) -> Costs:
         """The same with a share of the time of learner and buffer; of all, if they take turns."""
@@ -131,8 +129,8 @@ class Costs:
 
     @property
     def batches_ahead(self) -> int:
-        """As `job.Job.batches_ahead`; priorities must be back before the next batch is drawn."""
-        return 1 if self.takes_once or self.priority_seconds else 2
+        """As `job.Job.batches_ahead`."""
+        return 1 if self.takes_once else 2
 
     @property
     def knee(self) -> float:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-from pathlib import Path
-
-from tianji.strategy.simulate.styles import STYLES
 
 MOST_SPREAD = 0.5
 
@@ -44,19 +41,3 @@ def _float(said: str) -> float:
         return float(said)
     except ValueError:
         return math.nan
-
-
-def names(said: str) -> tuple[str, ...]:
-    """Some of the styles, or `all`."""
-    lower = said.lower()  # the tables write Gorila and SEED
-    found = STYLES if lower == "all" else tuple(word.strip() for word in lower.split(","))
-    if not set(found) <= set(STYLES):
-        raise argparse.ArgumentTypeError(f"want all, or some of {','.join(STYLES)}, got {said}")
-    return found
-
-
-def svg(said: str) -> Path:
-    """The name of a picture."""
-    if not said.endswith(".svg"):
-        raise argparse.ArgumentTypeError(f"want a name that ends with .svg, got {said}")
-    return Path(said)

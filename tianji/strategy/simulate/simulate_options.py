@@ -11,9 +11,8 @@ from pathlib import Path
 from tianji.core import atomic_file, terminal
 from tianji.core.columns import wrapped
 from tianji.core.errors import TianJiError
-from tianji.core.wording import count_of
 from tianji.strategy.plan.profile import Profile, Work
-from tianji.strategy.simulate import diagram, option_words, picture
+from tianji.strategy.simulate import option_words
 from tianji.strategy.simulate.bounds import expected_rate
 from tianji.strategy.simulate.layout import Layout, costs_of
 from tianji.strategy.simulate.refusals import (
@@ -24,18 +23,12 @@ from tianji.strategy.simulate.refusals import (
     refuse_unshared,
 )
 from tianji.strategy.simulate.result import Simulated
-from tianji.strategy.simulate.schedule import Schedule
-from tianji.strategy.simulate.simulation_text import styles_table, table
+from tianji.strategy.simulate.simulation_text import table
 from tianji.strategy.simulate.simulator import simulate
-from tianji.strategy.simulate.styles import STYLES, as_planned, schedules
 from tianji.strategy.simulate.sweep import CORES, HOST_CORES, balanced, sweep
-from tianji.strategy.simulate.timeline import Doing
 
 GBIT = 1e9 / 8  # bytes per second
 ASSUMED_GBIT = 10.0  # where a link is needed and nobody has said how fast it is
-FIGURE_ACTORS = 4  # of the diagram, unless --actors says otherwise
-NARROW, WIDE = 60, 160  # columns that the diagram takes, at least and at most
-UNSEEN = 100  # and where nobody says how many there are
 COLUMNS = {  # of the table that show what an option asked for
     "--groups": "groups",
     "--hosts": "hosts",
@@ -45,7 +38,6 @@ COLUMNS = {  # of the table that show what an option asked for
     "--learner-cores": "learners",
     "--buffer-alone": "learners",
 }
-SURPLUS = 0.05  # of all time that actors are held back, from which on it is explained
 LAYOUT = ("--groups", "--actors", "--hosts", "--actors-list")  # where one is named, one is shown
 
 
@@ -71,13 +63,6 @@ def add_arguments(parser: argparse._ActionsContainer, count: Callable[[str], int
             "S",
             "standard deviation of costs, as a share of them (default: 0)",
         ),
-        (
-            "--styles",
-            option_words.names,
-            "LIST",
-            f"draw Figure 1: all, or some of {','.join(STYLES)}",
-        ),
-        ("--figure", option_words.svg, "FILE", "the same into an SVG file"),
         ("--simulated", Path, "FILE", "what was simulated, as JSON"),
     ):
         parser.add_argument(option, type=reads, metavar=metavar, help=purpose)
@@ -108,9 +93,6 @@ def check(options: argparse.Namespace) -> None:
             "link: name several with --hosts, or more cores in --cores-list than a host has "
             f"(--host-cores, {HOST_CORES} unless said), or leave it out"
         )
-    if options.figure is not None:
-        maker = "tianji plan --figure"
-        atomic_file.refuse_to_lose(options.figure, "--figure", picture.is_picture, maker)
     if options.simulated is not None:
         maker = "tianji plan --simulated"
         atomic_file.refuse_to_lose(options.simulated, "--simulated", _is_simulated, maker)
@@ -148,8 +130,7 @@ def run(profile: Profile, options: argparse.Namespace, above: Sequence[str] = ()
     refuse_impossible(profile.work, options)  # the costs may have come from a file
     layout = _layout(profile, options)
     results = _simulated(profile, layout, options)
-    drawn, notes = _styles(profile, layout, results, options)
-    written = _write_files(options, results, drawn)  # first: who reads what we print may go away
+    written = _write_file(options, results)  # first: who reads what we print may go away
     width = terminal.width()
     title, *more = above or [f"{profile.work.name}, measured on {profile.machine.cpu}"]
     if _link_is_assumed(profile, options):
@@ -157,13 +138,8 @@ def run(profile: Profile, options: argparse.Namespace, above: Sequence[str] = ()
     for paragraph in (f"{title}; simulated from these costs", *more):
         print("\n".join(wrapped(paragraph, width, indent=2)), end="\n\n")
     print(table(results, width, [COLUMNS[name] for name in COLUMNS if _is_given(options, name)]))
-    if drawn:
-        print()
-        print(diagram.text(drawn, _columns()))
-        print()
-        print(styles_table(drawn, width, notes))
-    for path in written:
-        print(path)
+    if written is not None:
+        print(written)
     return 0
 
 
@@ -248,73 +224,20 @@ def _learner_cores(profile: Profile, layout: Layout) -> int:
     return max(sorted({cost.cores for cost in profile.learners}), key=worth)
 
 
-def _styles(
-    profile: Profile, layout: Layout, results: Sequence[Simulated], options: argparse.Namespace
-) -> tuple[list[Schedule], list[str]]:
-    """Figure 1, and what is to be said about it; nothing where it was not asked for.
-
-    All styles have the cores of one group of the layout that was named, or of a small one. What is
-    made of these is open then, and ours is what a plan makes of them.
-    """
-    names = options.styles or (STYLES if options.figure is not None else None)
-    if names is None:
-        return [], []
-    if _sweeps(options):
-        group = dataclasses.replace(layout, actors=FIGURE_ACTORS)
-        ours = as_planned(profile, group, options.learner_cores)
-    else:
-        group = ours = dataclasses.replace(results[0].layout, groups=1, hosts=1)
-    drawn = schedules(profile, group, names, ours=ours)
-    mine = [schedule for schedule in drawn if schedule.style == "ours"]
-    return drawn, _about_ours(profile, group, ours, mine[0]) if mine else []
-
-
-def _about_ours(profile: Profile, layout: Layout, ours: Layout, schedule: Schedule) -> list[str]:
-    """What the split of ours follows from, and why its actors are held back if they are."""
-    if profile.work.alternates:
-        return ["ours: synchronous training takes turns, and so it has Gorila's schedule"]
-    notes = []
-    if dataclasses.replace(ours, envs=layout.envs) != layout:
-        cores = count_of(layout.group_cores(profile.work), "core")
-        notes.append(
-            f"ours: what a plan makes of {cores}, {schedule.split}; the others have as many actors "
-            f"as fit beside {count_of(layout.learners, 'learner')}, A3C as many workers. --actors "
-            f"{layout.actors} draws ours with as many"
-        )
-    held, enough = schedule.idle()[Doing.ROOM], balanced(profile, ours).actors
-    if held >= SURPLUS and enough < ours.actors:
-        notes.append(
-            f"ours: {ours.actors} actors make more than the learner takes, and are held back; a "
-            f"balanced group of these costs has {enough}, and the other cores another group"
-        )
-    return notes
-
-
-def _columns() -> int:
-    return min(max(terminal.columns(UNSEEN), NARROW), WIDE)
-
-
 def _actors(options: argparse.Namespace) -> list[int]:
     if options.actors_list is not None:
         return list(options.actors_list)
     return [] if options.actors is None else [options.actors]
 
 
-def _write_files(
-    options: argparse.Namespace, results: list[Simulated], drawn: list[Schedule]
-) -> list[Path]:
-    """Those that were asked for; returns where they lie."""
-    texts: dict[str, str] = {}
-    if options.figure is not None:
-        texts["--figure"] = picture.draw(drawn)
-    if options.simulated is not None:
+def _write_file(options: argparse.Namespace, results: list[Simulated]) -> Path | None:
+    """The one that was asked for."""
+    path: Path | None = options.simulated
+    if path is not None:
         plain = [result.to_json() for result in results]
-        texts["--simulated"] = json.dumps(plain, indent=1) + "\n"
-    paths: list[Path] = [getattr(options, option[2:]) for option in texts]
-    for path, (option, text) in zip(paths, texts.items(), strict=True):
-        with atomic_file.explained(f"name another file with {option}"):
-            atomic_file.write(path, text)
-    return paths
+        with atomic_file.explained("name another file with --simulated"):
+            atomic_file.write(path, json.dumps(plain, indent=1) + "\n")
+    return path
 
 
 def _is_simulated(path: Path) -> bool:

@@ -9,9 +9,7 @@ from tianji.core.columns import fitted, wrapped
 from tianji.core.wording import count_of, per_second
 from tianji.strategy.plan.solver import NOISE
 from tianji.strategy.simulate.result import Simulated
-from tianji.strategy.simulate.schedule import Schedule
 from tianji.strategy.simulate.simulator import REDUCED_BYTES_PER_SECOND
-from tianji.strategy.simulate.timeline import IDLE
 
 HEAD = (
     *("cores", "groups", "learners", "actors", "envs", "hosts", "produced/s", "received/s"),
@@ -20,15 +18,6 @@ HEAD = (
 LEAST = (  # the first to go where room is scarce; the last ones are what was predicted
     *("received/s", "stale p95", "envs", "updates/s", "learners", "link", "hosts", "staleness"),
     *("produced/s", "L idle", "A idle"),
-)
-STYLES_HEAD = (
-    *("style", "split", "cores", "produced/s", "consumed/s", "per core", "idle %"),
-    *("I", "II", "III", "held"),
-)
-STYLES_LEAST = ("produced/s", "cores", "split", "per core")
-CONTENTION = (
-    "costs are those beside busy cores: that a learner is faster where others wait (contention) is "
-    "not in this table"
 )
 RARER = 1.05  # times that fusions are rarer than configured, from which on it is said
 
@@ -44,28 +33,6 @@ def table(rows: Sequence[Simulated], width: int | None = None, asked: Collection
     lines = fitted([HEAD, *(_cells(row) for row in rows)], width, left=(-1,), least=least)
     notes = [line for note in _notes(rows) for line in wrapped(note, width, indent=2)]
     return "\n".join([*lines, "", *notes])
-
-
-def styles_table(
-    all_: Sequence[Schedule], width: int | None = None, notes: Sequence[str] = ()
-) -> str:
-    """A line for each style: rates, and the share of its cores' time that each wait takes."""
-    lines = fitted([STYLES_HEAD, *map(_style_cells, all_)], width, left=(0, 1), least=STYLES_LEAST)
-    about = [line for note in (*notes, CONTENTION) for line in wrapped(note, width, indent=2)]
-    return "\n".join([*lines, "", *about])
-
-
-def _style_cells(schedule: Schedule) -> tuple[str, ...]:
-    idle = schedule.idle()
-    rates = schedule.production, schedule.consumption, schedule.consumption / schedule.cores
-    return (
-        schedule.style,
-        schedule.split,
-        f"{schedule.cores:,}",
-        *map(per_second, rates),
-        _percent(sum(idle.values())),
-        *(_percent(idle[doing]) for doing in IDLE),
-    )
 
 
 def _cells(row: Simulated) -> tuple[str, ...]:

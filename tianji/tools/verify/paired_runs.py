@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tianji.core import atomic_file
 from tianji.core.counts import Count, Histogram
-from tianji.core.errors import USER_MISTAKE, TianJiError
 from tianji.core.json_file import read_json
-from tianji.core.signals import Interrupted, ending_with
 from tianji.job import serial
 from tianji.job.job import Job
 from tianji.observe import episode_file
 from tianji.observe.panel import span
 from tianji.runs.run import SUMMARY
+from tianji.tools import child_run
 from tianji.tools.verify.compare import Pair
 from tianji.tools.verify.measures import Training, return_after
 from tianji.tools.verify.settings import Settings
 
 SERIAL = "serial"
-OUTPUT = "output.txt"  # what `tianji train` said
-STOP_SECONDS = 30.0  # for a run to end in order once it was asked to
-LAST_LINES = 12  # of a run that failed
-
-
-class RunFailed(Exception):
-    """A run ended in a way that is not the user's mistake."""
 
 
 def train_all(
@@ -53,7 +41,7 @@ def train_all(
         both = []
         for engine in engines:
             place = folder / f"{engine}-seed-{seed}"
-            began, known = time.monotonic(), _is_done(place)
+            began, known = time.monotonic(), child_run.is_done(place)
             if not known:
                 _train(settings, engine, seed, place, environment)
             training = read(place, engine, seed)
@@ -102,10 +90,6 @@ def _line(training: Training, settings: Settings) -> str:
     )
 
 
-def _is_done(place: Path) -> bool:
-    return bool(read_json(place / SUMMARY).get("status") == "finished")
-
-
 def _train(
     settings: Settings, engine: str, seed: int, place: Path, environment: Mapping[str, str]
 ) -> None:
@@ -114,7 +98,8 @@ def _train(
         place.mkdir()
         _train_serially(settings.job(seed), place)
     else:
-        _train_distributed(settings, seed, place, environment)
+        overrides = settings.overrides_of(seed)
+        child_run.train(settings.config, overrides, engine, place, environment)
 
 
 def _train_serially(job: Job, place: Path) -> None:
@@ -148,46 +133,6 @@ def _train_serially(job: Job, place: Path) -> None:
         },
     }
     atomic_file.write(place / SUMMARY, json.dumps(summary, indent=2) + "\n")  # last: now it is done
-
-
-def _train_distributed(
-    settings: Settings, seed: int, place: Path, environment: Mapping[str, str]
-) -> None:
-    """`tianji train` as a user would start it, in a process of its own."""
-    words = [sys.executable, "-m", "tianji", "train", settings.config, "--quiet"]
-    words += ["--engine", settings.engine, "--run-dir", str(place)]
-    words += [word for override in settings.overrides_of(seed) for word in ("--set", override)]
-    output = place.with_name(f"{place.name}.{OUTPUT}")
-    with output.open("wb") as file:
-        child = subprocess.Popen(
-            words,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=file,
-            preexec_fn=ending_with(os.getpid(), signal.SIGTERM),
-        )
-        status = _awaited(child)
-    if status != 0 or not _is_done(place):
-        said = "\n".join(output.read_text(errors="replace").rstrip().splitlines()[-LAST_LINES:])
-        if status == USER_MISTAKE:
-            raise TianJiError(said.removeprefix("tianji: "))
-        raise RunFailed(f"seed {seed}, {settings.engine} failed with status {status}:\n{said}")
-    output.unlink()
-
-
-def _awaited(child: subprocess.Popen[bytes]) -> int:
-    try:
-        return child.wait()
-    except Interrupted as stop:
-        child.send_signal(stop.number)  # Ctrl-C has reached it already; twice is the same wish
-        raise
-    finally:
-        try:
-            child.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
 
 
 def read(place: Path, engine: str, seed: int) -> Training:
