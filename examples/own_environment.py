@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-from tianji.core.state import State, random_state, restore_random
-from tianji.envs import BaseEnv
+from tianji import BaseEnv, State, random_state, restore_random
 
 
 class Corridor(BaseEnv):

@@ -6,9 +6,7 @@ into its log, `logs/<role>.log` of the run, when it closes them.
 
 from __future__ import annotations
 
-from tianji.core.channel import Outbox
-from tianji.core.schema import Arrays
-from tianji.transports.shm import ShmTransport
+from tianji import Arrays, Outbox, ShmTransport
 
 
 class CountedOutbox:

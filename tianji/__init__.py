@@ -35,12 +35,14 @@ if TYPE_CHECKING:
     from tianji.models.layout import Network as Network
     from tianji.models.layout import network_of as network_of
     from tianji.models.optimisers import Adam as Adam
+    from tianji.roles.evaluation import evaluate as evaluate
     from tianji.runs.outcome import Report as Report
     from tianji.runs.trained import Trained as Trained
     from tianji.stores.prioritised import Prioritised as Prioritised
     from tianji.stores.replay import Replay as Replay
     from tianji.stores.rollouts import Rollouts as Rollouts
     from tianji.strategy.plan.plan_file import Plan as Plan
+    from tianji.tools.export import Exported
     from tianji.transports.shm import ShmTransport as ShmTransport
 
 __version__ = "0.3.0"
@@ -58,6 +60,7 @@ HOMES = {
     "tianji.models.flat": ("FlatParameters",),
     "tianji.models.layout": ("Network", "network_of"),
     "tianji.models.optimisers": ("Adam",),
+    "tianji.roles.evaluation": ("evaluate",),
     "tianji.runs.outcome": ("Report",),
     "tianji.runs.trained": ("Trained",),
     "tianji.stores.prioritised": ("Prioritised",),
@@ -218,4 +221,11 @@ def report(runs: Sequence[str | Path], out: str | Path | None = None) -> Path:
     return build(runs, out)
 
 
-__all__ = ["__version__", "load", "plan", "report", "resume", "train", *_HOME_OF]
+def export(run: str | Path, out: str | Path | None = None) -> Exported:
+    """Writes a trained policy as an ONNX file, as `tianji export` does."""
+    from tianji.tools.export import onnx
+
+    return onnx(run, out)
+
+
+__all__ = ["__version__", "export", "load", "plan", "report", "resume", "train", *_HOME_OF]

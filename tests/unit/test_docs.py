@@ -2,11 +2,14 @@
 
 import ast
 import re
+import subprocess
+import sys
 
 import pytest
 from commands import ROOT
 from pages import BLOCKS, PAGES, PYTHON, SHELL, Block, commands_of, inline_commands
 
+import tianji
 from tianji.cli.main import parser
 from tianji.config import load
 
@@ -172,3 +175,43 @@ def test_a_block_knows_where_it_stands():
     block = Block("README.md", 3, "bash", "tianji train a.py --seed 2  # why\n")
     assert block.name == "README.md-3"
     assert commands_of(block) == [["train", "a.py", "--seed", "2"]]
+
+
+def imported_from_us(tree):
+    """Modules of ours that code imports, and names that it looks up in `tianji`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names if each.name.startswith("tianji."))
+        elif isinstance(node, ast.ImportFrom) and node.module.partition(".")[0] == "tianji":
+            yield from (f"{node.module}:{each.name}" for each in node.names)
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "tianji":
+            yield f"tianji:{node.attr}"
+
+
+def test_docs_and_examples_come_in_by_the_front_door():
+    shown = {block.name: block.text for block in PYTHON}
+    shown |= {path.name: path.read_text() for path in sorted((ROOT / "examples").glob("*.py"))}
+    doors = {f"tianji:{name}" for name in tianji.__all__}
+    others = {
+        f"{name}: {used}"
+        for name, text in shown.items()
+        for used in imported_from_us(ast.parse(text))
+        if used not in doors
+    }
+    assert not others
+
+
+def test_the_page_about_python_names_all_of_the_front_door():
+    page = (ROOT / "docs" / "api.md").read_text()
+    listed = set(re.findall(r"`(\w+)`", page))
+    assert set(tianji.__all__) - {"__version__"} <= listed
+
+
+def test_every_name_of_the_front_door_is_there_and_loads_nothing_heavy(child_env):
+    code = "import sys, tianji; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=child_env, capture_output=True, text=True, check=True
+    )
+    assert not set(done.stdout.split()) & {"torch", "gymnasium", "rich", "numpy"}
+    for name in tianji.__all__:
+        assert getattr(tianji, name) is not None
