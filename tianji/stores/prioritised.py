@@ -45,8 +45,7 @@ class Prioritised(Replay):
 
     def n_bytes(self, trajectory: Schema, n_sources: int, slack: int) -> int:
         """Bytes of all rings and of the tree."""
-        rows = n_sources * (self.steps_per_source(trajectory, n_sources) + 1)
-        rows *= trajectory.fields[-1].shape[1]
+        rows = self.n_rows(trajectory, n_sources)
         return super().n_bytes(trajectory, n_sources, slack) + rows * 8 + SumTree.n_bytes(rows)
 
 
