@@ -1,17 +1,22 @@
 """Every frame is kept once, and every stack is one that a policy saw."""
 
+import os
+from collections import Counter
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from film import Recorder, check_stack, film_spec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
 from tianji.core.frames import places_of, stacked_shape
 from tianji.core.schema import Field
-from tianji.core.store import stack_of, trajectory_schema
+from tianji.core.store import feedback_schema, stack_of, trajectory_schema
 from tianji.models.frames import (
     FrameStack,
     RolloutPlaces,
@@ -319,6 +324,59 @@ def test_a_restored_store_draws_the_same_stacks():
             each.draw()
         names = one.batch.keys() - {"generation"}  # begins anew: nothing is in flight
         assert all((one.batch[name] == other.batch[name]).all() for name in names)
+
+
+def test_stacks_are_drawn_as_often_as_their_priorities_say():
+    sampling = Prioritised(32, 48, 0, GAMMA, 2, alpha=0.5)
+    watched = Watched(sampling, film_spec(4, 2), 6, 1, np.random.default_rng(1))
+    for _ in range(20):
+        watched.record(0)
+    feedback = feedback_schema(32).empty()
+    for _ in range(80):
+        found = watched.draw()
+        feedback["priority"][...] = [1 + who[3] for who in found]
+        for name in ("row", "generation"):
+            feedback[name][...] = watched.batch[name]
+        assert watched.store.reweigh(feedback) == 0
+    counts = Counter(who for _ in range(600) for who in watched.draw())
+    assert len(counts) == watched.store.size()
+    expected = np.sqrt([1.0 + who[3] for who in counts])
+    found = np.array(list(counts.values()))
+    assert stats.chisquare(found, expected / expected.sum() * found.sum()).pvalue > 0.001
+
+
+def test_a_priority_of_which_only_the_frame_is_left_comes_too_late():
+    """Its frame is still part of newer stacks; the sample itself is not kept any more."""
+    sampling = Prioritised(32, 6, 0, GAMMA)
+    watched = Watched(sampling, film_spec(4, 1), 1, 1, np.random.default_rng(1))
+    actor = watched.actors[0]
+    actor.film.ending = 0
+    for _ in range(6):
+        watched.record(0)
+    watched.draw()
+    feedback = {name: watched.batch[name].copy() for name in ("row", "generation")}
+    feedback["priority"] = np.full(32, 50.0, np.float32)
+    oldest = np.count_nonzero(watched.batch["obs"][:, -1, 1, 1] == 0)
+    watched.record(0)
+    assert watched.store.reweigh(feedback) == oldest > 0
+    assert {who[3] for _ in range(20) for who in watched.draw()} == {1, 2, 3, 4, 5, 6}
+
+
+def test_memory_is_committed_only_as_frames_come():
+    schema = trajectory_schema(film_spec(4, 2, shape=(84, 84)), (), 16)
+    before = resident()
+    store = Prioritised(32, 200_000, 0).build(schema, 2, 0, 0)
+    rows = schema.empty()
+    rows["length"][...], rows["valid"][...], rows["first"][0] = 16, True, True
+    store.add(0, rows, 0)
+    store.clear()
+    assert resident() - before < 100 << 20  # of 5.6 GB
+
+
+def resident():
+    """Bytes of this process that lie in memory."""
+    fields = Path("/proc/self/statm").read_text().split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_a_million_atari_transitions_take_less_than_eight_gigabytes():

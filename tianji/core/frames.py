@@ -13,6 +13,8 @@ nothing where `first[0]` is set.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -36,16 +38,19 @@ def places_of(first: npt.NDArray[np.bool_], stack: int) -> npt.NDArray[np.int64]
     """
     rows = np.arange(first.shape[-2])[:, None] + stack - 1
     begins = np.maximum.accumulate(np.where(first, rows, 0), axis=-2)  # 0: before this trajectory
-    return np.maximum(rows[..., None] - np.arange(stack - 1, -1, -1), begins[..., None])
+    places: npt.NDArray[np.int64] = np.maximum(
+        rows[..., None] - np.arange(stack - 1, -1, -1), begins[..., None]
+    )
+    return places
 
 
-def older(rows: Arrays, t: int) -> npt.NDArray[np.generic]:
+def older(rows: Arrays, t: int) -> npt.NDArray[Any]:
     """The older frames of the stack of row `t`: `before` of a trajectory that begins there."""
     before, obs = rows[BEFORE], rows[STACKED]
     n, n_envs = before.shape[:2]
     place = places_of(rows[FIRST][: t + 1], n + 1)[t, :, :-1].T
     e = np.broadcast_to(np.arange(n_envs), place.shape)
-    frames = obs[np.maximum(place - n, 0), e]
+    frames: npt.NDArray[Any] = obs[np.maximum(place - n, 0), e]
     outside = place < n
     frames[outside] = before[place[outside], e[outside]]
     return frames

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -75,7 +76,13 @@ def train(job: Job, clock: Callable[[], float] = time.monotonic) -> Outcome:
         while store.ready() and balance.may_consume():
             fresh += min(1.0, balance.batch / store.size())
             store.draw(batch)
-            consumption.add(batch, version, algorithm.learn(batch))
+            scalars: dict[str, Any] = algorithm.learn(batch)
+            if job.sampling.reweighs:
+                back = {name: batch[name] for name in ("row", "generation")}
+                store.reweigh(
+                    back | {"priority": np.asarray(scalars.pop("priorities"), np.float32)}
+                )
+            consumption.add(batch, version, scalars)
             balance.consume()
             version += 1
     env.close()

@@ -82,11 +82,13 @@ class RolloutPlaces:
 
     def all(self) -> Index:
         """Of all T+1 rows, in the order [N, T+1, E]: what values are needed of."""
-        return self._of.reshape(-1, self._k)
+        places: Index = self._of.reshape(-1, self._k)
+        return places
 
     def rows(self, picked: Index) -> Index:
         """Of rows of the flattened [N, T, E], where actions were taken."""
-        return self._of[:, :-1].reshape(-1, self._k)[picked]
+        places: Index = self._of[:, :-1].reshape(-1, self._k)[picked]
+        return places
 
     def finals(self) -> Index:
         """Of `final_obs`, in the order [N, T, E], where environments reset within the step."""

@@ -19,8 +19,8 @@ from tianji.core.frames import BEFORE, FIRST, STACKED, stacked_shape
 from tianji.core.schema import Arrays, Field, Schema
 from tianji.core.state import State, random_state, restore_random
 from tianji.core.store import Amount, axes_of, observed_fields, stack_of, step_fields
+from tianji.stores.rings import Index, Rings
 
-Index = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 ABOUT = (
@@ -132,8 +132,7 @@ class ReplayStore:
     """One ring in time per actor; successors and n-step returns are put together when drawing.
 
     A ring has one position more than it keeps steps: the newest observation, which no action
-    belongs to yet. Ring a, position p, environment e is row (a * ring + p) * E + e of every array.
-    Actor a fills ring a, until another has been silent: see `_ring_of`.
+    belongs to yet. Actor a fills ring a, until another has been silent: see `_ring_of`.
 
     Where k frames are stacked, a ring has k - 1 positions more, for the frames before its oldest
     step. A step of which some frames are missing, because the one before it is another actor's or
@@ -149,9 +148,8 @@ class ReplayStore:
         self._ring = self._kept + self._stack
         fields = step_fields(trajectory)
         self._layout = Schema((*fields.values(), *ABOUT))  # of one row
-        by_time = self._layout.stacked(n_sources, self._ring, self._n_envs)
-        self._by_time: Arrays = {f.name: np.zeros(f.shape, f.dtype) for f in by_time.fields}
-        self._rows = {name: a.reshape(-1, *a.shape[3:]) for name, a in self._by_time.items()}
+        self._rings = Rings(self._layout, n_sources, self._ring, self._n_envs, self._stack)
+        self._by_time, self._rows = self._rings.by_time, self._rings.flat
         self._filled_by = np.arange(n_sources)  # the ring of each actor
         self._cut = np.zeros(n_sources, bool)  # the next steps of a ring are of another actor
         self._newest = np.zeros(n_sources, np.int64)  # steps received when it was last written
@@ -179,10 +177,12 @@ class ReplayStore:
         ring = {name: array[number] for name, array in self._by_time.items()}
         written = int(self._written[number])
         broken = self._cut_where_broken(number, trajectory)
-        changed = np.arange(written, written + length - start + self._stack)[: self._ring]
-        changed %= self._ring  # the new steps, the newest position, and what only frames are of
+        new = np.arange(written, written + length - start)
+        # Behind the newest position lie those of which only frames are needed.
+        beyond = np.arange(written + len(new), written + len(new) + self._stack) % self._ring
+        rows = new % self._ring
+        changed = np.arange(written, written + len(new) + self._stack)[: self._ring] % self._ring
         self._n_valid -= int(np.count_nonzero(ring["valid"][changed]))
-        rows = np.arange(written, written + length - start) % self._ring
         for name in (*self._followed, *self._copied):
             ring[name][rows] = trajectory[name][start:length]
         if self._stack > 1:
@@ -191,16 +191,14 @@ class ReplayStore:
         ring["version"][rows] = version
         ring["born"][rows] = self._received
         ring["drawn"][rows] = False
-        written += length - start
-        head = written % self._ring
         for name in self._followed:
-            ring[name][head] = trajectory[name][length]
-        ring["valid"][np.arange(written, written + self._stack) % self._ring] = False
+            ring[name][beyond[0]] = trajectory[name][length]
+        ring["valid"][beyond] = False
         self._n_valid += int(np.count_nonzero(ring["valid"][changed]))
-        self._written[number] = written
+        self._written[number] += len(new)
         self._newest[number], self._cut[number] = self._received, False
         self._count_rows()
-        self._rewritten(np.concatenate((broken, self._rows_at(number, changed))))
+        self._rewritten(np.concatenate((broken, self._rings.rows(number, changed))))
         return Amount(steps, steps)
 
     def _whole(self, number: int, first: Mask) -> Mask:
@@ -210,11 +208,6 @@ class ReplayStore:
         whole: Mask = known >= self._stack - 1
         self._known[number] = np.minimum(known[-1], self._stack - 1)
         return whole[:-1]
-
-    def _rows_at(self, number: int, positions: Index) -> Index:
-        """The rows of all environments at these positions of a ring."""
-        first = (number * self._ring + positions) * self._n_envs
-        return (first[:, None] + np.arange(self._n_envs)).ravel()
 
     def _rewritten(self, rows: Index) -> None:
         """Is told which rows hold another sample than before, or may not be drawn any more."""
@@ -246,7 +239,7 @@ class ReplayStore:
         written = int(self._written[number])
         if not written:
             return np.empty(0, np.int64)
-        head = self._rows_at(number, np.array([written % self._ring]))
+        head = self._rings.rows(number, np.array([written % self._ring]))
         broken = np.full(self._n_envs, self._cut[number])
         for name in self._followed:
             here, first = self._rows[name][head], trajectory[name][0]
@@ -254,7 +247,7 @@ class ReplayStore:
         if self._stack > 1:
             broken |= self._has_another_past(number, head, trajectory[BEFORE])
             self._known[number][broken] = 0
-        last = self._preceding(head)[broken]
+        last: Index = self._rings.before(head)[broken]
         last = last[self._rows["valid"][last]]
         self._rows["valid"][last] = False
         self._n_valid -= len(last)
@@ -265,7 +258,7 @@ class ReplayStore:
 
         What a screen shows may stand still, and so look as if it followed.
         """
-        older = self._places(head)[:, :-1].T
+        older = self._rings.places(head)[:, :-1].T
         differ = (self._rows[STACKED][older] != before).reshape(*older.shape, -1).any(2).any(0)
         known = self._known[number] >= self._stack - 1
         another: Mask = differ & known & ~self._rows[FIRST][head]
@@ -301,31 +294,14 @@ class ReplayStore:
         row = self._choose(self._sampling.batch, out)
         rows = self._rows
         for name in self._observed:
-            self._show(name, row, out[name])
+            self._rings.show(name, row, out[name])
         for name in self._drawn:
-            rows[name].take(row, 0, out[name], "clip")  # other modes take twice as long
+            rows[name].take(row, 0, out[name], "clip")
         self._look_ahead(row, out)
         rows["version"].take(row, 0, out["version"])
         np.subtract(self._received, rows["born"][row], out=out["age"])
         np.logical_not(rows["drawn"][row], out=out["new"])
         rows["drawn"][row] = True
-
-    def _show(self, name: str, row: Index, out: npt.NDArray[Any]) -> None:
-        """Writes what was to be seen at each row: the newest frames of `obs`, and all else once."""
-        rows = self._rows[name]
-        if name == STACKED and self._stack > 1:
-            row = self._places(row).ravel()
-        rows.take(row, 0, out.reshape(len(row), *rows.shape[1:]), "clip")
-
-    def _places(self, row: Index) -> Index:
-        """The rows [n, k] of the frames that were seen at each row, oldest first."""
-        places = np.empty((len(row), self._stack), np.int64)
-        places[:, -1] = row
-        for k in range(self._stack - 1, 0, -1):
-            newer = places[:, k]
-            begins = self._rows[FIRST][newer]
-            places[:, k - 1] = np.where(begins, newer, self._preceding(newer))
-        return places
 
     def _choose(self, n: int, out: Arrays) -> Index:
         """`n` valid rows, uniformly and with replacement."""
@@ -344,25 +320,10 @@ class ReplayStore:
         position = (self._written[source] - 1 - back) % self._ring
         return (source * self._ring + position) * self._n_envs + e
 
-    def _following(self, row: Index) -> Index:
-        """The rows one step later in the same environment."""
-        following = row + self._n_envs
-        ring_rows = self._ring * self._n_envs
-        wrapped = following // ring_rows != row // ring_rows
-        following[wrapped] -= ring_rows
-        return following
-
-    def _preceding(self, row: Index) -> Index:
-        """The rows one step earlier in the same environment."""
-        preceding = row - self._n_envs
-        ring_rows = self._ring * self._n_envs
-        preceding[preceding // ring_rows != row // ring_rows] += ring_rows
-        return preceding
-
     def _look_ahead(self, row: Index, out: Arrays) -> None:
         """Writes reward, discount and next_obs over up to n steps, or to the end of the episode."""
         rows, gamma = self._rows, np.float32(self._sampling.gamma)
-        last, following = row, self._following(row)
+        last, following = row, self._rings.after(row)
         reward, factor = rows["reward"][row], np.full(row.size, gamma)
         for _ in range(self._sampling.n_step - 1):
             # The newest position of a ring is never valid, so nothing runs past it.
@@ -370,25 +331,15 @@ class ReplayStore:
             reward += (going * factor)[self._reward_axes] * rows["reward"][following]
             factor = np.where(going, factor * gamma, factor)
             last = np.where(going, following, last)
-            following = self._following(last)
+            following = self._rings.after(last)
         out["reward"][...] = reward
         np.multiply(factor, ~rows["terminated"][last], out=out["discount"])
         cut = np.flatnonzero(rows["truncated"][last]) if self._same_step else None
         for name in self._observed:
             following_obs = out[f"next_{name}"]
-            self._show(name, following, following_obs)
+            self._rings.show(name, following, following_obs)
             if cut is not None:
-                self._show_final(name, last[cut], following_obs, cut)
-
-    def _show_final(self, name: str, row: Index, out: npt.NDArray[Any], at: Index) -> None:
-        """Writes what was to be seen last, where the next observation is another episode's."""
-        final = self._rows[f"final_{name}"][row]
-        if name == STACKED and self._stack > 1:
-            stack = out.reshape(len(out), self._stack, *final.shape[1:])
-            stack[at, :-1] = self._rows[name][self._places(row)[:, 1:]]
-            stack[at, -1] = final
-        else:
-            out[at] = final
+                self._rings.show_final(name, last[cut], following_obs, cut)
 
     def reweigh(self, feedback: Arrays) -> int:
         """Draws are uniform: nobody sends priorities."""
