@@ -6,6 +6,7 @@ from film import Film, film_spec
 from tianji.algorithms.dqn import DQN, EpsilonGreedy
 from tianji.algorithms.policies import CategoricalPolicy
 from tianji.algorithms.ppo import PPO
+from tianji.core.state import random_state, restore_random
 from tianji.models.frames import FrameStack, RolloutPlaces, rollout_stacks
 from tianji.stores.prioritised import Prioritised
 
@@ -26,6 +27,15 @@ class PixelEnv(Film):
         step = super().step(action)
         step.reward[:] = action == (self.time // 2) % 2
         return step
+
+    def state(self):
+        about = {name: getattr(self, name).copy() for name in ("episode", "time", "over")}
+        return {**about, "random": random_state(self.random)}
+
+    def restore(self, state):
+        for name in ("episode", "time", "over"):
+            getattr(self, name)[:] = state[name]
+        restore_random(self.random, state["random"])
 
     def close(self):
         pass

@@ -198,7 +198,12 @@ def _placement_here(config: Config, name: str) -> str:
 def _try_out(config: Config) -> Job:
     from tianji.job.preflight import try_out
     from tianji.job.wiring import n_bytes_of
+    from tianji.runs.checkpoint_schedule import left_out
 
     job = try_out(config)
-    resources.refuse_without_memory(n_bytes_of(job), resources.free_bytes())
+    needed, free, room = n_bytes_of(job), resources.free_bytes(), job.sampling.room
+    resources.refuse_without_memory(needed, free, room)
+    store = needed["store"] // config.n_groups
+    unsaved = left_out(config, store)
+    _note(notices.large_store(store, room, free, f"; {unsaved}" if unsaved else ""))
     return job
