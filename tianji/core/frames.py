@@ -22,6 +22,7 @@ from tianji.core.schema import Arrays
 
 STACKED = "obs"  # the field that is stacked
 FIRST, BEFORE = "first", "before"
+TICKET = "ticket"  # in a batch: stands for frames that lie on a GPU
 
 
 def stacked_shape(stack: int, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -133,7 +133,9 @@ def prepare(config: Config, env: EnvSpec) -> Job:
     algorithm, hyp = load_algorithm(config)
     validate.check_sizes(config, env)
     task = Task(env, config.model, hyp, config.parallel.actor_cfg.num, config.n_learners)
-    sampling = algorithm.sampling(task)
+    validate.check_device(config)
+    device = config.parallel.buffer_cfg.device
+    sampling = validate.on_device(algorithm.sampling(task), env, device)
     length = algorithm.rollout_length(task) or config.parallel.actor_cfg.send_size
     validate.check_publishing(config, sampling)
     validate.check_groups(config, algorithm, sampling)

@@ -42,6 +42,7 @@ def refuse(config: Config, engine: str | None) -> str:
     """The same, without a word about what is not refused."""
     name = chosen_engine(config, engine)
     _refuse_missing_trackers(config)
+    _refuse_without_gpu(config, name)
     return name
 
 
@@ -73,6 +74,16 @@ def _refuse_missing_trackers(config: Config) -> None:
         from tianji.observe.sinks import refuse_missing
 
         refuse_missing(config.exp.track)
+
+
+def _refuse_without_gpu(config: Config, engine: str) -> None:
+    """Of the buffer; with MPI the learners may be on other machines."""
+    from tianji.job.validate import check_device
+
+    check_device(config)
+    device = config.parallel.buffer_cfg.device
+    if engine != "mpi" and device == "cuda" and resources.gpu_of(device) is None:
+        raise TianJiError("buffer_cfg.device: torch sees no GPU here: write 'cpu', or leave it out")
 
 
 def start(

@@ -109,10 +109,11 @@ class PrioritisedStore(ReplayStore):
         self._tree.clear()
         return super().clear()
 
-    def state(self) -> State:
+    def state(self) -> State | None:
         """A replay's, with the priorities; generations start anew, for nothing is in flight."""
         about = {"priority": self._tree.leaves, "largest": self._largest, "batches": self._batches}
-        return {**super().state(), **about}
+        state = super().state()
+        return None if state is None else {**state, **about}
 
     def restore(self, state: State) -> None:
         """Draws on with the priorities of that time."""

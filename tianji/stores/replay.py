@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tianji.core.errors import TianJiError
-from tianji.core.frames import BEFORE, FIRST, STACKED, stacked_shape
+from tianji.core.frames import BEFORE, FIRST, STACKED, TICKET, stacked_shape
 from tianji.core.schema import Arrays, Field, Schema
 from tianji.core.state import State, random_state, restore_random
 from tianji.core.store import Amount, axes_of, observed_fields, stack_of, step_fields
+from tianji.models.device_frames import DeviceFrames
 from tianji.stores.rings import Index, Rings
 
 Mask = npt.NDArray[np.bool_]
@@ -44,6 +45,7 @@ class Replay:
     gamma: float = 0.99
     n_step: int = 1
     updates_per_step: float = 1.0  # of serial training
+    device: str | None = None  # where the frames of `obs` are kept; None: beside all else
 
     unit: ClassVar[str] = "samples"
     once: ClassVar[bool] = False
@@ -85,8 +87,11 @@ class Replay:
 
     def batch_schema(self, trajectory: Schema) -> Schema:
         """One row per sample."""
-        observed = [_seen(field, stack_of(trajectory)) for field in observed_fields(trajectory)]
+        stack = stack_of(trajectory)
+        observed = [_seen(f, stack) for f in observed_fields(trajectory) if not self._apart(f)]
+        ticket = () if self.device is None else (Field(TICKET, "int64"),)
         rows = (
+            *ticket,
             *observed,
             *(Field(f"next_{f.name}", f.dtype, f.shape) for f in observed),
             *self.drawn(trajectory),
@@ -116,9 +121,17 @@ class Replay:
         kept = self.steps_per_source(trajectory, n_sources)
         return n_sources * n_envs * (kept + stack_of(trajectory))
 
+    def row(self, trajectory: Schema) -> Schema:
+        """What is kept of each sample in the CPU's memory."""
+        fields = [f for f in step_fields(trajectory).values() if not self._apart(f)]
+        return Schema((*fields, *ABOUT))
+
+    def _apart(self, field: Field) -> bool:
+        return self.device is not None and field.name == STACKED
+
     def n_bytes(self, trajectory: Schema, n_sources: int, slack: int) -> int:
         """Bytes of all rings."""
-        fields = (*step_fields(trajectory).values(), *ABOUT)
+        fields = self.row(trajectory).fields
         return self.n_rows(trajectory, n_sources) * sum(field.n_bytes for field in fields)
 
 
@@ -147,8 +160,11 @@ class ReplayStore:
         self._stack = stack_of(trajectory)
         self._ring = self._kept + self._stack
         fields = step_fields(trajectory)
-        self._layout = Schema((*fields.values(), *ABOUT))  # of one row
-        self._rings = Rings(self._layout, n_sources, self._ring, self._n_envs, self._stack)
+        self._layout, frames = sampling.row(trajectory), None  # of one row
+        if sampling.device is not None:
+            about = sampling.n_rows(trajectory, n_sources), self._stack, sampling.batch
+            frames = DeviceFrames(fields[STACKED], *about, sampling.device)
+        self._rings = Rings(self._layout, n_sources, self._ring, self._n_envs, self._stack, frames)
         self._by_time, self._rows = self._rings.by_time, self._rings.flat
         self._filled_by = np.arange(n_sources)  # the ring of each actor
         self._cut = np.zeros(n_sources, bool)  # the next steps of a ring are of another actor
@@ -161,6 +177,7 @@ class ReplayStore:
         self._received = 0
         self._random = np.random.default_rng(seed)
         self._observed = [field.name for field in observed_fields(trajectory)]
+        self._shown = [name for name in self._observed if name in self._rows]
         self._followed = [*self._observed, *([FIRST] if self._stack > 1 else [])]  # T+1 rows
         self._copied = [name for name in fields if name not in self._followed]
         self._drawn = [field.name for field in sampling.drawn(trajectory)]
@@ -184,7 +201,7 @@ class ReplayStore:
         changed = np.arange(written, written + len(new) + self._stack)[: self._ring] % self._ring
         self._n_valid -= int(np.count_nonzero(ring["valid"][changed]))
         for name in (*self._followed, *self._copied):
-            ring[name][rows] = trajectory[name][start:length]
+            self._rings.write(name, number, rows, trajectory[name][start:length])
         if self._stack > 1:
             ring["valid"][rows] &= self._whole(number, trajectory[FIRST][: length + 1])[start:]
         ring["ends"][rows] = ring["terminated"][rows] | ring["truncated"][rows]
@@ -192,7 +209,7 @@ class ReplayStore:
         ring["born"][rows] = self._received
         ring["drawn"][rows] = False
         for name in self._followed:
-            ring[name][beyond[0]] = trajectory[name][length]
+            self._rings.write(name, number, beyond[:1], trajectory[name][length : length + 1])
         ring["valid"][beyond] = False
         self._n_valid += int(np.count_nonzero(ring["valid"][changed]))
         self._written[number] += len(new)
@@ -242,7 +259,7 @@ class ReplayStore:
         head = self._rings.rows(number, np.array([written % self._ring]))
         broken = np.full(self._n_envs, self._cut[number])
         for name in self._followed:
-            here, first = self._rows[name][head], trajectory[name][0]
+            here, first = self._rings.read(name, head), trajectory[name][0]
             broken |= (here != first).reshape(self._n_envs, -1).any(1)
         if self._stack > 1:
             broken |= self._has_another_past(number, head, trajectory[BEFORE])
@@ -259,7 +276,9 @@ class ReplayStore:
         What a screen shows may stand still, and so look as if it followed.
         """
         older = self._rings.places(head)[:, :-1].T
-        differ = (self._rows[STACKED][older] != before).reshape(*older.shape, -1).any(2).any(0)
+        differ = (
+            (self._rings.read(STACKED, older) != before).reshape(*older.shape, -1).any(2).any(0)
+        )
         known = self._known[number] >= self._stack - 1
         another: Mask = differ & known & ~self._rows[FIRST][head]
         return another
@@ -293,7 +312,7 @@ class ReplayStore:
         """Draws `batch` samples uniformly over everything kept."""
         row = self._choose(self._sampling.batch, out)
         rows = self._rows
-        for name in self._observed:
+        for name in self._shown:
             self._rings.show(name, row, out[name])
         for name in self._drawn:
             rows[name].take(row, 0, out[name], "clip")
@@ -335,7 +354,9 @@ class ReplayStore:
         out["reward"][...] = reward
         np.multiply(factor, ~rows["terminated"][last], out=out["discount"])
         cut = np.flatnonzero(rows["truncated"][last]) if self._same_step else None
-        for name in self._observed:
+        if (frames := self._rings.frames) is not None:
+            out[TICKET][...] = frames.draw(self._rings.places(row), self._rings.places(following))
+        for name in self._shown:
             following_obs = out[f"next_{name}"]
             self._rings.show(name, following, following_obs)
             if cut is not None:
@@ -345,8 +366,13 @@ class ReplayStore:
         """Draws are uniform: nobody sends priorities."""
         raise NotImplementedError
 
-    def state(self) -> State:
-        """Views of the positions that were ever written, and where writing and drawing stand."""
+    def state(self) -> State | None:
+        """Views of the positions that were ever written, and where writing and drawing stand.
+
+        None with frames on a device: bringing them back takes as much memory as was to be saved.
+        """
+        if self._rings.frames is not None:
+            return None
         used = min(int(self._written.max()) + 1, self._ring)
         return {
             "rows": {name: array[:, :used] for name, array in self._by_time.items()},

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from tianji.core.frames import FIRST, STACKED
 from tianji.core.schema import Arrays, Schema
+from tianji.models.device_frames import DeviceFrames
 
 Index = npt.NDArray[np.int64]
 
@@ -16,12 +17,20 @@ Index = npt.NDArray[np.int64]
 class Rings:
     """Ring a, position p, environment e is row (a * length + p) * E + e of every array.
 
-    Memory is committed when it is first written.
+    Memory is committed when it is first written. With `frames`, those of `obs` lie there.
     """
 
-    def __init__(self, row: Schema, n_rings: int, length: int, n_envs: int, stack: int) -> None:
+    def __init__(
+        self,
+        row: Schema,
+        n_rings: int,
+        length: int,
+        n_envs: int,
+        stack: int,
+        frames: DeviceFrames | None = None,
+    ) -> None:
         self.length = length  # positions of one ring
-        self._n_envs, self._stack = n_envs, stack
+        self._n_envs, self._stack, self.frames = n_envs, stack, frames
         fields = row.stacked(n_rings, length, n_envs).fields
         self.by_time: Arrays = {f.name: np.zeros(f.shape, f.dtype) for f in fields}
         self.flat: Arrays = {name: a.reshape(-1, *a.shape[3:]) for name, a in self.by_time.items()}
@@ -44,6 +53,19 @@ class Rings:
         n = self.length * self._n_envs
         moved[moved // n != row // n] += turn * n
         return moved
+
+    def write(self, name: str, ring: int, positions: Index, values: npt.NDArray[Any]) -> None:
+        """Copies `values` [n, E, ...] to these positions of a ring."""
+        if self.frames is not None and name == STACKED:
+            self.frames.write(self.rows(ring, positions), values)
+        else:
+            self.by_time[name][ring, positions] = values
+
+    def read(self, name: str, rows: Index) -> npt.NDArray[Any]:
+        """What is kept in some rows."""
+        if self.frames is not None and name == STACKED:
+            return self.frames.read(rows)
+        return self.flat[name][rows]
 
     def places(self, row: Index) -> Index:
         """The rows [n, k] of the frames that were seen at each row, oldest first."""
