@@ -14,8 +14,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ROOMS = (
     "core",
     "config",
-    "stores",
     "models",
+    "stores",
     "envs",
     "algorithms",
     "roles",

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tianji.core.errors import TianJiError
+from tianji.core.frames import STACKED, stacked_shape
 from tianji.core.schema import Arrays, Field
 
 BoolArray = npt.NDArray[np.bool_]
@@ -49,6 +51,17 @@ class EnvSpec:
     reward_per_agent: bool = False  # rewards are [E, A]
     stack: int = 1  # newest frames of `obs` that a policy sees at once; it stacks them itself
 
+    def __post_init__(self) -> None:
+        """Refuses a stack of what is not one array."""
+        if self.stack < 1:
+            raise TianJiError(f"EnvSpec.stack: want at least 1, got {self.stack}")
+        names = [field.name for field in self.inputs]
+        if self.stack > 1 and (names != [STACKED] or not self.inputs[0].shape):
+            raise TianJiError(
+                f"EnvSpec.stack: {self.stack} frames can be stacked of one array called "
+                f"{STACKED!r}, and networks read {names}: use stack=1"
+            )
+
     @property
     def n_actions(self) -> int | None:
         """Options of the one discrete choice; None where an action is a vector of any kind."""
@@ -68,15 +81,19 @@ class EnvSpec:
     @property
     def n_inputs(self) -> int:
         """Numbers that a network reads, of one environment."""
-        return sum(math.prod(field.shape) for field in self.inputs)
+        return sum(math.prod(field.shape) for field in self.inputs) * self.stack
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """The shape of what `gather` returns, of one environment."""
-        return self.inputs[0].shape if len(self.inputs) == 1 else (self.n_inputs,)
+        """The shape of what a network reads, of one environment: with a stack, k frames."""
+        if len(self.inputs) != 1:
+            return (self.n_inputs,)
+        return stacked_shape(self.stack, self.inputs[0].shape)
 
     def gather(self, arrays: Arrays, prefix: str = "") -> npt.NDArray[Any]:
-        """What a network reads: `obs` as it is, or all of `obs.*` flattened side by side.
+        """What networks read: `obs` as it is, or all of `obs.*` flattened side by side.
+
+        Frames are not stacked here: see `models/frames.py`.
 
         Arrays may have any leading axes. `prefix` chooses others, as in `next_obs`.
         """

@@ -181,6 +181,8 @@ class LocalEngine:
         channels = saved.part(CHANNELS)
         if channels is not None and channels["blocks"].keys() != self._names:
             channels = None  # of a version that named them otherwise
+        if self._config.parallel.buffer_cfg.device != "cpu":
+            channels = None  # batches in flight were tickets for what is gone
         if channels is not None:
             self.transport.restore(channels)
             self._rounds = channels["rounds"]

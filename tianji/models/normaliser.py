@@ -25,8 +25,10 @@ class Normaliser:
     Until the first `add`, pictures are divided by 255 and vectors stay as they are.
     """
 
-    def __init__(self, shape: tuple[int, ...], pictures: bool = False) -> None:
+    def __init__(self, shape: tuple[int, ...], pictures: bool = False, repeat: int = 1) -> None:
+        """`repeat` says how often `shape` stands side by side in what is normalised."""
         self._shape, self._n, self._pictures = shape, math.prod(shape), pictures
+        self._repeat = repeat
         n_variances = 1 if pictures else self._n
         self.numbers = np.zeros(self._n + n_variances + 1, np.float32)
         self._mean = self.numbers[: self._n]
@@ -39,7 +41,8 @@ class Normaliser:
         inputs = env.inputs
         pictures = len(inputs) == 1 and inputs[0].dtype == "uint8" and len(inputs[0].shape) > 1
         shape = inputs[0].shape if pictures else (env.n_inputs,)
-        return Normaliser(shape, pictures)
+        frames_with_channels = pictures and len(shape) == 3
+        return Normaliser(shape, pictures, env.stack if frames_with_channels else 1)
 
     @property
     def n_sums(self) -> int:
@@ -73,7 +76,8 @@ class Normaliser:
     @property
     def mean(self) -> Floats:
         """What is subtracted."""
-        return self._mean.reshape(self._shape)
+        mean = self._mean.reshape(self._shape)
+        return mean if self._repeat == 1 else np.concatenate([mean] * self._repeat)
 
     @property
     def scale(self) -> Floats:

@@ -80,7 +80,7 @@ class Actor(Role):
         due = 0 if self.per_version is None else self.trajectory.sent // self.per_version
         if self.paused or self.version < due:
             return False
-        begun = self.trajectory.begin(self.obs, self.version)
+        begun = self.trajectory.begin(self.obs, self.first, self.version)
         self.counts[Count.REFUSED] = self.trajectory.refused
         return begun
 

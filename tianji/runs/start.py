@@ -42,6 +42,7 @@ def refuse(config: Config, engine: str | None) -> str:
     """The same, without a word about what is not refused."""
     name = chosen_engine(config, engine)
     _refuse_missing_trackers(config)
+    _refuse_without_gpu(config, name)
     return name
 
 
@@ -73,6 +74,16 @@ def _refuse_missing_trackers(config: Config) -> None:
         from tianji.observe.sinks import refuse_missing
 
         refuse_missing(config.exp.track)
+
+
+def _refuse_without_gpu(config: Config, engine: str) -> None:
+    """Of the buffer; with MPI the learners may be on other machines."""
+    from tianji.job.validate import check_device
+
+    check_device(config)
+    device = config.parallel.buffer_cfg.device
+    if engine != "mpi" and device == "cuda" and resources.gpu_of(device) is None:
+        raise TianJiError("buffer_cfg.device: torch sees no GPU here: write 'cpu', or leave it out")
 
 
 def start(
@@ -198,7 +209,12 @@ def _placement_here(config: Config, name: str) -> str:
 def _try_out(config: Config) -> Job:
     from tianji.job.preflight import try_out
     from tianji.job.wiring import n_bytes_of
+    from tianji.runs.checkpoint_schedule import left_out
 
     job = try_out(config)
-    resources.refuse_without_memory(n_bytes_of(job), resources.free_bytes())
+    needed, free, room = n_bytes_of(job), resources.free_bytes(), job.sampling.room
+    resources.refuse_without_memory(needed, free, room)
+    store = needed["store"] // config.n_groups
+    unsaved = left_out(config, store)
+    _note(notices.large_store(store, room, free, f"; {unsaved}" if unsaved else ""))
     return job
