@@ -11,6 +11,7 @@ from typing import Any
 from tianji.core import checkpoint
 from tianji.core.columns import aligned
 from tianji.core.errors import TianJiError
+from tianji.core.wording import count_of, number
 from tianji.envs import Rendering
 from tianji.observe.report.run_reader import refuse_other
 from tianji.roles.evaluation import FILE, Evaluation, add_row, check, evaluate, play
@@ -146,12 +147,11 @@ def describe(scored: Score) -> str:
     (low, high), n = result.interval, len(result.returns)
     steps = "" if scored.env_steps is None else f", {scored.env_steps:,} steps"
     rate = sum(result.lengths) / max(scored.seconds, 1e-9)
-    games = "1 game" if n == 1 else f"{n:,} games"
     lines = [
-        f"Mean return {_number(result.mean)} over {games} without exploration.",
+        f"Mean return {number(result.mean)} over {count_of(n, 'game')} without exploration.",
         _line("weights", f"{scored.name}: {result.version:,} updates{steps}"),
-        _line("return", f"std {_number(result.std)}, {_range(result.returns)}"),
-        _line("IQM", f"{_number(result.iqm)}, 95 % interval {_number(low)} to {_number(high)}"),
+        _line("return", f"std {number(result.std)}, {_range(result.returns)}"),
+        _line("IQM", f"{number(result.iqm)}, 95 % interval {number(low)} to {number(high)}"),
         _line("length", f"mean {sum(result.lengths) / n:,.1f} steps, {_range(result.lengths)}"),
         _line("time", f"{scored.seconds:.1f} s, {rate:,.0f} steps/s"),
         _line("seed", str(result.seed)),
@@ -180,14 +180,7 @@ def _cells(scored: Score) -> tuple[str, ...]:
 
 
 def _range(values: tuple[float, ...] | tuple[int, ...]) -> str:
-    return f"{_number(min(values))} to {_number(max(values))}"
-
-
-def _number(value: float) -> str:
-    """Whole numbers as such, small ones with what matters of them."""
-    if value == round(value) or abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:,.1f}" if abs(value) >= 10 else f"{value:,.3g}"
+    return f"{number(min(values))} to {number(max(values))}"
 
 
 def _line(label: str, text: str) -> str:
