@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO
@@ -118,16 +119,10 @@ _AFTERWARDS = (
 _KNOWN = (
     _AFTERWARDS[0],
     (
-        r"unable to find the specified executable.*Node: +(\S+) +Executable: +(\S+)",
+        r"(?:unable to find the specified|could not access an) executable.*Node: +(\S+)",
         True,
-        "host {0} has no {1}: install TianJi there at the same path, or share the folder "
-        "that it is installed in",
-    ),
-    (
-        r"could not access an executable: +Executable: +(\S+) +Node: +(\S+)",
-        True,
-        "host {1} has no {0}: install TianJi there at the same path, or share the folder "
-        "that it is installed in",
+        f"host {{0}} has no {sys.executable}: install TianJi there at the same path, or share the "
+        "folder that it is installed in",
     ),
     (
         r"not enough slots available",
@@ -140,15 +135,5 @@ _KNOWN = (
         True,
         "host {0} cannot be reached: `ssh {0} true` must work from here without a password, "
         "and both must see TianJi at the same path",
-    ),
-    (
-        r"unable to open the hostfile: +(\S+)",
-        True,
-        "hostfile {0} cannot be read: want one host in each line, as in `node1 slots=4`",
-    ),
-    (
-        r"parse error in the hostfile: +(\S+) +It occured on line number (\d+)",
-        True,
-        "{0}:{1}: want a host and its places, as in `node1 slots=4`",
     ),
 )
