@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import IO
@@ -112,6 +111,10 @@ _LOST = (
     "host {0} was lost: it went down, or the link to it was cut. The same command goes on from "
     "the last checkpoint"
 )
+_LACKING = (
+    "host {} has no {}: install TianJi there at the same path, or share the folder that it is "
+    "installed in"
+)
 _AFTERWARDS = (
     (r"lost communication with a remote daemon.*Remote daemon: \S+ on node (\S+)", False, _LOST),
     (r"failed to report back.*Remote host: +(\S+)", False, _LOST),
@@ -119,10 +122,14 @@ _AFTERWARDS = (
 _KNOWN = (
     _AFTERWARDS[0],
     (
-        r"(?:unable to find the specified|could not access an) executable.*Node: +(\S+)",
+        r"unable to find the specified executable.*Node: +(\S+) +Executable: +(\S+)",
         True,
-        f"host {{0}} has no {sys.executable}: install TianJi there at the same path, or share the "
-        "folder that it is installed in",
+        _LACKING.format("{0}", "{1}"),
+    ),
+    (
+        r"could not access an executable: +Executable: +(\S+) +Node: +(\S+)",
+        True,
+        _LACKING.format("{1}", "{0}"),
     ),
     (
         r"not enough slots available",
