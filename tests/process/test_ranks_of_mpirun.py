@@ -22,7 +22,7 @@ import sys
 from pathlib import Path
 from tianji.machine import mpirun_process
 from tianji.core.errors import TianJiError
-shepherd.LINGER_SECONDS = 0.5
+mpirun_process.LINGER_SECONDS = 0.5
 hostfile = Path(sys.argv[1]) if sys.argv[1] else None
 try:
     sys.exit(mpirun_process.start(3, sys.argv[2:], hostfile))
@@ -120,7 +120,7 @@ def test_what_mpirun_cannot_start_is_one_sentence(start, tmp_path, text, program
 def test_a_hostfile_that_is_not_there_is_named(start, tmp_path):
     process = start("true", hostfile=tmp_path / "nowhere")
     _, err = process.communicate(timeout=30)
-    assert process.returncode == 2 and "nowhere: no such file" in err
+    assert process.returncode == 2 and "nowhere" in err
 
 
 def test_a_signal_before_rank_0_has_begun_ends_all(start, tmp_path):

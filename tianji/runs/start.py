@@ -107,7 +107,7 @@ def _process_engine(
     stack.callback(crew.dismiss)
     first = role_name(Kind.LEARNER)  # it loads longest: before this process loads anything
     crew.start(first, lenient[first])
-    from tianji.engines.process import process_engine
+    from tianji.engines.remote import process_engine
     from tianji.job.job import load_algorithm
 
     algorithm, hyp = load_algorithm(config)
@@ -142,7 +142,7 @@ def _mpi_engine(
     config: Config, folder: Path, resumed: Resumed | None, stack: ExitStack
 ) -> tuple[Job, Engine]:
     """The ranks are there already: they are told what they are, and load while sizes are found."""
-    from tianji.engines.mpi import mpi_engine
+    from tianji.engines.remote import mpi_engine
     from tianji.transports.mpi import world
 
     ranks, shares = _place_ranks(config, stack)
@@ -155,8 +155,8 @@ def _mpi_engine(
 
 def _place_ranks(config: Config, stack: ExitStack) -> tuple[Ranks, dict[str, Share]]:
     """All ranks of the job, and what each may use."""
-    from tianji.engines.rank_identity import identity
     from tianji.engines.ranks import Ranks
+    from tianji.engines.serve_rank import identity
     from tianji.job.job import load_algorithm
     from tianji.transports.mpi import world
 
@@ -192,18 +192,20 @@ def placement(config: Config, engine: str | None = None) -> str:
 
 
 def _placement_here(config: Config, name: str) -> str:
-    from tianji.machine.placement import table_of_one, table_of_one_process
-    from tianji.roles.role_specs import homes_of
+    """Processes of one machine have no ranks: they are counted, from 1."""
+    from tianji.machine.placement import table
+    from tianji.roles.role_specs import LAUNCHER, homes_of
 
     cores, usable, here = resources.available_cores(), resources.usable_here(), platform.node()
-    job = _try_out(config)
-    if name == "local":
-        return table_of_one_process(config, here, resources.Share(cores, 1))
-    everybody = dict.fromkeys(homes_of(config).values(), resources.Share(cores, 1))
-    alternates = job.algorithm.alternates(job.task.hyp, job.task.n_actors)
-    shares = resources.assign(config, cores, alternates, usable=usable)
-    _note(notices.crowding(shares, alternates, usable))
-    return table_of_one(config, here, everybody | shares)
+    job, homes = _try_out(config), dict.fromkeys([LAUNCHER, *homes_of(config).values()])
+    numbers = {home: 1 if name == "local" else i for i, home in enumerate(homes, 1)}
+    shares = dict.fromkeys(homes, resources.Share(cores, 1))
+    if name != "local":
+        alternates = job.algorithm.alternates(job.task.hyp, job.task.n_actors)
+        assigned = resources.assign(config, cores, alternates, usable=usable)
+        _note(notices.crowding(assigned, alternates, usable))
+        shares |= assigned
+    return table(config, "process", {home: (n, here) for home, n in numbers.items()}, shares)
 
 
 def _try_out(config: Config) -> Job:

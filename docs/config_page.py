@@ -1,4 +1,4 @@
-"""Generates docs/config.md, the table of every key: python -m tianji.config.document."""
+"""Generates docs/config.md, the table of every key: python docs/config_page.py."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Upper and lower case of a key do not matter. `module:Class` names a class of you
 looked for beside the config file. Keys of the paper's public release that do nothing here are
 accepted, with a notice when the run starts.
 
-This page is generated: `python -m tianji.config.document > docs/config.md`.
+This page is generated: `python docs/config_page.py > docs/config.md`.
 """
 
 

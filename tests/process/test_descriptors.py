@@ -9,14 +9,14 @@ import threading
 import pytest
 
 from tianji.core.errors import TianJiError
-from tianji.transports import descriptor_exchange
-from tianji.transports.descriptor_exchange import Meeting, fetch
+from tianji.transports import descriptors as module
+from tianji.transports.descriptors import Meeting, fetch
 
 pytestmark = pytest.mark.process
 
 GUEST = """
 import os, sys
-from tianji.transports.descriptor_exchange import fetch
+from tianji.transports.descriptors import fetch
 memory, *events = fetch(sys.argv[1], 3)
 os.pwrite(memory, sys.argv[2].encode(), int(sys.argv[2]))
 for event in events:
@@ -68,7 +68,7 @@ def test_a_guest_of_another_user_gets_nothing_and_takes_nobodys_place(
     place, descriptors, monkeypatch
 ):
     users = iter([os.getuid() + 1, os.getuid()])
-    monkeypatch.setattr(descriptor_exchange, "_user", lambda guest: next(users))
+    monkeypatch.setattr(module, "_user", lambda guest: next(users))
     results = []
 
     def come():
@@ -90,7 +90,7 @@ def test_a_guest_of_another_user_gets_nothing_and_takes_nobodys_place(
 def test_the_user_of_a_guest_is_told_by_the_system():
     here, there = socket.socketpair(socket.AF_UNIX)
     with here, there:
-        assert descriptor_exchange._user(here) == os.getuid()
+        assert module._user(here) == os.getuid()
 
 
 def test_names_cannot_be_guessed_and_lie_in_no_folder():
