@@ -158,9 +158,7 @@ class DQN(GradientAlgorithm):
         """One step of Adam on the TD error."""
         h = self.hyp
         losses, error, q, goal = self._losses(batch)
-        loss = (
-            (losses * self._correction(batch["weight"])).mean() if h.prioritised else losses.mean()
-        )
+        loss = (losses * batch["weight"]).mean() if h.prioritised else losses.mean()
         self._optimiser.lr = learning_rate(h.lr, h.lr_final, h.lr_decay, self._n_updates)
         yield from self._descend(loss, h.clip_grad_norm)
         self._n_updates += 1
