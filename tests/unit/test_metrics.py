@@ -201,12 +201,12 @@ def test_actors_are_awake_that_live_and_do_not_rest() -> None:
     assert row(progress, job, rates, 1.0, 1.0)["balance/awake"] == pytest.approx(2.5)
 
 
-def test_a_reading_right_after_another_replaces_it() -> None:
+def test_readings_that_come_fast_are_over_the_last_second_all_the_same() -> None:
     job = job_of(ASYNCHRONOUS)
-    meter = Meter(homes_in(job, "process"), soonest_seconds=0.5)
-    meter.read(progress_of(job, actor={Count.PRODUCED: 100}), 101.0)
-    rates = meter.read(progress_of(job, actor={Count.PRODUCED: 100}), 101.001)
-    assert rates.production == pytest.approx(100, rel=0.01)
+    meter = Meter(homes_in(job, "process"), seconds=1.0)
+    made = {100.5: 0, 101.0: 100, 101.5: 100, 101.6: 100, 102.0: 400}
+    rates = [meter.read(progress_of(job, actor={Count.PRODUCED: n}), at) for at, n in made.items()]
+    assert [round(each.production) for each in rates] == [0, 100, 100, 91, 300]
 
 
 def test_there_are_no_rates_before_all_roles_are_ready() -> None:

@@ -101,7 +101,7 @@ class RemoteEngine:
             status = limits.reached(progress)
             if status:
                 break
-            time.sleep(LOOK_SECONDS)
+            time.sleep(_pause(progress))
         self.stop()
         self._look_after()
         return status or limits.reached(self.watch.progress) or Status.FINISHED
@@ -169,3 +169,9 @@ class RemoteEngine:
         if home == role_name(Kind.REDUCER):
             return all(weights.closed for weights in self._weights)
         return self._weights[group_of(home)].closed
+
+
+def _pause(progress: Progress) -> float:
+    """Seconds until the next look: fewer while a run is young, which may be over in a second."""
+    age = progress.elapsed(time.monotonic())
+    return min(LOOK_SECONDS, max(LOOK_SECONDS / 4, age / 64))

@@ -16,7 +16,7 @@ from tianji.roles.role_specs import Kind
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that is written down once a second; `<...>` in a name stands for any word."""
+    """A number that every row has; `<...>` in a name stands for any word."""
 
     name: str
     unit: str
@@ -189,7 +189,7 @@ OTHERS = (
     Other("rollout/ep_rew_mean", "rollout/ep_rew_mean"),
     Other("rollout/ep_len_mean", "rollout/ep_len_mean"),
     Other("time/episodes", "rollout/episodes", "the name"),
-    Other("time/fps", "time/fps", "over the last interval, theirs since the start"),
+    Other("time/fps", "time/fps", "over the last second, theirs since the start"),
     Other("time/time_elapsed", "time/time_elapsed", "from the moment all roles were ready"),
     Other("time/total_timesteps", "time/total_timesteps"),
     Other("time/iterations", "updates", "the name; one for each batch of rollouts (PPO)"),
@@ -206,13 +206,15 @@ OTHERS = (
 
 PAGE = """# Metrics
 
-While a run goes on, one row of metrics a second is added to `metrics.jsonl` in its folder, and the
-same numbers to a TensorBoard event file beside it (`tensorboard --logdir runs`). Rates and the
-shares of busy and idle time are over the last interval, from one row to the next; everything else
-is so far. A number that does not exist yet, or is not finite, is `null`. Produced, received and
-consumed are counted in valid environment steps, for every algorithm. `eval/*` stands only in the
-row after an evaluation has come; `evaluations.jsonl` has every game of every evaluation, and the
-steps and updates behind the weights that played.
+While a run goes on, rows of metrics are added to `metrics.jsonl` in its folder: one a second, and
+before a minute has gone by one whenever training has got on and lasted 1/64 longer, so that a run
+of a second has a curve too. The same numbers go to a TensorBoard event file beside it, once a
+second (`tensorboard --logdir runs`). Rates and the shares of busy and idle time are over the last
+second, or so far while the run is shorter; everything else is so far. A number that does not exist
+yet, or is not finite, is `null`. Produced, received and consumed are counted in valid environment
+steps, for every algorithm. `eval/*` stands only in the row after an evaluation has come;
+`evaluations.jsonl` has every game of every evaluation, and the steps and updates behind the weights
+that played.
 
 `<role>` is the name of a role, as in `actor-0.3`: group 0, actor 3. `<scalar>` is whatever the
 algorithm's `learn` returns. With several groups or learners, counts and rates are of all of them
