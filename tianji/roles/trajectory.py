@@ -18,7 +18,7 @@ class TrajectoryWriter:
         self.sent = 0  # trajectories
         self._outbox = outbox
         self._rows: Arrays | None = None
-        self._version = 0  # of the policy that began it
+        self.version = 0  # of the policy that began it
 
     @property
     def is_open(self) -> bool:
@@ -37,7 +37,7 @@ class TrajectoryWriter:
             return False
         for name, array in obs.items():
             self._rows[name][0] = array
-        self.length, self._version = 0, version
+        self.length, self.version = 0, version
         return True
 
     def add(self, decision: Arrays, step: Step) -> Arrays:
@@ -68,7 +68,7 @@ class TrajectoryWriter:
         assert rows is not None
         rows["length"][...] = self.length
         n_valid = int(np.count_nonzero(rows["valid"][: self.length]))
-        self._outbox.commit(self._version)
+        self._outbox.commit(self.version)
         self._rows = None
         self.sent += 1
         return n_valid
@@ -87,12 +87,12 @@ class TrajectoryWriter:
             "open": self.is_open,
             "length": self.length,
             "sent": self.sent,
-            "version": self._version,
+            "version": self.version,
             "refused": self._outbox.refused,
         }
 
     def restore(self, state: State) -> None:
         """Goes on in a channel that was restored before."""
         self.length, self.sent = state["length"], state["sent"]
-        self._version, self._outbox.refused = state["version"], state["refused"]
+        self.version, self._outbox.refused = state["version"], state["refused"]
         self._rows = self._outbox.slot() if state["open"] else None
