@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 import textwrap
 from collections.abc import Collection, Sequence
+from io import StringIO
 
 GAP = 2  # blanks between two columns
 ENDLESS = 10_000  # columns of a place without an end, more than any table has
@@ -76,10 +77,9 @@ def _drawn(rows: list[list[str]], is_words: list[bool], width: int | None) -> li
         )
     for row in rows:
         table.add_row(*map(Text, row))
-    console = Console(width=ENDLESS, color_system=None, legacy_windows=False)
-    with console.capture() as captured:
-        console.print(table)
-    return [line.rstrip() for line in captured.get().splitlines()]
+    page = StringIO()
+    Console(file=page, width=ENDLESS, color_system=None, legacy_windows=False).print(table)
+    return [line.rstrip() for line in page.getvalue().splitlines()]
 
 
 def _needed(sizes: Sequence[tuple[str, int]]) -> int:
