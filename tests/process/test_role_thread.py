@@ -43,7 +43,7 @@ class Counting(Role):
 @pytest.fixture
 def beside():
     role = Counting()
-    apart = Apart(role, role.step)
+    apart = Apart(role)
     yield role, apart
     apart.back()
 
@@ -81,7 +81,7 @@ def test_it_is_told_when_there_is_something_to_do(beside, monkeypatch):
 
 def test_called_back_it_takes_no_turn_any_more():
     usual, role = sys.getswitchinterval(), Counting()
-    apart = Apart(role, role.step)
+    apart = Apart(role)
     assert sys.getswitchinterval() == pytest.approx(SWITCH_SECONDS)
     apart.back()
     before = role.n
@@ -95,7 +95,7 @@ def test_what_a_step_raises_is_raised_where_the_others_take_theirs():
             raise MemoryError("no room")
 
     role = Broken()
-    apart = Apart(role, role.step)
+    apart = Apart(role)
     with pytest.raises(MemoryError, match="no room"):
         eventually(lambda: apart.check() is not None)
     apart.back()
@@ -206,7 +206,7 @@ def test_an_error_of_the_last_step_beside_the_learner_is_not_lost():
         raise RuntimeError("the last one")
 
     loop = Loop([group.learner, group.buffer], group.ports)
-    loop._all_turns = [(group.learner, group.learner.step), (group.buffer, failing)]
+    group.buffer.step = failing
     group.buffer.apart = True
     loop._move(group.buffer)
     eventually(lambda: steps)
@@ -237,7 +237,7 @@ def test_time_that_the_learner_waits_for_the_buffers_step_is_idle():
         return True
 
     loop = Loop([group.learner, group.buffer], group.ports)
-    loop._all_turns = [(group.learner, group.learner.step), (group.buffer, long_step)]
+    group.buffer.step = long_step
     group.buffer.apart = True
     loop._move(group.buffer)
     for _ in range(5):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from commands import ROOT, TASKS, end, start, train, training
+from commands import ROOT, TASKS, end, rows, start, train, training
 
 pytestmark = pytest.mark.process
 
@@ -105,3 +105,13 @@ def test_the_papers_figure_7_trains_as_printed(tmp_path):
 def _cores(pid):
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(line.split()[1] for line in lines if line.startswith("Cpus_allowed_list"))
+
+
+def test_the_default_job_has_a_curve_of_fifty_points(tmp_path):
+    done = train(ROOT / "configs" / "cartpole_ppo.py", tmp_path / "run", "--quiet")
+    assert (done.status, done.summary["status"]) == (0, "solved"), done.err
+    found = rows(tmp_path / "run")
+    assert len(found) >= 50
+    assert len({row["rollout/ep_rew_mean"] for row in found}) >= 40
+    times = [row["time/time_elapsed"] for row in found if row["rollout/ep_rew_mean"] is not None]
+    assert times[0] < 0.3 * times[-1]

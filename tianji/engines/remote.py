@@ -114,7 +114,7 @@ class RemoteEngine:
             status = limits.reached(progress)
             if status:
                 break
-            time.sleep(LOOK_SECONDS)
+            time.sleep(_pause(progress))
         self.stop()
         self._look_after()
         return status or limits.reached(self.watch.progress) or Status.FINISHED
@@ -212,3 +212,9 @@ def mpi_engine(
     transport.start()
     ranks.watch(transport)
     return RemoteEngine("mpi", job, ranks, transport, shares)
+
+
+def _pause(progress: Progress) -> float:
+    """Seconds until the next look: fewer while a run is young, which may be over in a second."""
+    age = progress.elapsed(time.monotonic())
+    return min(LOOK_SECONDS, max(LOOK_SECONDS / 4, age / 64))

@@ -22,7 +22,7 @@ class TrajectoryWriter:
         self.sent = 0  # trajectories
         self._outbox = outbox
         self._rows: Arrays | None = None
-        self._version = 0  # of the policy that began it
+        self.version = 0  # of the policy that began it
         self._first: BoolArray | None = None  # of the open one, where frames are stacked
         self._before: npt.NDArray[Any] | None = None  # the frames before the next one
 
@@ -48,7 +48,7 @@ class TrajectoryWriter:
             self._first[0] = first
             if self._before is not None:
                 rows[BEFORE][...] = self._before
-        self.length, self._version = 0, version
+        self.length, self.version = 0, version
         return True
 
     def add(self, decision: Arrays, step: Step) -> Arrays:
@@ -82,7 +82,7 @@ class TrajectoryWriter:
         rows["length"][...] = self.length
         n_valid = int(np.count_nonzero(rows["valid"][: self.length]))
         self._before = self._older()
-        self._outbox.commit(self._version)
+        self._outbox.commit(self.version)
         self._rows = None
         self.sent += 1
         return n_valid
@@ -107,7 +107,7 @@ class TrajectoryWriter:
             "open": self.is_open,
             "length": self.length,
             "sent": self.sent,
-            "version": self._version,
+            "version": self.version,
             "refused": self._outbox.refused,
             "before": self._older(),
         }
@@ -115,7 +115,7 @@ class TrajectoryWriter:
     def restore(self, state: State) -> None:
         """Goes on in a channel that was restored before."""
         self.length, self.sent = state["length"], state["sent"]
-        self._version, self._outbox.refused = state["version"], state["refused"]
+        self.version, self._outbox.refused = state["version"], state["refused"]
         self._before = state.get("before")
         self._rows = self._outbox.slot() if state["open"] else None
         if self._rows is not None:
