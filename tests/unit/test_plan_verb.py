@@ -15,7 +15,7 @@ from tianji.core.errors import TianJiError
 from tianji.machine import resources
 from tianji.machine.placement import n_ranks
 from tianji.strategy.plan import plan_file
-from tianji.strategy.plan.digest import digest_of
+from tianji.strategy.plan.same_job import digest_of
 from tianji.strategy.plan.solver import Wish
 from tianji.strategy.probe import plan_for_run, planner
 

@@ -12,9 +12,9 @@ from tianji.cli.main import parser
 from tianji.config import load
 from tianji.core.errors import TianJiError
 from tianji.strategy.plan import plan_file
-from tianji.strategy.plan.digest import digest_of
 from tianji.strategy.plan.plan_file import Plan
 from tianji.strategy.plan.profile import LearnerCost
+from tianji.strategy.plan.same_job import digest_of
 from tianji.strategy.plan.solver import Wish, solve
 from tianji.strategy.simulate.layout import Layout
 from tianji.strategy.simulate.simulate_options import _learner_cores, check, run
@@ -303,7 +303,7 @@ def costs(tmp_path):
     job = dataclasses.replace(JOB, work=work)
     path = tmp_path / "costs.json"
     chosen = solve(job, Wish(4))[0]
-    plan_file.write(Plan(job, chosen.split, chosen.prediction), path)
+    plan_file.write(Plan(job, chosen.split), path)
     return path
 
 

@@ -17,10 +17,10 @@ from tianji.machine import hostfile as hostfiles
 from tianji.machine import mpirun, resources
 from tianji.machine.placement import n_ranks
 from tianji.strategy.plan import plan_file, solver
-from tianji.strategy.plan.digest import flat
 from tianji.strategy.plan.plan_file import Plan
 from tianji.strategy.plan.plan_text import disturbed, roles_in
 from tianji.strategy.plan.profile import Work
+from tianji.strategy.plan.same_job import flat
 from tianji.strategy.plan.solver import OPTIONS, Wish
 from tianji.strategy.probe.fixed_keys import KEYS, WISHED, wish_of
 from tianji.strategy.probe.planner import GROUP_UPDATES, make, most_groups, tried

@@ -14,10 +14,10 @@ from tianji.job.job import Job
 from tianji.job.preflight import try_out
 from tianji.machine import resources
 from tianji.roles.role_specs import Kind, role_name, roles_of
-from tianji.strategy.plan.digest import batch_apart, digest_of, told_apart
 from tianji.strategy.plan.model import predict
 from tianji.strategy.plan.plan_file import Plan
 from tianji.strategy.plan.profile import Profile, Work
+from tianji.strategy.plan.same_job import batch_apart, digest_of, told_apart
 from tianji.strategy.plan.solver import Choice, Wish, possible, ranked
 from tianji.strategy.plan.split import Split
 from tianji.strategy.probe import MOST_SECONDS
@@ -92,7 +92,7 @@ def make(
         note = _why_no_more(config)
     own = dict(settings or {})
     env_scale = 1 if own.pop("actor_cfg.envs", None) is None else batch_scale  # the split has them
-    plan = Plan(profile, choices[0].split, choices[0].prediction, own, env_scale)
+    plan = Plan(profile, choices[0].split, own, env_scale)
     return Planned(plan, choices, _configured(config, profile, wish), note)
 
 
