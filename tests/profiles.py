@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from tianji.strategy.plan.same_job import digest_of, keys_of
 from tianji.strategy.plan.plan_file import Plan
 from tianji.strategy.plan.profile import ActorCost, LearnerCost, Machine, Profile, Work
+from tianji.strategy.plan.same_job import digest_of, keys_of
 from tianji.strategy.plan.split import Split
 
 MB = 2**20

@@ -186,7 +186,7 @@ def test_a_slow_environment_is_not_played_to_the_end_of_a_trajectory(tasks, monk
 def test_on_one_core_roles_are_measured_one_after_the_other(tasks, monkeypatch):
     from tianji.strategy.probe import probe_children as module
 
-    monkeypatch.setattr("tianji.strategy.probe.timetable.LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr("tianji.strategy.probe.probe_children.LONGEST_SECONDS", 0.05)
     together, at_once = module.together, []
     monkeypatch.setattr(
         module,
@@ -235,7 +235,7 @@ def test_learners_are_measured_together_where_they_share_a_gpu(tasks, monkeypatc
     """The CPU stands in for it: only who runs at the same time is looked at."""
     from tianji.strategy.probe import probe_children as module
 
-    monkeypatch.setattr("tianji.strategy.probe.timetable.LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr("tianji.strategy.probe.probe_children.LONGEST_SECONDS", 0.05)
     monkeypatch.setattr("tianji.strategy.probe.this_machine.gpu_of", lambda device: "a GPU")
     monkeypatch.setattr(module, "ON_GPU", (2, 4))
     monkeypatch.setattr(module, "MOST_AGAIN", 0)
@@ -247,7 +247,7 @@ def test_learners_are_measured_together_where_they_share_a_gpu(tasks, monkeypatc
 
 
 def test_the_whole_probe_measures_every_choice(tasks, monkeypatch):
-    monkeypatch.setattr("tianji.strategy.probe.timetable.LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr("tianji.strategy.probe.probe_children.LONGEST_SECONDS", 0.05)
     config = load(tasks / "walk_dqn.py", ["learner_cfg.device='auto'"])
     profile = probe(try_out(config), 2, seconds=60.0)
     assert profile.machine.gpu == resources.gpu_of("cuda")  # what `auto` found, not the word

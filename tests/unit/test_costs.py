@@ -134,4 +134,3 @@ def test_a_profile_without_costs_is_refused(name):
 def test_learners_that_share_a_gpu_slow_each_other_down(on_gpu, expected):
     learner = dataclasses.replace(profile().learners[0], on_gpu=on_gpu)
     assert {n: pytest.approx(slowdown(learner, n)) for n in expected} == expected
-    job = dataclasses.replace(profile(), learners=(learner,))

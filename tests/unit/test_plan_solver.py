@@ -205,7 +205,7 @@ def test_learners_of_a_group_can_share_the_rollouts_of_its_actors():
 
 
 def test_hosts_have_equally_many_groups():
-    with pytest.raises(TianJiError, match="global_cfg.group_num=2; each of 5 hosts"):
+    with pytest.raises(TianJiError, match=r"group_num=2; each of 5 hosts"):
         solve(graded(), Wish(2, hosts=5, groups=2))
 
 

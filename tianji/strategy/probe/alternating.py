@@ -12,7 +12,9 @@ from dataclasses import replace
 from statistics import median
 
 from tianji.strategy.plan.profile import ActorCost, LearnerCost
-from tianji.strategy.probe.answers import (
+from tianji.strategy.probe.child_handle import Answer
+from tianji.strategy.probe.probe_children import Crew, Found, gains
+from tianji.strategy.probe.role_costs import (
     Acted,
     contention,
     mean_learner,
@@ -20,8 +22,6 @@ from tianji.strategy.probe.answers import (
     receiving,
     slowest_step,
 )
-from tianji.strategy.probe.child_handle import Answer
-from tianji.strategy.probe.probe_children import Crew, Found, gains
 
 LONGEST_PAUSE = 1.0  # seconds: who has slept for longer is no slower for it
 

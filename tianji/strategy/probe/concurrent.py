@@ -6,9 +6,15 @@ from dataclasses import replace
 from statistics import fmean
 
 from tianji.strategy.plan.profile import LearnerCost
-from tianji.strategy.probe.answers import Acted, contention, mean_learner, middle_learner, receiving
 from tianji.strategy.probe.child_handle import Hand
 from tianji.strategy.probe.probe_children import Crew, Found, gains
+from tianji.strategy.probe.role_costs import (
+    Acted,
+    contention,
+    mean_learner,
+    middle_learner,
+    receiving,
+)
 
 
 def measure(crew: Crew) -> Found:

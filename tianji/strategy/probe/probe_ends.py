@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from tianji.core.algorithm import Weights
 from tianji.core.channel import Inbox, Message, Outbox
 from tianji.core.schema import Arrays
 from tianji.core.store import Amount, Store
@@ -24,6 +25,9 @@ class Drain:
     `pause` is how long.
     """
 
+    in_flight = 0
+    abandoned = False
+
     def __init__(self, outbox: Outbox, inbox: Inbox) -> None:
         self.pause = 0.0  # seconds
         self.paused = 0.0  # seconds in all
@@ -36,16 +40,6 @@ class Drain:
         self._inbox = inbox
         self._slot: Arrays = {}
         self._awake_since = time.perf_counter()
-
-    @property
-    def in_flight(self) -> int:
-        """Nothing waits here."""
-        return 0
-
-    @property
-    def abandoned(self) -> bool:
-        """Somebody always listens."""
-        return False
 
     def slot(self) -> Arrays | None:
         """As a ring with room would answer."""
@@ -81,36 +75,15 @@ class Drain:
         """Nothing depends on it."""
 
 
-class Spring:
-    """An inbox with the same message again and again, as new as the learner's last version.
+class Source:
+    """An inbox within this process, on whose other end there is nobody."""
 
-    Where roles take turns the learner sleeps meanwhile, and is slower when it wakes up: `pause` is
-    how long a message takes to come.
-    """
+    waiting = 0
+    closed = False
 
-    def __init__(self, arrays: Arrays, version: Callable[[], int], pause: float = 0.0) -> None:
-        self.paused = 0.0  # seconds in all
-        self._arrays = arrays
-        self._version = version
-        self._pause = pause
-        self._n = 0
-
-    @property
-    def waiting(self) -> int:
-        """There is always one more."""
-        return 1
-
-    @property
-    def closed(self) -> bool:
-        """It never runs dry."""
-        return False
-
-    def take(self) -> Message:
-        """The next one."""
-        self._n += 1
-        if self._pause:
-            self.paused += _slept(self._pause)
-        return Message(self._arrays, self._version(), self._n)
+    def take(self) -> Message | None:
+        """Nothing, unless a subclass has something."""
+        return None
 
     def free(self) -> None:
         """Nothing waits for room."""
@@ -119,7 +92,31 @@ class Spring:
         """Nothing depends on it."""
 
 
-class Clockwork:
+class Spring(Source):
+    """An inbox with the same message again and again, as new as the learner's last version.
+
+    Where roles take turns the learner sleeps meanwhile, and is slower when it wakes up: `pause` is
+    how long a message takes to come.
+    """
+
+    waiting = 1
+
+    def __init__(self, arrays: Arrays, version: Callable[[], int], pause: float = 0.0) -> None:
+        self.paused = 0.0  # seconds in all
+        self._arrays = arrays
+        self._version = version
+        self._pause = pause
+        self._n = 0
+
+    def take(self) -> Message:
+        """The next one."""
+        self._n += 1
+        if self._pause:
+            self.paused += _slept(self._pause)
+        return Message(self._arrays, self._version(), self._n)
+
+
+class Clockwork(Source):
     """An inbox that brings nothing and is closed by the clock: what ends a measurement.
 
     A role looks at it in every step, and so it also takes the readings: when the warm-up is over
@@ -143,12 +140,7 @@ class Clockwork:
         self._n_read = 0
 
     @property
-    def waiting(self) -> int:
-        """Nothing comes."""
-        return 0
-
-    @property
-    def closed(self) -> bool:
+    def closed(self) -> bool:  # type: ignore[override]  # it depends on the time
         """Whether the time is over."""
         now = time.perf_counter()
         if not self._next:
@@ -163,15 +155,23 @@ class Clockwork:
             self._next = time.perf_counter() + self._seconds
         return self._n_read == 2
 
+
+class Published(Source):
+    """Weights of a version that nobody need wait for; `clock` ends the stream."""
+
+    def __init__(self, weights: Weights, version: int, clock: Clockwork | None = None) -> None:
+        self._message: Message | None = Message({"weights": weights}, version, 0)
+        self._clock = clock
+
+    @property
+    def closed(self) -> bool:  # type: ignore[override]  # it depends on the time
+        """Whether the measurement is over."""
+        return self._clock is not None and self._clock.closed
+
     def take(self) -> Message | None:
-        """Nothing."""
-        return None
-
-    def free(self) -> None:
-        """Nothing waits for room."""
-
-    def close(self) -> None:
-        """Nothing depends on it."""
+        """The only publication, once."""
+        message, self._message = self._message, None
+        return message
 
 
 class Ports:
