@@ -10,9 +10,9 @@ import pytest
 from tianji.config import load
 from tianji.job.preflight import try_out
 from tianji.strategy.probe import (
-    alternating,
     child_process,
     probe_children,
+    stages,
 )
 from tianji.strategy.probe import probe as probing
 from tianji.strategy.probe.child_handle import OutOfMemory
@@ -298,7 +298,7 @@ def test_a_learner_does_not_sleep_for_longer_than_makes_a_difference(measured):
     """Rollouts of minutes would be waited for three times in every stage."""
     pauses = []
     measured("walk_ppo.py", lambda threads: 20.0, pauses=pauses)
-    assert 0 < max(pauses) <= alternating.LONGEST_PAUSE
+    assert 0 < max(pauses) <= stages.LONGEST_PAUSE
 
 
 def test_pauses_are_in_the_time_that_a_stage_takes(monkeypatch):

@@ -260,7 +260,7 @@ def test_none_of_something_is_refused(field):
 )
 def test_too_little_says_nothing_and_that_is_said(job, actors, monkeypatch):
     monkeypatch.setattr("tianji.strategy.simulate.simulator.MOST_EVENTS", 5_000)
-    with pytest.raises(TianJiError, match="in 5,000 events there were only .* too few to say"):
+    with pytest.raises(TianJiError, match=r"in 5,000 events there were only .* too few to say"):
         simulate(job, Layout(actors=actors))
 
 

@@ -27,7 +27,7 @@ from tianji.strategy.probe.probe_ends import (
     Ports,
     Published,
     Spring,
-    TimedStore,
+    Timed,
 )
 
 WARM_SECONDS = 0.15  # before an actor is measured
@@ -162,21 +162,22 @@ class LearnerProbe:
             ports.join(batches_of(0, i))
         self._buffer = cast(Buffer, build(roles[Kind.BUFFER], job, ports))
         self._learner = cast(Learner, build(roles[Kind.LEARNER], job, ports))
-        self._store = TimedStore(self._buffer.store)
-        self._buffer.store = self._store
+        store = self._buffer.store
+        self._adding, self._drawing = Timed(store.add), Timed(store.draw)
+        store.add, store.draw = self._adding, self._drawing  # type: ignore[method-assign]  # timed
 
     def _version(self) -> int:
         return self._learner.version
 
     def run(self, seconds: float, go: Callable[[], None] = lambda: None) -> Learning:
         """Learns for `seconds`; `go` returns when everybody is warm."""
-        learner, store = self._learner, self._store
+        learner, adding, drawing = self._learner, self._adding, self._drawing
         marks: list[tuple[float, ...]] = []
 
         def read() -> None:
             busy = float(learner.counts[Count.BUSY_SECONDS])
             awake = time.perf_counter() - sum(spring.paused for spring in self._springs)
-            done = learner.version, store.n_added, busy, store.adding, store.drawing
+            done = learner.version, adding.times, busy, adding.seconds, drawing.seconds
             marks.append((awake, *done))
 
         def enough() -> bool:
@@ -184,11 +185,9 @@ class LearnerProbe:
 
         learner.control = Clockwork(WARM_LEARNER_SECONDS, seconds, read, enough, go)
         _loop([self._buffer, learner], self._ports)
-        took, updates, received, busy, adding, drawing = (
-            b - a for a, b in zip(*marks, strict=True)
-        )
-        storing = adding / received if received else store.adding / store.n_added
-        done = int(updates), int(received), busy, adding, drawing
+        took, updates, received, busy, added, drew = (b - a for a, b in zip(*marks, strict=True))
+        storing = added / received if received else adding.seconds / adding.times
+        done = int(updates), int(received), busy, added, drew
         return Learning(took, *done, storing, own_bytes())
 
 

@@ -17,12 +17,12 @@ from tianji.job.job import Job
 from tianji.machine import resources
 from tianji.strategy.plan.costs import contended_share
 from tianji.strategy.plan.profile import LearnerCost, Machine, Profile
-from tianji.strategy.probe import MOST_SECONDS, alternating, concurrent
+from tianji.strategy.probe import MOST_SECONDS, stages
 from tianji.strategy.probe.child_handle import OutOfMemory
 from tianji.strategy.probe.probe_children import Crew, Say
 from tianji.strategy.probe.role_costs import learner_cost, length_of, unevenness
 from tianji.strategy.probe.this_machine import Others, this_machine
-from tianji.strategy.probe.variants import enlarged, takes_turns, work_of
+from tianji.strategy.probe.variants import enlarged, work_of
 
 LARGER = 4  # times the batch that is measured beside the configured one
 
@@ -41,7 +41,7 @@ def probe(
 
 def _profile(crew: Crew, machine: Machine) -> Profile:
     """All that a plan needs."""
-    found = alternating.measure(crew) if takes_turns(crew.job) else concurrent.measure(crew)
+    found = stages.measure(crew)
     crew.time.spend_all()
     usual, answers = found.learners[0], found.acted.answers
     larger = _with_larger_batches(crew, usual, found.pause)

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Generic, ParamSpec, TypeVar
 
 from tianji.core.algorithm import Weights
 from tianji.core.channel import Inbox, Message, Outbox
 from tianji.core.schema import Arrays
-from tianji.core.store import Amount, Store
 from tianji.job.job import Job
 from tianji.job.wiring import channels_of
 from tianji.transports.local import LocalTransport
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Drain:
@@ -34,26 +37,27 @@ class Drain:
         self.rollouts: list[float] = []  # seconds of each, if there are pauses between them
         self.n_sent = 0
         self.n_steps = 0  # of the trajectories among them
-        self.seconds = 0.0
         self.refused = 0
         self._outbox = outbox
+        self._open, self._send = Timed(outbox.slot), Timed(outbox.commit)
         self._inbox = inbox
         self._slot: Arrays = {}
         self._awake_since = time.perf_counter()
 
+    @property
+    def seconds(self) -> float:
+        """That sending took."""
+        return self._open.seconds + self._send.seconds
+
     def slot(self) -> Arrays | None:
         """As a ring with room would answer."""
-        began = time.perf_counter()
-        slot = self._outbox.slot()
-        self.seconds += time.perf_counter() - began
+        slot = self._open()
         self._slot = slot or {}
         return slot
 
     def commit(self, version: int) -> None:
         """Sends, and makes room for the next."""
-        began = time.perf_counter()
-        self._outbox.commit(version)
-        self.seconds += time.perf_counter() - began
+        self._send(version)
         self.n_sent += 1
         length = self._slot.get("length")
         if length is not None and length.ndim == 0:
@@ -212,33 +216,20 @@ class Ports:
         """The memory goes with the last view of it."""
 
 
-class TimedStore:
-    """A buffer's store that knows how long it took to add and to draw."""
+class Timed(Generic[P, R]):
+    """A deed that knows how often it was done, and how long that took."""
 
-    def __init__(self, store: Store) -> None:
-        self.n_added = 0
-        self.adding = self.drawing = 0.0  # seconds
-        self._store = store
-        self.size, self.ready, self.expire = store.size, store.ready, store.expire
-        self.clear, self.rejoin = store.clear, store.rejoin
+    def __init__(self, deed: Callable[P, R]) -> None:
+        self._deed = deed
+        self.times, self.seconds = 0, 0.0
 
-    def add(self, source: int, trajectory: Arrays, version: int) -> Amount:
-        """Adds, timed."""
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Does it."""
         began = time.perf_counter()
-        amount = self._store.add(source, trajectory, version)
-        self.adding += time.perf_counter() - began
-        self.n_added += 1
-        return amount
-
-    def draw(self, out: Arrays) -> None:
-        """Draws, timed."""
-        began = time.perf_counter()
-        self._store.draw(out)
-        self.drawing += time.perf_counter() - began
-
-    def reweigh(self, feedback: Arrays) -> int:
-        """As the store does."""
-        return self._store.reweigh(feedback)
+        done = self._deed(*args, **kwargs)
+        self.seconds += time.perf_counter() - began
+        self.times += 1
+        return done
 
 
 def _slept(seconds: float) -> float:
