@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tianji.core.columns import fitted, labelled
 from tianji.core.wording import count_of, duration, per_second
 from tianji.strategy.plan.costs import actor_cost_at
 from tianji.strategy.plan.model import EQUAL, trajectory_costs
 from tianji.strategy.plan.profile import Profile
 from tianji.strategy.plan.solver import Choice
 from tianji.strategy.plan.split import Bound, Prediction, Split
-from tianji.strategy.tables import labelled, table
 
 WAITING = 0.5  # an actor that needs its core for less than this share of its time waits
 AS_NEAR = 0.02  # splits whose imbalances differ by no more are equally near to equal
+LABEL_WIDTH = 12  # of the words at the beginning of a line
 HEAD = (
     *("", "split", "groups", "learner cores", "actors", "envs", "steps/s", "samples/s"),
     *("could make", "could take", "limit"),
@@ -45,8 +46,8 @@ def describe(
     marks = ["plan", *[""] * (len(choices) - 1)]
     rows = [HEAD, *map(_row, marks, choices)]
     rows += [_row("config", configured)] if configured is not None else []
-    numbers = table(rows, width, words=("", "split", "limit"), least=LEAST)
-    return f"{labelled(about, width)}\n\n{numbers}"
+    lines = [labelled(name, words, width, LABEL_WIDTH) for name, words in about]
+    return "\n".join([*lines, "", *fitted(rows, width, left=(0, 1, -1), least=LEAST)])
 
 
 def _about(profile: Profile, choices: list[Choice], cores: int | None) -> Iterator[tuple[str, str]]:

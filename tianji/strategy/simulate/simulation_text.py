@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from tianji.core.columns import fitted, labelled
 from tianji.core.wording import count_of, per_second
 from tianji.strategy.plan.solver import NOISE
 from tianji.strategy.simulate.result import Simulated
 from tianji.strategy.simulate.simulator import REDUCED_BYTES_PER_SECOND
-from tianji.strategy.tables import labelled
-from tianji.strategy.tables import table as numbers
 
 HEAD = (
     *("cores", "groups", "learners", "actors", "envs", "hosts", "produced/s", "received/s"),
@@ -24,8 +23,10 @@ LEAST = (  # the first to go where room is scarce; the last ones are what was pr
 
 def table(rows: Sequence[Simulated], width: int | None = None) -> str:
     """A line for each layout, and below what is common to all."""
-    cells = numbers([HEAD, *map(_cells, rows)], width, words=("limit",), least=LEAST)
-    return f"{cells}\n\n{labelled(_notes(rows), width)}"
+    lines = fitted([HEAD, *map(_cells, rows)], width, left=(-1,), least=LEAST)
+    notes = list(_notes(rows))
+    size = max(len(label) for label, _ in notes)
+    return "\n".join([*lines, "", *(labelled(*note, width, size) for note in notes)])
 
 
 def _cells(row: Simulated) -> tuple[str, ...]:
