@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tianji.core.counts import Count
 from tianji.core.status import Status
 from tianji.job.job import Job
-from tianji.observe.bottleneck import Words, limit_of
+from tianji.observe.bottleneck import bottleneck
 from tianji.observe.metrics import ratio_of
 from tianji.observe.rates import NOTHING, Counts, Rates
 from tianji.observe.watch import Progress
@@ -120,7 +120,7 @@ def line(scene: Scene) -> str:
     return (
         f"{span(scene.elapsed):>7}  {progress.produced:>9,} steps  "
         f"{scene.rates.production:>7,.0f}/s   return {_return(scene)}   {played}"
-        f"updates {progress.updates:,}   staleness {stale:g}   {_limit(scene).brief}"
+        f"updates {progress.updates:,}   staleness {stale:g}   {_limit(scene)}"
     )
 
 
@@ -296,16 +296,16 @@ def _foot(scene: Scene) -> Table:
     dropped = f" · {progress.dropped:,} dropped" if progress.dropped else ""
     quantiles = f"median {stale['p50']:g}, p95 {stale['p95']:g}, max {stale['max']:g} updates"
     grid.add_row("staleness", f"{quantiles if progress.consumed else '-'}{dropped}")
-    word, _, reason = _limit(scene).sentence.partition(": ")
+    word, _, reason = _limit(scene).partition(": ")
     style = "bold green" if word in ("balanced", "in turns") else "bold yellow"
     grid.add_row("limit", Text.assemble((word, style), f": {reason}"))
     return grid
 
 
-def _limit(scene: Scene) -> Words:
+def _limit(scene: Scene) -> str:
     """What limits the run now; once it has ended, what limited all of it."""
     since = None if scene.status is not None else scene.since
-    return limit_of(scene.progress, scene.job, scene.engine, since)
+    return bottleneck(scene.progress, scene.job, scene.engine, since)
 
 
 def _number(value: float | None) -> str:

@@ -12,7 +12,7 @@ from tianji.algorithms.dqn import DQNHyp
 from tianji.algorithms.ppo import PPOHyp
 from tianji.config import load
 from tianji.config.schema import SECTIONS
-from tianji.strategy.plan.digest import COSTLESS, SPLIT, digest_of, keys_of, told_apart
+from tianji.strategy.plan.same_job import COSTLESS, SPLIT, digest_of, keys_of, told_apart
 
 DQN = ROOT / "configs" / "cartpole_dqn.py"
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from statistics import fmean, harmonic_mean, median
+from typing import Any, TypeVar
 
 from tianji.strategy.plan.profile import ActorCost, LearnerCost
 from tianji.strategy.probe.child_handle import Answer
+
+Cost = TypeVar("Cost", ActorCost, LearnerCost)
 
 
 def mean_step(answers: list[Answer]) -> float:
@@ -114,36 +117,31 @@ def contention(times: list[float]) -> float:
 
 def mean_learner(costs: list[LearnerCost]) -> LearnerCost:
     """The mean of several learners that ran at the same time; what adds up are their updates."""
-    return replace(
-        costs[0],
-        update_seconds=harmonic_mean([cost.update_seconds for cost in costs]),
-        draw_seconds=fmean(cost.draw_seconds for cost in costs),
-        memory_bytes=max(cost.memory_bytes for cost in costs),
-    )
+    drawing = fmean(cost.draw_seconds for cost in costs)
+    updating = harmonic_mean([cost.update_seconds for cost in costs])
+    return replace(_largest(costs), update_seconds=updating, draw_seconds=drawing)
 
 
 def middle_actor(costs: list[ActorCost]) -> ActorCost:
     """The median of the same cost measured several times, among neighbours of changing mood."""
-    step = median(cost.step_seconds for cost in costs)
-    return replace(
-        costs[0],
-        step_seconds=step,
-        send_seconds=median(cost.send_seconds for cost in costs),
-        receive_seconds=median(cost.receive_seconds for cost in costs),
-        act_seconds=min(step, median(cost.act_seconds or 0.0 for cost in costs)),
-        memory_bytes=max(cost.memory_bytes for cost in costs),
-        computing=median(cost.computing for cost in costs),
-    )
+    names = ("step_seconds", "send_seconds", "receive_seconds", "computing")
+    found = replace(_largest(costs), **_medians(costs, names))
+    acting = median(cost.act_seconds or 0.0 for cost in costs)
+    return replace(found, act_seconds=min(found.step_seconds, acting))
 
 
 def middle_learner(costs: list[LearnerCost]) -> LearnerCost:
     """The same of a learner."""
-    return replace(
-        costs[0],
-        update_seconds=median(cost.update_seconds for cost in costs),
-        draw_seconds=median(cost.draw_seconds for cost in costs),
-        memory_bytes=max(cost.memory_bytes for cost in costs),
-    )
+    return replace(_largest(costs), **_medians(costs, ("update_seconds", "draw_seconds")))
+
+
+def _medians(costs: Sequence[ActorCost | LearnerCost], names: Iterable[str]) -> dict[str, Any]:
+    return {name: median(getattr(cost, name) for cost in costs) for name in names}
+
+
+def _largest(costs: list[Cost]) -> Cost:
+    """The first of them, with the memory of the one that needs most."""
+    return replace(costs[0], memory_bytes=max(cost.memory_bytes for cost in costs))
 
 
 def _beside(answer: Answer) -> float:

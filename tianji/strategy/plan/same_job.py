@@ -13,7 +13,6 @@ from typing import Any
 
 from tianji.config import Config
 from tianji.config.section import shown
-from tianji.core.wording import count_of
 from tianji.strategy.plan.profile import Work
 
 MOST_NAMED = 3  # keys in a message
@@ -50,15 +49,14 @@ COSTLESS = frozenset(
 
 def digest_of(config: Config) -> str:
     """Equal for configurations that one profile holds for."""
-    plain = _counting(config.to_json())
-    text = json.dumps(plain, sort_keys=True, default=str)
+    text = json.dumps(_counting(config.to_json()), sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def keys_of(config: Config) -> dict[str, Any]:
     """What `digest_of` is made of, so that it can be said later what has become another."""
     flat = dict(_flat(_counting(config.to_json())))
-    plain: dict[str, Any] = json.loads(json.dumps(flat, default=str))  # as a file gives it back
+    plain: dict[str, Any] = json.loads(json.dumps(flat, default=str))
     return plain
 
 
@@ -73,14 +71,25 @@ def told_apart(work: Work, config: Config) -> str:
     Plans of older versions do not know them.
     """
     before, now = work.keys, keys_of(config)
-    both = [key for key in now if key in before and now[key] != before[key]]
-    names = [*both, *(key for key in {**now, **before} if (key in now) != (key in before))]
+    names = [key for key in {**now, **before} if _value(before, key) != _value(now, key)]
+    names.sort(key=lambda key: key not in before or key not in now)
     if not before or not names:
         return f"{work.name}, or other values of its keys"
-    words = [f"{key} was {_value(before, key)} and is {_value(now, key)} now" for key in names]
-    if (more := len(words) - MOST_NAMED) > 0:
-        words[MOST_NAMED:] = [f"and so on: {count_of(more, 'more key')}"]
-    return f"{work.name}: {', '.join(words)}"
+    words = [
+        f"{key} was {_shown(before, key)} and is {_shown(now, key)} now"
+        for key in names[:MOST_NAMED]
+    ]
+    more = [f"and {len(names) - MOST_NAMED} more keys"] if len(names) > MOST_NAMED else []
+    return f"{work.name}: {', '.join((*words, *more))}"
+
+
+def _value(keys: Mapping[str, Any], key: str) -> str:
+    """As a file has it, which knows no tuples; nothing where the key is not there."""
+    return json.dumps(keys[key]) if key in keys else ""
+
+
+def _shown(keys: Mapping[str, Any], key: str) -> str:
+    return shown(keys[key]) if key in keys else "not there"
 
 
 def batch_apart(work: Work, config: Config, times: int = 1) -> str | None:
@@ -101,10 +110,6 @@ def batch_apart(work: Work, config: Config, times: int = 1) -> str | None:
     if found == wanted:
         return None
     return f"{work.name}: {names}, which makes the batch, was {wanted:,} and is {found:,} now"
-
-
-def _value(keys: Mapping[str, Any], key: str) -> str:
-    return shown(keys[key]) if key in keys else "not there"
 
 
 def _flat(section: Mapping[str, Any], path: str = "") -> Iterable[tuple[str, Any]]:
