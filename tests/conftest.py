@@ -6,6 +6,7 @@ for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"  # read once, when numpy and torch load; torch takes it as its own limit
 
 os.environ.pop("COLUMNS", None)  # how wide the terminal is that tests are started from
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of many children compiles us anew
 
 import threading  # noqa: E402
 import time  # noqa: E402
