@@ -130,7 +130,7 @@ def unmeasured(monkeypatch):
     def probe(*_):
         raise AssertionError("measured")
 
-    for module in ("following", "planner"):
+    for module in ("plan_for_run", "planner"):
         monkeypatch.setattr(f"tianji.strategy.probe.{module}.probe", probe)
 
 

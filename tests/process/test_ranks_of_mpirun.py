@@ -22,7 +22,7 @@ import sys
 from pathlib import Path
 from tianji.machine import mpirun_process
 from tianji.core.errors import TianJiError
-shepherd.LINGER_SECONDS = 0.5
+mpirun_process.LINGER_SECONDS = 0.5
 hostfile = Path(sys.argv[1]) if sys.argv[1] else None
 try:
     sys.exit(mpirun_process.start(3, sys.argv[2:], hostfile))
