@@ -11,7 +11,7 @@ train: $(VENV)/ready
 	$(BIN)/tianji train configs/cartpole_ppo.py
 
 test: check
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 test-slow: $(VENV)/ready-dev
 	$(BIN)/python -m pytest -m ""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TASKS = Path(__file__).parent / "tasks"
-PATIENCE_SECONDS = 60.0  # at least: a busy machine is not a failure
+PATIENCE_SECONDS = 120.0  # at least: a busy machine is not a failure
 
 
 @dataclass
@@ -68,14 +68,14 @@ def end(process):
     process.wait()
 
 
-def train(config, folder, *options, timeout=100):
+def train(config, folder, *options, timeout=250):
     """Runs `tianji train` to its end."""
     process = start(config, folder, *options)
     out, err = process.communicate(timeout=timeout)
     return Finished(process.returncode, out, err, folder)
 
 
-def tianji(*words, cwd=None, timeout=100):
+def tianji(*words, cwd=None, timeout=250):
     """Runs any verb to its end."""
     return subprocess.run(
         [sys.executable, "-m", "tianji", *map(str, words)],

@@ -43,7 +43,7 @@ def run(tmp_path):
 def test_a_killed_actor_ends_the_run_and_is_named(run):
     process, folder, crew = run
     _kill(crew["actor-0.0"], signal.SIGKILL)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "actor-0.0 was killed by SIGKILL" in err
     assert not any(map(alive, crew.values()))
@@ -52,7 +52,7 @@ def test_a_killed_actor_ends_the_run_and_is_named(run):
 def test_a_killed_learner_ends_the_run_and_is_named(run):
     process, folder, crew = run
     _kill(crew["learner-0.0"], signal.SIGKILL)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "learner-0.0 was killed by SIGKILL" in err
     assert not any(map(alive, crew.values()))
@@ -72,7 +72,7 @@ def test_one_of_several_learners_that_is_killed_ends_the_run_and_is_named(tmp_pa
     try:
         crew = training(process, folder)
         _kill(crew[victim], signal.SIGKILL)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
     finally:
         end(process)
     assert process.returncode == 1
@@ -107,7 +107,7 @@ def test_groups_learn_on_apart_when_the_reducer_is_gone_and_the_run_says_so(tmp_
         saved = set(checkpoint.folders_of(folder))
         eventually(lambda: set(checkpoint.folders_of(folder)) - saved, 10, "another checkpoint")
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
     finally:
         end(process)
     assert process.returncode == 143, err
@@ -127,7 +127,7 @@ def _averages_again(folder, options, fusions):
     try:
         eventually(lambda: rows(folder)[-1]["fusion/n"] > fusions, 40, "another fusion")
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
     finally:
         end(process)
     assert (process.returncode, "lost " in out) == (143, False), err
@@ -142,7 +142,7 @@ def _more_updates(folder):
 def test_a_signal_ends_the_run_cleanly(run, number, status):
     process, folder, crew = run
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == status
     assert "Interrupted" in out
     assert "Traceback" not in err
@@ -213,7 +213,7 @@ def test_a_signal_to_all_processes_is_the_launchers_to_answer(run):
     process, folder, crew = run
     for pid in (*crew.values(), process.pid):
         _kill(pid, signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     assert process.returncode == 143
     assert (folder / "checkpoints" / "final.safetensors").exists()
 
@@ -223,7 +223,7 @@ def test_a_signal_before_training_leaves_no_folder(tmp_path):
     process = start(_echo(tmp_path, "SlowToStart"), folder)
     eventually(lambda: "actor-0.1" in children(process.pid), what="the last child")
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 143
     assert "failed" not in err
     assert not folder.exists()
@@ -234,7 +234,7 @@ def test_a_second_signal_while_a_failed_run_ends_does_not_cost_its_folder(tmp_pa
     process = start(_echo(tmp_path, "Raises"), folder)
     eventually(lambda: "marbles" in _words(folder / "logs" / "actor-0.0.log"), what="the error")
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
     assert process.returncode in (1, 130)
     assert (folder / "summary.json").exists()
 
@@ -291,7 +291,7 @@ def test_a_signal_at_any_moment_of_the_start_ends_the_command_in_order(tmp_path,
             eventually(lambda pid=process.pid: begun(pid), what="our part of the command")
             time.sleep(random.uniform(0.0, 1.0))
             process.send_signal(number)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=120)
         finally:
             end(process)
         assert process.returncode in (128 + number, -number)

@@ -131,7 +131,7 @@ def test_a_process_like_a_notebooks_trains_as_often_as_it_likes(tmp_path, child_
     child = [sys.executable, str(Path(__file__).with_name("notebook_child.py")), str(tmp_path)]
     command = ["sh", "-c", '"$@" <&-', "sh", *child] if stdin == "closed" else child
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=child_env, timeout=90
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=child_env, timeout=250
     )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
@@ -158,7 +158,7 @@ def test_an_interrupted_cell_still_gets_its_report(tmp_path, child_env):
     try:
         eventually(lambda: rows(folder), what="the first row")
         child.send_signal(signal.SIGINT)
-        out, _ = child.communicate(timeout=60)
+        out, _ = child.communicate(timeout=120)
     finally:
         child.kill()
     assert out.split() == ["interrupted", "130"]
@@ -179,7 +179,7 @@ def test_the_snippets_of_the_page_run_one_after_the_other(tmp_path, child_env):
         env=child_env,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=250,
     )
     assert done.returncode == 0, done.stderr
     assert "Solved in " in done.stdout

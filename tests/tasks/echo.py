@@ -96,6 +96,6 @@ class SlowToStart(Echo):
 
     def reset(self):
         with suppress(BaseException):
-            time.sleep(100)
-        time.sleep(100)
+            time.sleep(200)
+        time.sleep(200)
         return super().reset()
