@@ -131,7 +131,12 @@ def test_a_process_like_a_notebooks_trains_as_often_as_it_likes(tmp_path, child_
     child = [sys.executable, str(Path(__file__).with_name("notebook_child.py")), str(tmp_path)]
     command = ["sh", "-c", '"$@" <&-', "sh", *child] if stdin == "closed" else child
     done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=child_env, timeout=250
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=child_env,
+        timeout=250,
     )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
