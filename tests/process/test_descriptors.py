@@ -46,7 +46,7 @@ def test_processes_that_meet_share_memory_and_events(place, descriptors, child_e
         for i in range(3)
     ]
     place.hand_out(descriptors, 3)
-    assert [guest.wait(20) for guest in guests] == [0, 0, 0]
+    assert [guest.wait(120) for guest in guests] == [0, 0, 0]
     assert os.pread(descriptors[0], 10, 0) == b"012"
     assert [os.eventfd_read(event) for event in descriptors[1:]] == [3, 3]
 

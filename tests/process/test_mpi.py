@@ -41,7 +41,7 @@ def start(tmp_path):
 def stop(process, pid):
     """Ends a job in order, by telling the command that started it, or else rank 0."""
     os.kill(pid, signal.SIGTERM)
-    return process.communicate(timeout=30)[1]
+    return process.communicate(timeout=120)[1]
 
 
 def summary(folder):

@@ -208,12 +208,12 @@ def test_nobody_is_measured_before_everybody_is_warm(tasks, probe_of):
     went = []
 
     def go():
-        time.sleep(1.0)
+        time.sleep(0.2)
         went.append(time.perf_counter())
 
     found = probe_of(load(tasks / "walk_dqn.py", [])).run(0.1, go)
-    assert len(went) == 1 and time.perf_counter() - went[0] >= 0.1
-    assert 0.1 <= found.seconds < 1.0
+    (began,) = went
+    assert 0.1 <= found.seconds <= time.perf_counter() - began
 
 
 def test_every_rollout_of_actors_with_pauses_is_timed(tasks):

@@ -174,7 +174,7 @@ def test_who_stops_a_measurement_is_told_that_nothing_was_written(tmp_path, word
     first = process.stderr.readline()
     assert "measuring" in first
     process.send_signal(number)
-    said = process.communicate(timeout=30)[1]
+    said = process.communicate(timeout=120)[1]
     assert process.returncode == 128 + number
     others = [line for line in said.splitlines() if not line.startswith("measuring: ")]
     assert others == ["tianji: stopped while measuring: nothing was written"]

@@ -62,7 +62,7 @@ def test_actors_are_paused_woken_when_the_task_gets_slower_and_paused_again(tmp_
         finally:
             os.kill(process.pid, signal.SIGCONT)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=120)
     finally:
         end(process)
     summary = json.loads((folder / "summary.json").read_text())
@@ -104,7 +104,7 @@ def test_a_buffer_that_holds_its_learner_up_gets_a_thread_of_its_own(tmp_path):
         eventually(moves, 100, "a buffer that is moved")
         eventually(lambda: speeds() > 85, 100, "more updates than 14 ms each allow")
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=120)
     finally:
         end(process)
     summary = json.loads((folder / "summary.json").read_text())
@@ -138,12 +138,12 @@ def test_a_run_with_paused_actors_is_resumed_with_all_of_them(tmp_path):
         training(process, folder)
         eventually(n_decided, 120, "a pause")
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
         before = n_decided()
         process = start(CONFIG, folder, *options)
         eventually(lambda: n_decided() > before, 120, "a pause after the resume")
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
     finally:
         end(process)
     summary = json.loads((folder / "summary.json").read_text())

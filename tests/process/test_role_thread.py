@@ -31,11 +31,13 @@ class Counting(Role):
     def __init__(self):
         super().__init__("buffer-0.0")
         self.n, self.inside, self.allowed = 0, False, True
+        self.n_refused = 0
 
     def step(self):
         self.inside = True
         time.sleep(0.0005)
         self.n += self.allowed
+        self.n_refused += not self.allowed
         self.inside = False
         return self.allowed
 
@@ -68,15 +70,15 @@ def test_whoever_holds_it_finds_it_between_two_steps(beside):
 
 def test_it_is_told_when_there_is_something_to_do(beside, monkeypatch):
     role, apart = beside
-    monkeypatch.setattr("tianji.engines.role_thread.NAP_SECONDS", 60.0)
+    monkeypatch.setattr("tianji.engines.role_thread.NAP_SECONDS", 600.0)
     with apart.held():
         role.allowed, before = False, role.n
-    time.sleep(0.05)  # it naps for long now
+    eventually(lambda: role.n_refused)  # and now it naps for long
     role.allowed = True
     time.sleep(0.01)
     assert role.n == before
     apart.tell()
-    eventually(lambda: role.n > before, seconds=5.0)
+    eventually(lambda: role.n > before)
 
 
 def test_called_back_it_takes_no_turn_any_more():
@@ -153,7 +155,7 @@ class Group:
                 time.sleep(0.0005)
 
     def end(self, updates):
-        eventually(lambda: self.learner.version >= updates or self.actor.done, seconds=60.0)
+        eventually(lambda: self.learner.version >= updates or self.actor.done)
         self.control.close()
 
 

@@ -32,7 +32,7 @@ def begin(config, folder, *options):
     )
 
 
-def verify(config, folder, *options, timeout=110):
+def verify(config, folder, *options, timeout=250):
     """Runs it to its end; returns (exit status, output, errors, verify.json)."""
     process = begin(config, folder, *options)
     try:
@@ -91,7 +91,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
         eventually(lambda: second.exists() and children_of(process.pid), 60)
         workers = children_of(process.pid)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=40)
+        out, err = process.communicate(timeout=120)
     finally:
         end(process)
     assert process.returncode == 130, err
@@ -112,7 +112,7 @@ def test_a_signal_that_comes_twice_is_one_wish(tmp_path):
         eventually(lambda: (folder / "serial-seed-1").exists(), 60)
         for _ in range(2):  # as `timeout` and Slurm do
             process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=40)
+        out, err = process.communicate(timeout=120)
     finally:
         end(process)
     assert process.returncode == 143, err

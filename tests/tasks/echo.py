@@ -4,6 +4,7 @@ import math
 import os
 import sys
 import time
+from contextlib import suppress
 
 import numpy as np
 from gymnasium import spaces
@@ -91,8 +92,10 @@ class Leaves(Echo):
 
 
 class SlowToStart(Echo):
-    """Takes its time to begin an episode."""
+    """Takes its time to begin an episode, and drops what is raised meanwhile."""
 
     def reset(self):
-        time.sleep(30)
+        with suppress(BaseException):
+            time.sleep(200)
+        time.sleep(200)
         return super().reset()

@@ -109,11 +109,12 @@ def run(options: argparse.Namespace) -> int:
         try:
             paired_runs.train_all(settings, folder, before, _tell, done)
         except Interrupted as stop:
+            signals.at_once = False  # what there is, is told: `timeout` sends its signal twice
             status = stop.exit_status
         except RunFailed as failure:
             terminal.say("tianji", str(failure))
             status = 1
-        signals.at_once = False  # what there is, is told: `timeout` sends its signal twice
+        signals.at_once = False
         found = _show(folder, settings, pairs)
         if status:
             again = ["tianji", *options.given]
