@@ -190,7 +190,7 @@ class Watch:
         """Goes on with the same window of episodes; when they ended is a thing of the past."""
         progress = self.progress
         progress.returns.extend(state["returns"])
-        progress.learned.extend(state.get("learned", state["returns"]))
+        progress.learned.extend(state["learned" if "learned" in state else "returns"])
         progress.lengths.extend(state["lengths"])
         progress.ended_at.extend(-math.inf for _ in state["returns"])
         progress.n_episodes = state["episodes"]
