@@ -68,8 +68,9 @@ class Threads:
         return Played(frames[:, 0], points, ended, info["lives"], info["episode_frame_number"])
 
     def close(self) -> None:
-        """Ends the threads."""
+        """Ends the threads, which live as long as what holds them."""
         self._env.close()
+        del self._env
 
     def _begun(self, frames: Any, info: dict[str, Any]) -> Played:
         return Played(frames[:, 0], *self._none, info["lives"], info["episode_frame_number"])
