@@ -52,7 +52,9 @@ class Threads:
 
     def reset(self, seed: int | None) -> Played:
         """Begins every game anew."""
-        return self._begun(*self._env.reset(seed=seed))
+        n_envs = self._env.num_envs
+        seeds = None if seed is None else (seed + np.arange(n_envs)) % 2**31
+        return self._begun(*self._env.reset(seed=seeds))
 
     def restart(self, which: BoolArray) -> Played:
         """Begins only these anew; the other rows say where those games are."""
