@@ -246,6 +246,8 @@ class _Binding:
             return value
         if origin is tuple and isinstance(value, tuple):
             return tuple(self._convert(arguments[0], item, word) for item in value)
+        if isinstance(value, str) and "type" in getattr(hint, "__dataclass_fields__", ()):
+            value = Section({"type": value}, self.section.at(word))  # a bare name
         if isinstance(value, Section):
             return self._convert_section(hint, value, word)
         return _scalar(hint, value)

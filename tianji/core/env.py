@@ -8,7 +8,7 @@ from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -136,7 +136,8 @@ class Step:
     the last one stands in `final[e]`.
 
     What is learned from may differ from the game: rewards may be clipped, and an episode may end
-    with a life. Then `score` and `over` tell the game's own points and end.
+    with a life. Then `score` and `over` tell the game's own points and end; they count in every
+    row, also where `valid` is False (a row that only presses FIRE after a lost life may score).
     """
 
     obs: Arrays  # [E, ...] for each of `spec.observations`: to act on next
@@ -169,6 +170,11 @@ def points_of(step: Step) -> npt.NDArray[np.float32]:
     return step.reward if step.reward.ndim == 1 else step.reward.sum(1)
 
 
+def over_of(step: Step) -> BoolArray:
+    """Where a game has ended, [E]; a learned episode may end earlier, with a life."""
+    return step.terminated | step.truncated if step.over is None else step.over
+
+
 class Env(Protocol):
     """E environments behind one interface.
 
@@ -187,6 +193,21 @@ class Env(Protocol):
 
     def close(self) -> None:
         """Gives back windows, files and memory."""
+
+
+@runtime_checkable
+class SplitEnv(Env, Protocol):
+    """Environments whose step has two halves, so that others are acted on while these move.
+
+    `step(action)` is `begin(action)` and then `finish()`. Between the two nothing else may be asked
+    of them, but for `reset`, which gives the step up, and `close`.
+    """
+
+    def begin(self, action: npt.NDArray[Any]) -> None:
+        """Sends one action per environment and returns at once; the array may be used again."""
+
+    def finish(self) -> Step:
+        """What came of it, as soon as every environment has moved."""
 
 
 class BaseEnv(metaclass=ABCMeta):

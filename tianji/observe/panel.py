@@ -13,7 +13,7 @@ from tianji.job.job import Job
 from tianji.observe.bottleneck import bottleneck
 from tianji.observe.metrics import ratio_of
 from tianji.observe.rates import NOTHING, Counts, Rates
-from tianji.observe.watch import Progress
+from tianji.observe.watch import Progress, apart
 from tianji.roles.role_specs import Kind, is_first_learner, kind_of
 
 if TYPE_CHECKING:
@@ -96,7 +96,8 @@ def _title(scene: Scene) -> str:
 def _return(scene: Scene) -> str:
     mean, target = scene.progress.mean_return, scene.job.stop_return
     shown = "-" if mean is None else f"{mean:,.1f}"
-    return shown if target is None else f"{shown} / {target:,g}"
+    aim = "" if target is None else f" / {target:,g}"
+    return shown + aim + ("" if mean is None else apart(mean, scene.progress.learned_return))
 
 
 def sparkline(values: Sequence[float], width: int) -> str:

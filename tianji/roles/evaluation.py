@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tianji.core import atomic_file, stats
 from tianji.core.algorithm import Policy
-from tianji.core.env import Env, points_of
+from tianji.core.env import Env, over_of, points_of
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays
 
@@ -67,11 +67,10 @@ class Games:
         decision = self._policy.act(self._obs, self._first, explore=False)
         step = self._env.step(decision["action"])
         self._obs, self._first = step.obs, step.first
-        self._returned += np.where(step.valid, points_of(step), 0.0)
+        counted = step.valid if step.score is None else True  # points count in every row
+        self._returned += np.where(counted, points_of(step), 0.0)
         self._steps += step.valid
-        ended = (step.terminated | step.truncated) & step.valid
-        if step.over is not None:
-            ended &= step.over  # a game may have several lives
+        ended = over_of(step)  # a game may have several lives
         if ended.any():
             self._record(ended)
         return self._left == 0
