@@ -275,7 +275,7 @@ def test_games_of_pixels_keep_the_contract(name):
     """Rows after an episode's end only begin the next one, and games are told from episodes."""
     env = make(environment(GAMES[name]), 3, ".")
     obs, random = env.reset(seed=1), np.random.default_rng(1)
-    assert obs["obs"].shape == (3, *env.spec.input_shape) and obs["obs"].dtype == np.uint8
+    assert obs["obs"].shape == (3, *env.spec.observations[0].shape) and obs["obs"].dtype == np.uint8
     ended, n_ended = np.zeros(3, bool), 0
     for _ in range(70):
         step = env.step(random.integers(env.spec.n_actions, size=3))

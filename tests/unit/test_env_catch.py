@@ -84,7 +84,11 @@ def test_it_goes_on_where_its_state_was_taken():
 
 def test_a_config_names_it_and_its_keys():
     env = make(environment("type='Catch', kwargs=dict(size=36, balls=2)"), 5, ".")
-    assert (env.spec.n_envs, env.spec.input_shape, env.spec.reward_threshold) == (5, (36, 36), 1.8)
+    assert (env.spec.n_envs, env.spec.input_shape, env.spec.reward_threshold) == (
+        5,
+        (2, 36, 36),
+        1.8,
+    )
     shown = make_shown(environment("type='Catch'"), ".", None, Rendering.PICTURES)
     assert shown.picture().shape == (192, 192, 3)
 

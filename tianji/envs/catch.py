@@ -141,7 +141,7 @@ class Catch:
     def _observed(self) -> Arrays:
         """The boards as frames, new ones each time."""
         n, p = len(self._row), self._pixels
-        frames = np.zeros((n, *self.spec.input_shape), np.uint8)
+        frames = np.zeros((n, *self.spec.observations[0].shape), np.uint8)
         e, side = np.arange(n)[:, None, None], np.arange(p)
         last = (self._cells - 1) * p
         wide = np.arange(3 * p)
