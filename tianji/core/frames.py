@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tianji.core.schema import Arrays
+from tianji.core.schema import Arrays, Field
 
 STACKED = "obs"  # the field that is stacked
 FIRST, BEFORE = "first", "before"
@@ -30,6 +30,11 @@ def stacked_shape(stack: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     if stack == 1:
         return shape
     return (stack * shape[0], *shape[1:]) if len(shape) > 2 else (stack, *shape)
+
+
+def shape_seen(field: Field, stack: int) -> tuple[int, ...]:
+    """The shape of an observed field as a network sees it."""
+    return stacked_shape(stack, field.shape) if field.name == STACKED else field.shape
 
 
 def places_of(first: npt.NDArray[np.bool_], stack: int) -> npt.NDArray[np.int64]:

@@ -1,21 +1,19 @@
 """Off-policy storage: keeps the last samples and draws them again and again.
 
-What is observed is kept once, with its successors beside it. Where a policy sees several frames,
-stacks are put together when they are drawn: never over an episode's beginning, and only where all
-frames are known.
+Where a policy sees several frames, each is kept once, and stacks are put together when drawn.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tianji.core.errors import TianJiError
-from tianji.core.frames import BEFORE, FIRST, STACKED, TICKET, stacked_shape
+from tianji.core.frames import BEFORE, FIRST, STACKED, TICKET, shape_seen
 from tianji.core.schema import Arrays, Field, Schema
 from tianji.core.state import State, random_state, restore_random
 from tianji.core.store import Amount, axes_of, observed_fields, stack_of, step_fields
@@ -88,7 +86,8 @@ class Replay:
     def batch_schema(self, trajectory: Schema) -> Schema:
         """One row per sample."""
         stack = stack_of(trajectory)
-        observed = [_seen(f, stack) for f in observed_fields(trajectory) if not self._apart(f)]
+        fields = [f for f in observed_fields(trajectory) if not self._apart(f)]
+        observed = [Field(f.name, f.dtype, shape_seen(f, stack)) for f in fields]
         ticket = () if self.device is None else (Field(TICKET, "int64"),)
         rows = (
             *ticket,
@@ -133,12 +132,6 @@ class Replay:
         """Bytes of all rings."""
         fields = self.row(trajectory).fields
         return self.n_rows(trajectory, n_sources) * sum(field.n_bytes for field in fields)
-
-
-def _seen(field: Field, stack: int) -> Field:
-    """A field as a network sees it."""
-    shape = stacked_shape(stack, field.shape) if field.name == STACKED else field.shape
-    return Field(field.name, field.dtype, shape)
 
 
 class ReplayStore:
@@ -262,26 +255,14 @@ class ReplayStore:
             here, first = self._rings.read(name, head), trajectory[name][0]
             broken |= (here != first).reshape(self._n_envs, -1).any(1)
         if self._stack > 1:
-            broken |= self._has_another_past(number, head, trajectory[BEFORE])
+            known = self._known[number] >= self._stack - 1
+            broken |= known & self._rings.has_another_past(head, trajectory[BEFORE])
             self._known[number][broken] = 0
         last: Index = self._rings.before(head)[broken]
         last = last[self._rows["valid"][last]]
         self._rows["valid"][last] = False
         self._n_valid -= len(last)
         return last
-
-    def _has_another_past(self, number: int, head: Index, before: npt.NDArray[Any]) -> Mask:
-        """Where other frames stand before the newest one than before a trajectory: some are lost.
-
-        What a screen shows may stand still, and so look as if it followed.
-        """
-        older = self._rings.places(head)[:, :-1].T
-        differ = (
-            (self._rings.read(STACKED, older) != before).reshape(*older.shape, -1).any(2).any(0)
-        )
-        known = self._known[number] >= self._stack - 1
-        another: Mask = differ & known & ~self._rows[FIRST][head]
-        return another
 
     def size(self) -> int:
         """Valid samples."""

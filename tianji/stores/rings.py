@@ -77,6 +77,16 @@ class Rings:
             places[:, k - 1] = np.where(begins, newer, self.before(newer))
         return places
 
+    def has_another_past(self, head: Index, before: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Where other frames stand before the newest than `before` [k - 1, E, ...]: some are lost.
+
+        What a screen shows may stand still, and so look as if it followed.
+        """
+        older = self.places(head)[:, :-1].T
+        differ = (self.read(STACKED, older) != before).reshape(*older.shape, -1).any(2).any(0)
+        another: npt.NDArray[np.bool_] = differ & ~self.flat[FIRST][head]
+        return another
+
     def show(self, name: str, row: Index, out: npt.NDArray[Any]) -> None:
         """Writes what was to be seen at each row: the newest frames of `obs`, and all else once."""
         here = self.flat[name]
