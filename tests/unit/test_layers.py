@@ -95,7 +95,8 @@ def in_rooms(*rooms):
 
 
 def test_the_package_holds_rooms_and_nothing_else():
-    found = {path.name for path in PACKAGE.iterdir() if path.name != "__pycache__"}
+    files = [path.relative_to(PACKAGE) for path in PACKAGE.rglob("*") if path.is_file()]
+    found = {path.parts[0] for path in files if "__pycache__" not in path.parts}
     assert found == {"__init__.py", "__main__.py", "py.typed", *ROOMS}
 
 
