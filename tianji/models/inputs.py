@@ -47,7 +47,7 @@ class RolloutInputs:
             self._frames = frames if final is None else torch.cat([frames, final])
         self._mean = self._scale = None
         if normaliser is not None:
-            device = self._all.device
+            device = staged["obs"].device
             self._mean = torch.from_numpy(normaliser.mean.copy()).to(device)
             self._scale = torch.from_numpy(np.asarray(normaliser.scale)).to(device)
 
