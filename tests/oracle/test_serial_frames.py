@@ -11,10 +11,15 @@ from tianji.job import factory, job, preflight, serial
 from tianji.roles import Buffer
 from tianji.runs import trained
 
+NORMALISED = "hyp.normalise_obs=True"
 KINDS = {
     "dqn": ("cartpole_dqn", ()),
     "prioritised": ("cartpole_dqn", ("hyp.prioritised=True", "hyp.beta_steps=50")),
     "ppo": ("cartpole_ppo", ()),
+    "ppo cnn": (
+        "cartpole_ppo",
+        ("model.type='CNN'", "model.convs=[[4, 2, 1]]", "model.precision='float32'", NORMALISED),
+    ),
 }
 
 
@@ -46,6 +51,7 @@ def make_job(load):
         ("prioritised", ("hyp.n_step=3", "hyp.buffer_size=150", "actor_cfg.send_size=5")),
         ("ppo", ()),
         ("ppo", ("hyp.step_len=2",)),
+        ("ppo cnn", ("hyp.step_len=8", "hyp.normalise_updates=2")),
     ],
 )
 def test_the_local_engine_is_serial_training_bit_for_bit(make_job, kind, overrides):
