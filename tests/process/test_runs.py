@@ -75,7 +75,9 @@ def test_a_slow_actor_does_not_hold_up_the_others(tmp_path):
     done = train(config, tmp_path / "run", *NO_TARGET, *options)
     rates = [done.summary["roles"][f"actor-0.{i}"]["produced"] for i in range(3)]
     assert rates[0] > 0
-    assert min(rates[1:]) > 4 * rates[0]  # ten times as fast, less what a loaded machine takes
+    assert (
+        min(rates[1:]) > 4 * rates[0]
+    )  # a hundred times as fast, less what a loaded machine takes
     assert done.summary["replay_ratio"]["measured"] == pytest.approx(8, rel=0.03)
 
 
