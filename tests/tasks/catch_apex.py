@@ -8,6 +8,7 @@ parallel_parameters = dict(
 hyp = dict(
     lr=1e-3,
     gamma=0.95,
+    epsilon=0.1,
     batch_size=128,
     buffer_size=20_000,
     warmup_size=1_000,
