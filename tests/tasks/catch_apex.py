@@ -14,5 +14,5 @@ hyp = dict(
     warmup_size=1_000,
     target_replace_iter=100,
 )
-model = dict(type="CNN", convs=[(16, 4, 2), (32, 3, 1)], hidden=[64], precision="float32")
+model = dict(type="CNN", convs=[(16, 4, 2)], hidden=[64], precision="float32")
 agent = dict(type="ApeX", embryo=dict(type="ApeXHead", model=model, hyp=hyp))
