@@ -20,7 +20,6 @@ def test_the_echo_task_is_learned_in_seconds(tmp_path, algorithm, engine):
 SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))]
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_game_of_pixels_is_learned(tmp_path, algorithm, seed):
@@ -31,7 +30,6 @@ def test_a_game_of_pixels_is_learned(tmp_path, algorithm, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_game_of_pixels_is_learned_by_processes(tmp_path, algorithm):
     done = train(TASKS / f"catch_{algorithm}.py", tmp_path / "run", "--engine", "process")
