@@ -18,6 +18,16 @@ HEAD_NAMES = Names(("DQNHead", "PPOHead"), later=("MixerHead", "MADDPGHead"), ow
 HEADS = {"DQN": "DQNHead", "PPO": "PPOHead", "QMIX": "MixerHead", "MADDPG": "MADDPGHead"}
 """The embryo that belongs to each agent."""
 
+AGENTS_ENVIRONMENTS = (
+    "PettingZooEnv",
+    "MultiagentParticleEnv",
+    "StarCraft2Env",
+    "SMAXEnv",
+    "LBFEnv",
+    "MatrixGameEnv",
+)
+"""Environments of several agents; their keys are in docs/agents.md."""
+
 WRAPPERS = Names(
     later=(
         "AtariOriginalReward",
@@ -48,8 +58,9 @@ class EnvironmentConfig:
 
     type: str = key(
         "GymEnv",
-        "kind of environment: GymEnv, or a class of your own as `module:Class`",
-        names=Names(("GymEnv",), later=("StarCraft2Env", "MultiagentParticleEnv"), own=True),
+        "kind of environment: GymEnv, a class of your own as `module:Class`, or one of several "
+        "agents, whose keys are in [agents.md](agents.md): " + ", ".join(AGENTS_ENVIRONMENTS),
+        names=Names(("GymEnv", *AGENTS_ENVIRONMENTS), own=True, open=AGENTS_ENVIRONMENTS),
     )
     gym_name: str | None = key(None, "id of a Gymnasium environment; a GymEnv needs one")
     vectorization: Literal["auto", "single", "sync", "vector"] = key(
@@ -65,7 +76,7 @@ class EnvironmentConfig:
     )
     kwargs: Mapping[str, Any] = key(
         {},
-        "arguments of the environment's constructor; with `module:Class`, unknown keys join them",
+        "arguments of the environment's constructor; unknown keys join them, except of a GymEnv",
         rest="own",
     )
     render: bool = key(False, "show each actor's first environment in a window")

@@ -1,11 +1,13 @@
-"""Environments: gymnasium's by name, or a class of one's own, always E of them at once."""
+"""Environments: libraries' by name, or a class of one's own, always E of them at once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tianji.config.schema import AGENTS_ENVIRONMENTS
 from tianji.core.env import BaseEnv, Env, EnvSpec, Rendering, Step
 from tianji.core.errors import TianJiError
 from tianji.core.imports import lead_path
@@ -31,7 +33,7 @@ class EnvironmentLike(Protocol):
 
     @property
     def type(self) -> str:
-        """`GymEnv`, or "module:Class" for one of one's own."""
+        """`GymEnv`, one of `AGENTS_ENVIRONMENTS`, or "module:Class" for one of one's own."""
 
     @property
     def gym_name(self) -> str | None:
@@ -70,8 +72,6 @@ def make_shown(
     environment: EnvironmentLike, folder: str, max_step: int | None, rendering: Rendering
 ) -> ShownEnv:
     """One environment to look at, whatever the config says about windows; or why it cannot be."""
-    from tianji.envs.loop import LoopEnv
-
     if rendering is Rendering.WINDOW:
         check_display()
     with quietly(screen=rendering is Rendering.WINDOW):
@@ -80,7 +80,7 @@ def make_shown(
         except RuntimeError as error:  # pygame's
             name = environment.gym_name or environment.type
             raise TianJiError(f"{name} cannot be shown: {error}") from error
-        assert isinstance(env, LoopEnv)
+        assert isinstance(env, ShownEnv)
         if rendering is Rendering.PICTURES:
             env.reset()
             env.picture()
@@ -110,9 +110,12 @@ def _make(wanted: _Wanted) -> Env:
     lead_path(wanted.folder)
     if ":" in environment.type:
         return _make_own(wanted)
+    if environment.type in AGENTS_ENVIRONMENTS:
+        return _make_agents(wanted)
     if environment.type != "GymEnv":
+        known = ", ".join(("GymEnv", *AGENTS_ENVIRONMENTS))
         raise TianJiError(
-            f"environment: type {environment.type!r} is neither GymEnv nor 'module:Class'"
+            f"environment: type {environment.type!r} is neither 'module:Class' nor one of {known}"
         )
     if not environment.gym_name:
         raise TianJiError("environment: a GymEnv needs gym_name, as in gym_name = 'CartPole-v1'")
@@ -141,3 +144,44 @@ def _make_own(wanted: _Wanted) -> Env:
 
     kwargs = wanted.environment.kwargs
     return make_own(name, wanted.folder, n_envs, kwargs, wanted.max_step, wanted.rendering)
+
+
+def _make_agents(wanted: _Wanted) -> Env:
+    from tianji.envs.agents import Wanted
+    from tianji.envs.template import check_arguments
+
+    name, n_envs, kwargs = wanted.environment.type, wanted.n_envs, wanted.environment.kwargs
+    if wanted.mode == "single" and n_envs != 1:
+        raise TianJiError(f"{name}: vectorization 'single' is one environment, not {n_envs}")
+    asked = Wanted(n_envs, wanted.folder, wanted.max_step, wanted.rendering)
+    make = functools.partial(_agents_maker(name), asked)
+    check_arguments(name, make, kwargs, "they come from the config's environment section")
+    env: Env = make(**kwargs)
+    return env
+
+
+def _agents_maker(name: str) -> Callable[..., Env]:
+    """What makes environments of this type; each loads its own library."""
+    if name == "PettingZooEnv":
+        from tianji.envs.pettingzoo import make_pettingzoo
+
+        return make_pettingzoo
+    if name == "MultiagentParticleEnv":
+        from tianji.envs.mpe import make_mpe
+
+        return make_mpe
+    if name == "StarCraft2Env":
+        from tianji.envs.smac import make_smac
+
+        return make_smac
+    if name == "SMAXEnv":
+        from tianji.envs.smax import make_smax
+
+        return make_smax
+    if name == "LBFEnv":
+        from tianji.envs.lbf import make_lbf
+
+        return make_lbf
+    from tianji.envs.matrix_game import make_matrix_game
+
+    return make_matrix_game

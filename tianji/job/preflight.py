@@ -23,7 +23,7 @@ def try_out(config: Config) -> Job:
     try:
         env = make_env(config)
         obs = {name: np.array(array) for name, array in env.reset(config.exp.seed).items()}
-        env.step(_some_action(env.spec))
+        env.step(_some_action(env.spec, obs))
         if (state := state_of(env)) is not None:
             for _ in chunks(state):
                 pass  # raises on what no checkpoint could hold
@@ -38,8 +38,10 @@ def try_out(config: Config) -> Job:
     return job
 
 
-def _some_action(env: EnvSpec) -> npt.NDArray[Any]:
-    """The first action, or zeros within the bounds, for every environment."""
+def _some_action(env: EnvSpec, obs: Arrays) -> npt.NDArray[Any]:
+    """The first action that is possible, or zeros within the bounds, for every environment."""
+    if "mask" in obs:
+        return np.argmax(obs["mask"], -1).astype(env.action.dtype)
     action = np.zeros((env.n_envs, *env.action.shape), env.action.dtype)
     if env.action_low is None or env.action_high is None:
         return action
