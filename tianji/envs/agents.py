@@ -243,9 +243,13 @@ class AgentsLoop:
     ) -> None:
         """`sharing` is None where a game has one reward for all."""
         first, n_envs = games[0].spec, len(games)
+        limits = [limit for limit in (max_step, first.max_episode_steps) if limit]
         shares = None if sharing is None else Shares(name, first, sharing)
         self.spec = replace(
-            first, n_envs=n_envs, reward_per_agent=shares is not None and shares.per_agent
+            first,
+            n_envs=n_envs,
+            reward_per_agent=shares is not None and shares.per_agent,
+            max_episode_steps=min(limits, default=None),
         )
         self.n_lost = 0
         self._name, self._games, self._shares = name, list(games), shares

@@ -86,7 +86,13 @@ class JaxEnv:
         jax: Any = importlib.import_module("jax")  # loaded by `load_jax`
         shares = None if sharing is None else Shares(name, game.spec, sharing)
         per_agent = shares is not None and shares.per_agent
-        self.spec = replace(game.spec, n_envs=n_envs, reward_per_agent=per_agent)
+        limits = [limit for limit in (max_step, game.spec.max_episode_steps) if limit]
+        self.spec = replace(
+            game.spec,
+            n_envs=n_envs,
+            reward_per_agent=per_agent,
+            max_episode_steps=min(limits, default=None),
+        )
         self._name, self._shares, self._can_win = name, shares, can_win
         self._limit, self._limit_terminal = max_step or 0, time_limit_terminal
         self._choices = Choices(name, self.spec)

@@ -21,7 +21,6 @@ from tianji.envs.agents import (
     agents_spec,
     library,
     made,
-    teams_of,
 )
 
 
@@ -79,7 +78,7 @@ class ForagingGame:
             Field("obs", "float32", tuple(map(int, shape))),
             n * n_agents,
             n_actions=int(self._env.action_space[0].n),
-            teams=teams_of(name, agents, None),
+            max_episode_steps=int(self._env._max_episode_steps),
         )
 
     def reset(self, rows: Arrays, seed: int | None = None) -> None:

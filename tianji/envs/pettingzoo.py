@@ -46,7 +46,7 @@ def make_pettingzoo(
     for shown in wanted.shown():
         mode = {} if shown is Rendering.NONE else {"render_mode": shown.value}
         env = made(name, lambda mode=mode: make(**{**kwargs, **mode}))  # type: ignore[misc]
-        games.append(ParallelGame(name, env, teams))
+        games.append(ParallelGame(name, env, teams, kwargs.get("max_cycles")))
     return AgentsLoop(
         name,
         games,
@@ -79,7 +79,7 @@ class ParallelGame:
     axis A, since `agents` is empty after the last step. Observations of unlike sizes are padded.
     """
 
-    def __init__(self, name: str, env: Any, teams: Teams | None) -> None:
+    def __init__(self, name: str, env: Any, teams: Teams | None, limit: int | None = None) -> None:
         self._name, self._env = name, env
         self._agents = _agents_of(name, env)  # as the environment calls them: not always strings
         self.metadata = getattr(env, "metadata", {})
@@ -87,7 +87,7 @@ class ParallelGame:
         self._moves = Moves(name, self._agents, [env.action_space(a) for a in self._agents])
         self._live: list[Any] = []
         self._own_state = self._find_state()
-        self.spec = self._describe(teams)
+        self.spec = self._describe(teams, limit)
 
     def reset(self, rows: Arrays, seed: int | None = None) -> None:
         """Starts an episode."""
@@ -169,7 +169,7 @@ class ParallelGame:
         except (NotImplementedError, AttributeError):
             return 0
 
-    def _describe(self, teams: Teams | None) -> EnvSpec:
+    def _describe(self, teams: Teams | None, limit: int | None) -> EnvSpec:
         sizes = [own.n for own in self._seen]
         shapes = {own.shape for own in self._seen}
         dtypes = {own.dtype for own in self._seen}
@@ -185,6 +185,7 @@ class ParallelGame:
             own_inputs=() if same else tuple(sizes),
             own_actions=padded(self._moves.sizes),
             teams=teams_of(self._name, names, teams),
+            max_episode_steps=limit,
         )
 
 

@@ -41,7 +41,8 @@ def try_out(config: Config) -> Job:
 def _some_action(env: EnvSpec, obs: Arrays) -> npt.NDArray[Any]:
     """The first action that is possible, or zeros within the bounds, for every environment."""
     if "mask" in obs:
-        return np.argmax(obs["mask"], -1).astype(env.action.dtype)
+        possible: npt.NDArray[np.int64] = np.argmax(obs["mask"], -1)
+        return possible
     action = np.zeros((env.n_envs, *env.action.shape), env.action.dtype)
     if env.action_low is None or env.action_high is None:
         return action
