@@ -83,7 +83,9 @@ class Scripted:
     def _infos(self, agents):
         if self.masks != "info":
             return {agent: {} for agent in agents}
-        return {a: {"action_mask": self.mask(self.possible_agents.index(a), self.t)} for a in agents}
+        return {
+            a: {"action_mask": self.mask(self.possible_agents.index(a), self.t)} for a in agents
+        }
 
     def step(self, actions):
         assert set(actions) == set(self.agents), (sorted(actions), self.agents)

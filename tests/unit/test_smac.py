@@ -145,7 +145,9 @@ def test_the_dead_can_do_nothing_but_that_they_must():
     assert env.reset()["alive"].tolist() == [[True, True]]
     step = env.step(orders(1, 4))
     assert step.obs["alive"].tolist() == [[True, False]]
-    assert step.obs["mask"][0, 1].tolist() == [True] + [False] * 5 and not step.obs["obs"][0, 1].any()
+    assert (
+        step.obs["mask"][0, 1].tolist() == [True] + [False] * 5 and not step.obs["obs"][0, 1].any()
+    )
     assert step.reward.tolist() == [2.5] and not step.won[0]
     with pytest.raises(TianJiError, match=r"'ally_1'.*possible are \[0\]"):
         env.step(orders(1, 1))
@@ -190,9 +192,7 @@ def test_an_episode_that_a_protocol_error_ended_is_lost_and_counted():
 
 
 def test_the_second_version_may_return_nothing_on_reset(monkeypatch):
-    install(
-        monkeypatch, Second, "smacv2.env.starcraft2.wrapper", "StarCraftCapabilityEnvWrapper"
-    )
+    install(monkeypatch, Second, "smacv2.env.starcraft2.wrapper", "StarCraftCapabilityEnvWrapper")
     env = smac(capability_config={"n_units": 2}, step=4)
     assert env.reset()["state"].shape == (1, 3)
     assert (Fake.made[0].capability_config, Fake.made[0].step_mul) == ({"n_units": 2}, 4)

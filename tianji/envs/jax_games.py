@@ -10,7 +10,9 @@ import contextlib
 import importlib
 import io
 import os
+import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -53,9 +55,7 @@ def load_jax(name: str, extra: str) -> Any:
     for key, value in {**SETTINGS, **cache}.items():
         os.environ.setdefault(key, value)
     try:
-        # It greets on stdout, and its dependencies complain about each other.
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
+        with _quiet():
             jaxmarl = library("jaxmarl", name, extra)
             library("jax", name, extra).devices()  # reads the settings now
     finally:
@@ -63,6 +63,20 @@ def load_jax(name: str, extra: str) -> Any:
             if was is None:
                 del os.environ[key]
     return jaxmarl
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps JaxMARL's greetings to itself: it prints, and puts `sys.stdout` back in between."""
+    streams = sys.stdout, sys.stderr, sys.__stdout__
+    sink: Any = io.StringIO()
+    sys.stdout, sys.__stdout__ = sink, sink  # type: ignore[misc]  # it is final, for typing only
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its dependencies complain about each other
+            yield
+    finally:
+        sys.stdout, sys.stderr, sys.__stdout__ = streams  # type: ignore[misc]
 
 
 class JaxEnv:
