@@ -58,8 +58,6 @@ def test_every_step_made_is_a_valid_row_once_and_true(data, n_envs, masks):
     n_agents = 3
     envs = [Scripted(data.draw(scripts(n_agents)), [4, 6, 5], masks) for _ in range(n_envs)]
     env = loop(envs)
-    for each in envs:  # of the probe for its state
-        each.episode = -1
     random, made = np.random.default_rng(0), [[] for _ in envs]
     obs = env.reset(seed=1)
     for _ in range(25):
@@ -347,6 +345,7 @@ def section(type_, **kwargs):
     [
         ("PettingZooEnv", {}, "name"),
         ("PettingZooEnv", {"name": "nowhere_v1"}, "nowhere_v1"),
+        ("PettingZooEnv", {"name": "pettingzoo.utils.agent_selectr"}, "'agent_selector'"),
         ("PettingZooEnv", {"name": "scripted_agents"}, "parallel_env"),
         ("PettingZooEnv", {"name": "scripted_agents:Scriptd"}, "'Scripted'"),
         ("PettingZooEnv", {"name": "scripted_agents:Scripted", "size": 3}, "size"),
@@ -357,6 +356,14 @@ def section(type_, **kwargs):
 def test_bad_keys_are_told_by_name(type_, kwargs, words):
     with pytest.raises(TianJiError, match=words):
         make(section(type_, **kwargs), 1, ".")
+
+
+def test_ways_of_stepping_that_do_not_fit_are_refused():
+    for mode in ("single", "vector"):
+        with pytest.raises(TianJiError, match="vectorization"):
+            wanted = section("MatrixGameEnv")
+            wanted.vectorization = mode
+            make(wanted, 2, ".")
 
 
 def test_own_functions_are_named_in_the_config():

@@ -6,8 +6,11 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
+from tianji.config.loader import resolve
+from tianji.config.reader import parse
 from tianji.core.errors import TianJiError
 from tianji.envs import make
+from tianji.job.preflight import try_out
 
 N, LIMIT = 2, 4  # allies, steps
 MAPS = {"3m": 60, "8m": 120, "2s3z": 120}
@@ -210,6 +213,14 @@ def test_the_second_version_may_return_nothing_on_reset(monkeypatch):
 def test_wrong_keys_are_refused(kwargs, words):
     with pytest.raises(TianJiError, match=words):
         smac(**kwargs)
+
+
+def test_a_trial_step_chooses_among_what_is_possible():
+    config = resolve(
+        parse("environment = dict(type='StarCraft2Env', map_name='3m')", "a"), (), "a", "."
+    )
+    with pytest.raises(TianJiError, match="act must return 'action'"):  # after the step, of PPO
+        try_out(config)
 
 
 def test_errors_say_how_to_install_the_game(monkeypatch):

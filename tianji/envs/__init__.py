@@ -153,6 +153,8 @@ def _make_agents(wanted: _Wanted) -> Env:
     name, n_envs, kwargs = wanted.environment.type, wanted.n_envs, wanted.environment.kwargs
     if wanted.mode == "single" and n_envs != 1:
         raise TianJiError(f"{name}: vectorization 'single' is one environment, not {n_envs}")
+    if wanted.mode == "vector":
+        raise TianJiError(f"{name} chooses by itself how it is stepped: leave vectorization out")
     asked = Wanted(n_envs, wanted.folder, wanted.max_step, wanted.rendering)
     make = functools.partial(_agents_maker(name), asked)
     check_arguments(name, make, kwargs, "they come from the config's environment section")

@@ -36,9 +36,7 @@ def make_lbf(
     All other keys go to the task, as `max_episode_steps=50` or `max_num_food=5`. The sum of all
     agents' rewards of a perfect episode is 1.
     """
-    tasks = library("lbforaging", name, "lbf")
-    if name.startswith("Foraging-grid") and name not in gymnasium.registry:
-        tasks.register_grid_envs()
+    library("lbforaging", name, "lbf")
     if name not in gymnasium.registry:
         known = [each for each in gymnasium.registry if each.startswith("Foraging")]
         raise TianJiError(
@@ -70,8 +68,7 @@ class ForagingGame:
         self.metadata = self._env.metadata
         n_agents = len(self._env.action_space)
         agents = [f"player_{i}" for i in range(n_agents)]
-        # The declared shape of grids is wrong: it is that of their first axis alone.
-        shape = self._env.observation_space[0].low.shape
+        shape = self._env.observation_space[0].shape
         n = int(np.prod(shape))
         self.spec = agents_spec(
             agents,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -59,6 +61,9 @@ def make_pettingzoo(
 def _maker(name: str, folder: str) -> Any:
     """The function that makes one environment."""
     module_name, colon, function = name.partition(":")
+    parent, _, child = module_name.rpartition(".")
+    if parent and child not in (inside := _modules_of(load_module(parent, folder))):
+        raise TianJiError(f"{parent} has no {child!r}{did_you_mean(child, inside, n=3)}")
     module = load_module(module_name, folder)
     made_by = vars(module).get(function or "parallel_env")
     if callable(made_by):
@@ -70,6 +75,10 @@ def _maker(name: str, folder: str) -> Any:
         f"{module_name} has no parallel_env(): agents that act in turns are not supported\n"
         "Name a function that returns a parallel environment, as 'module:function'."
     )
+
+
+def _modules_of(package: ModuleType) -> list[str]:
+    return [each.name for each in pkgutil.iter_modules(getattr(package, "__path__", []))]
 
 
 class ParallelGame:
@@ -163,7 +172,7 @@ class ParallelGame:
 
     def _find_state(self) -> int:
         """How many numbers the environment's own `state` has; 0 where it has none."""
-        self._env.reset(seed=0)
+        self._env.reset()
         try:
             return int(np.asarray(self._env.state(), np.float32).size)
         except (NotImplementedError, AttributeError):
