@@ -333,7 +333,6 @@ class AgentsLoop:
         if outcome.lost:
             self._lose(e)
             return
-        self._lost_in_a_row[e] = 0
         self._length[e] += 1
         self._reward[e] = outcome.reward
         cut = outcome.truncated or self._length[e] == self._limit
@@ -342,6 +341,7 @@ class AgentsLoop:
         flags["valid"][e], flags["won"][e] = True, outcome.won
         flags["terminated"][e], flags["truncated"][e] = terminated, cut and not terminated
         if terminated or cut:
+            self._lost_in_a_row[e] = 0
             self._open_masks(e)
 
     def _lose(self, e: int) -> None:
