@@ -10,10 +10,8 @@ PIP    := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-che
 train: $(VENV)/ready
 	$(BIN)/tianji train configs/cartpole_ppo.py
 
-# What failed beside another file is tried once more alone: some tests are about time.
 test: check
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile \
-		|| $(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 test-slow: $(VENV)/ready-dev
 	$(BIN)/python -m pytest -m ""

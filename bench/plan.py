@@ -113,7 +113,7 @@ class Race:
         """One run that follows a plan."""
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "plan.json"
-            plan_file.write(Plan(self.profile, split, predict(self.profile, split)), file)
+            plan_file.write(Plan(self.profile, split), file)
             settings = [*self.overrides, *ENDLESS, "global_cfg.rebalance=False"]
             more = ("--seed", str(seed), "--plan", str(file))
             found = summary_of(self.config, settings, self.seconds, *more)["plan"]

@@ -96,7 +96,7 @@ SYSTEMS = ("plain", "sb3", "ours")
 def missing(task: Task, system: str) -> str | None:
     """Why `system` cannot take part in `task`, or None if it can."""
     if system == "ours":
-        needed = [ROOT / "tianji" / "cli.py", ROOT / task.config]
+        needed = [ROOT / "tianji" / "cli" / "main.py", ROOT / task.config]
         absent = [str(path.relative_to(ROOT)) for path in needed if not path.exists()]
         return f"{', '.join(absent)} does not exist" if absent else None
     if system not in task.peers:

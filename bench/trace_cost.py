@@ -77,30 +77,32 @@ def rates(case: str, seconds: float, repeats: int) -> dict[str, list[float]]:
     return ratios
 
 
-def row_seconds() -> float:
-    """Of an actor's step, what is added to it: two wrappers, four looks at the clock, one row."""
-    from tianji.observe.trace.format import Heading
+def step_seconds() -> tuple[float, float]:
+    """What is added to an actor's step: three calls, recording a row or nothing at all."""
+    from tianji.core.tracer import NULL, Tracer
+    from tianji.observe.trace.format import Heading, Wait
     from tianji.observe.trace.recorder import Recorder, Track
-    from tianji.observe.trace.traced_parts import TracedEnv, TracedPolicy
 
-    class Nothing:
-        spec = None
+    class Holder:
+        tracer: Tracer
 
-        def act(self, obs: object, explore: bool = True) -> None:
-            pass
+    holder = Holder()
 
-        def step(self, action: object) -> None:
-            pass
+    def told() -> None:
+        holder.tracer.begin()
+        holder.tracer.decided()
+        holder.tracer.acted()
 
-    nothing: Any = Nothing()
+    def untold() -> None:
+        pass
+
     with tempfile.TemporaryDirectory() as folder:
         heading = Heading("a", ("a",), "here", 0, 1.0, 100_000, 0.0, "now")
-        track = Track(Recorder(Path(folder) / "trace" / "a.trace", heading), 0)
-        policy = TracedPolicy(nothing, track)
-        env = TracedEnv(nothing, policy, track)
-        with_it = best(lambda: (policy.act(nothing), env.step(nothing)))
-        without = best(lambda: (nothing.act(nothing), nothing.step(nothing)))
-    return with_it - without
+        recorder = Recorder(Path(folder) / "trace" / "a.trace", heading)
+        found = []
+        for holder.tracer in (Track(recorder, 0, lambda: Wait.BALANCE), NULL):
+            found.append(best(told) - best(untold))
+    return found[0], found[1]
 
 
 def turn_seconds() -> float:
@@ -152,7 +154,8 @@ def main() -> None:
             )
             for what, ratios in found.items():
                 print(line(case, engine, what, ratios), flush=True)
-    print(f"\na row of an actor, with its wrappers: {row_seconds() * 1e6:.2f} us")
+    traced, plain = step_seconds()
+    print(f"\na step of an actor is longer by {traced * 1e6:.2f} us, untraced {plain * 1e6:.3f} us")
     print(f"a turn of three idle roles, untraced: {turn_seconds() * 1e6:.2f} us")
 
 

@@ -170,7 +170,7 @@ class Browser:
         self._tidy()
 
     def _tidy(self):
-        self._process.wait(20)
+        self._process.wait(120)
         os.close(self._in)
         os.close(self._out)
         self._profile.cleanup()

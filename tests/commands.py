@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TASKS = Path(__file__).parent / "tasks"
+PATIENCE_SECONDS = 120.0  # at least: a busy machine is not a failure
 
 
 @dataclass
@@ -66,14 +68,14 @@ def end(process):
     process.wait()
 
 
-def train(config, folder, *options, timeout=100):
+def train(config, folder, *options, timeout=250):
     """Runs `tianji train` to its end."""
     process = start(config, folder, *options)
     out, err = process.communicate(timeout=timeout)
     return Finished(process.returncode, out, err, folder)
 
 
-def tianji(*words, cwd=None, timeout=100):
+def tianji(*words, cwd=None, timeout=250):
     """Runs any verb to its end."""
     return subprocess.run(
         [sys.executable, "-m", "tianji", *map(str, words)],
@@ -85,14 +87,14 @@ def tianji(*words, cwd=None, timeout=100):
     )
 
 
-def eventually(condition, seconds=20.0, what="it"):
+def eventually(condition, seconds=PATIENCE_SECONDS, what="it"):
     """Waits until `condition()` is true and returns what it gave."""
+    seconds = max(seconds, PATIENCE_SECONDS)
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if result := condition():
-            return result
-        time.sleep(0.01)
-    raise AssertionError(f"{what} did not happen within {seconds} s")
+    while not (result := condition()):
+        assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
+        time.sleep(0.005)
+    return result
 
 
 def children(pid):
@@ -118,6 +120,15 @@ def alive(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def begun(pid):
+    """Whether a command has got as far as our own code, which wants no KeyboardInterrupt."""
+    words = dict(line.split(":") for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    ignored, caught = (int(words[name], 16) for name in ("SigIgn", "SigCgt"))
+    mask = {number: 1 << (number - 1) for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM)}
+    python = ignored & mask[signal.SIGPIPE]  # as it begins it ignores this and catches Ctrl-C
+    return python and (caught & mask[signal.SIGTERM] or not caught & mask[signal.SIGINT])
 
 
 def rows(folder):

@@ -6,11 +6,11 @@ for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"  # read once, when numpy and torch load; torch takes it as its own limit
 
 os.environ.pop("COLUMNS", None)  # how wide the terminal is that tests are started from
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of many children compiles us anew
 
-import threading  # noqa: E402
-import time  # noqa: E402
 from pathlib import Path  # noqa: E402
 
+import commands  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
@@ -41,13 +41,4 @@ def child_env():
 @pytest.fixture(scope="session")
 def eventually():
     """Waits for a condition, and fails at a deadline."""
-
-    def wait(condition, seconds=20.0):
-        deadline = time.monotonic() + seconds
-        pause = threading.Event()
-        while not (found := condition()):
-            assert time.monotonic() < deadline, f"did not happen within {seconds} s"
-            pause.wait(0.002)
-        return found
-
-    return wait
+    return commands.eventually

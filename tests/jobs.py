@@ -80,7 +80,7 @@ def ended(line, folder):
 def _ended(process, folder):
     """Waits for the end of a job; all its ranks end with it."""
     try:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
         gone(ranks(folder).values(), 5)
     finally:
         end(process, folder)

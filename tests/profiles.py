@@ -2,10 +2,9 @@
 
 import dataclasses
 
-from tianji.strategy.plan.digest import digest_of, keys_of
-from tianji.strategy.plan.model import predict
 from tianji.strategy.plan.plan_file import Plan
 from tianji.strategy.plan.profile import ActorCost, LearnerCost, Machine, Profile, Work
+from tianji.strategy.plan.same_job import digest_of, keys_of
 from tianji.strategy.plan.split import Split
 
 MB = 2**20
@@ -76,4 +75,4 @@ def plan_for(config):
     """A plan of two actors and two cores to learn, for this configuration."""
     costs = dataclasses.replace(graded(), work=work(digest=digest_of(config), keys=keys_of(config)))
     chosen = split(actors=2, learner_cores=2)
-    return Plan(costs, chosen, predict(costs, chosen), {"hyp.lr": 0.004})
+    return Plan(costs, chosen, {"hyp.lr": 0.004})

@@ -81,7 +81,7 @@ class Puppets:
     def close(self):
         for stream in self._streams.values():
             stream.close()
-        self._job.wait(timeout=20)
+        self._job.wait(timeout=120)
         self._folder.cleanup()
 
 

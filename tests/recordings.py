@@ -2,8 +2,9 @@
 
 import json
 
+from tianji.core.tracer import What
 from tianji.observe.trace import FOLDER
-from tianji.observe.trace.format import Doing, Heading, Wait, What
+from tianji.observe.trace.format import Doing, Heading, Wait
 from tianji.observe.trace.reader import read
 from tianji.observe.trace.recorder import Recorder
 

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from tianji.transports.descriptor_exchange import Meeting
+from tianji.transports.descriptors import Meeting
 from tianji.transports.wire import Event, Happening, Note, Word
 
 

@@ -10,7 +10,9 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 from gymnasium.vector.utils import batch_space
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wrapped import environment
 
+from tianji.core.env import over_of, points_of
 from tianji.envs import BaseEnv, make
 
 SPACE = Box(-1e6, 1e6, (3,), np.float64)  # which environment, which episode, which step
@@ -257,3 +259,35 @@ def test_max_step_truncates_and_does_not_terminate(kind):
     assert step.truncated.all() and not step.terminated.any()
     assert not env.step(np.zeros(2, np.int64)).valid.any()
     assert env.step(np.zeros(2, np.int64)).valid.all()
+
+
+GAMES = {
+    "Pong": "game='Pong', max_frames=120, wrappers=['skip', 'fire', 'warp', 'stack']",
+    "Breakout": "game='Breakout', wrappers=['noop', 'skip', 'life', 'fire', 'warp', 'clip']",
+    "BreakoutLoop": "game='Breakout', vectorization='sync'",
+    "Catch": "type='Catch', kwargs=dict(size=12)",
+    "CatchOfTwo": "type='Catch', kwargs=dict(size=12, balls=2, stack=1)",
+}
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_games_of_pixels_keep_the_contract(name):
+    """Rows after an episode's end only begin the next one, and games are told from episodes."""
+    env = make(environment(GAMES[name]), 3, ".")
+    obs, random = env.reset(seed=1), np.random.default_rng(1)
+    assert obs["obs"].shape == (3, *env.spec.observations[0].shape) and obs["obs"].dtype == np.uint8
+    ended, n_ended = np.zeros(3, bool), 0
+    for _ in range(70):
+        step = env.step(random.integers(env.spec.n_actions, size=3))
+        assert step.obs["obs"].shape == obs["obs"].shape and step.final is None
+        for flag in (step.terminated, step.truncated, step.valid, step.first, over_of(step)):
+            assert (flag.shape, flag.dtype) == ((3,), np.bool_)
+        assert (points_of(step).dtype, step.reward.dtype) == (np.float32, np.float32)
+        assert not (step.terminated & step.truncated).any()
+        assert (step.valid == ~ended).all() and (step.first == ended).all()
+        assert not step.reward[ended].any()
+        ended = step.terminated | step.truncated
+        assert ended[over_of(step)].all()
+        n_ended += int(ended.sum())
+    assert n_ended
+    env.close()

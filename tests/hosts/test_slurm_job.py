@@ -74,7 +74,7 @@ def warned(hosts, folder):
         ended = lambda: process.poll() is not None  # noqa: E731
         eventually(lambda: len(rows(run)) > known or ended(), 60, "training")
         process.send_signal(signal.SIGUSR1)
-        status = process.wait(timeout=40)
+        status = process.wait(timeout=120)
     return status, (folder / "said").read_text()
 
 

@@ -21,7 +21,7 @@ def resident_bytes():
 class Waiter:
     """Tries until it succeeds, sleeping as a worker process does: announce, look again, sleep."""
 
-    def __init__(self, transport, seconds=1.0):
+    def __init__(self, transport, seconds=20.0):
         self.transport, self.seconds = transport, seconds
         self.n_timeouts = 0  # sleeps that nobody ended: each would be a lost wake-up
 
@@ -134,14 +134,16 @@ def echo(transport, n):
 
 
 def store_slowly(transport, n, seconds):
-    """Copies each message and spends `seconds` on it, as a busy receiver would."""
+    """Copies each message and spends `seconds` on it, as a busy receiver would; returns when."""
     inbox, waiter = transport.inbox("ring"), Waiter(transport)
     transport.outbox("ready").push({"nothing": np.zeros(())}, 0)
+    spans = []
     for _ in range(n):
-        message = waiter.until(inbox.take)
+        message, began = waiter.until(inbox.take), time.monotonic()
         message.arrays["data"].copy()
         time.sleep(seconds)
-    return {"ended": time.monotonic()}
+        spans.append((began, time.monotonic()))
+    return {"spans": spans}
 
 
 DEEDS = (publish, read, produce, consume, produce_for_ever, idle, echo, store_slowly)

@@ -147,17 +147,15 @@ def test_no_wake_up_is_lost_between_two_processes_that_both_sleep(stage, afar, m
     child = stage.start("echo", "b", n=n, afar=afar)
     outbox, inbox, waiter = transport.outbox("ping"), transport.inbox("pong"), Waiter(transport)
     arrays = schema.empty()
-    began = 0.0
     for i in range(n):
         waiter.until(lambda i=i: outbox.push(arrays, i))
         assert waiter.until(inbox.take).version == i
         if i == 0:  # the child has come up
-            began, waiter.n_timeouts = time.monotonic(), 0
+            waiter.n_timeouts = 0
     assert (waiter.n_timeouts, result(child)["timeouts"]) == (0, 0)
-    assert time.monotonic() - began < n * waiter.seconds / 100
 
 
-def test_sampling_and_receiving_a_large_trajectory_take_the_longer_of_the_two_not_the_sum(stage):
+def test_large_trajectories_are_sampled_while_others_are_received(stage):
     n, seconds, floats = 40, 0.02, 2**20  # 4 MB each; the time to sample and to receive are sleeps
     ready = ChannelSpec("ready", "b", ("a",), NOTHING, Delivery.LATEST)
     transport = stage.set_up(ChannelSpec("ring", "a", ("b",), numbered(floats)), ready)
@@ -165,13 +163,15 @@ def test_sampling_and_receiving_a_large_trajectory_take_the_longer_of_the_two_no
     outbox, waiter = ours.outbox("ring"), Waiter(ours)
     child = stage.start("store_slowly", "b", n=n, seconds=seconds)
     waiter.until(ours.inbox("ready").take)
-    began = time.monotonic()
+    spans = []
     for i in range(n):
-        slot = waiter.until(outbox.slot)
+        slot, began = waiter.until(outbox.slot), time.monotonic()
         slot["data"][:1000] = i
         time.sleep(seconds)
-        pushed = time.monotonic()
+        spans.append((began, time.monotonic()))
         outbox.commit(i)
-        assert time.monotonic() - pushed < seconds  # the push itself does not wait for the receiver
-    took = result(child)["ended"] - began
-    assert took < 1.6 * n * seconds, f"{took:.2f} s; one after the other is {2 * n * seconds} s"
+    beside = [
+        any(began < other[1] and other[0] < ended for other in spans)
+        for began, ended in result(child)["spans"]
+    ]
+    assert sum(beside) > n / 2

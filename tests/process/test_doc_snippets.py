@@ -256,7 +256,7 @@ def preempted(script, node, folder):
         eventually(lambda: len(rows(folder)) > known or process.poll() is not None, what="training")
         assert process.poll() is None, process.communicate()
         os.kill(process.pid, signal.SIGUSR1)
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=120)
     finally:
         end(process)
     return process.returncode, said

@@ -8,7 +8,7 @@ import sys
 import pytest
 from commands import ROOT
 
-from tianji.tools.doctor import echo, readings
+from tianji.tools.doctor import echo, examine
 
 pytestmark = pytest.mark.process
 
@@ -54,10 +54,10 @@ def test_a_problem_gives_status_1(tmp_path):
 
 def test_a_library_that_crashes_or_hangs_is_only_reported():
     crash = [sys.executable, "-c", "import os; os.abort()"]
-    assert readings.ask(crash).error == "exit status -6"
+    assert examine.ask(crash).error == "exit status -6"
     hang = [sys.executable, "-c", "import threading; threading.Event().wait()"]
-    assert readings.ask(hang, seconds=0.2).error == "no answer within 0.2 s"
-    assert not readings.ask(["no-such-command"]).found
+    assert examine.ask(hang, seconds=0.2).error == "no answer within 0.2 s"
+    assert not examine.ask(["no-such-command"]).found
 
 
 def test_another_process_answers_over_shared_memory():

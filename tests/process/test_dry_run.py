@@ -69,7 +69,8 @@ def test_a_hostfile_without_mpi_is_refused(capsys, words):
 
 
 @pytest.mark.parametrize(
-    ("engine", "said"), [("process", "only --engine mpi uses"), ("mpi", "hosts: no such file")]
+    ("engine", "said"),
+    [("process", "only --engine mpi uses"), ("mpi", "hosts: there is no such file")],
 )
 def test_a_run_that_goes_on_takes_a_hostfile_if_it_had_ranks(tmp_path, capsys, engine, said):
     about = {"config": load(ECHO).to_json(), "engine": engine}

@@ -13,9 +13,9 @@ pytestmark = pytest.mark.process
 def train(root, child_env, tmp_path):
     def run(example, *options):
         command = [sys.executable, "-m", "tianji", "train", str(root / "examples" / example)]
-        command += ["--run-dir", str(tmp_path / "run"), "--max-seconds", "30", *options]
+        command += ["--run-dir", str(tmp_path / "run"), "--max-seconds", "200", *options]
         ended = subprocess.run(
-            command, env=child_env, cwd=tmp_path, capture_output=True, text=True, timeout=90
+            command, env=child_env, cwd=tmp_path, capture_output=True, text=True, timeout=250
         )
         assert ended.returncode == 0, ended.stderr
         return json.loads((tmp_path / "run" / "summary.json").read_text()), tmp_path / "run"

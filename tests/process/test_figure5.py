@@ -66,7 +66,7 @@ def test_an_interrupted_run_leaves_no_process_behind(tmp_path, child_env, number
         eventually(lambda: len(below(process.pid)) == 3, what="three actors")
         actors = below(process.pid)
         process.send_signal(number)
-        assert process.wait(20) == status
+        assert process.wait(120) == status
     eventually(lambda: not any(alive(pid) for pid in actors), what="their end")
 
 
@@ -82,7 +82,7 @@ def test_what_was_measured_before_ctrl_c_is_printed_and_written(tmp_path, child_
             if line.startswith("1/1  b: shm"):
                 break
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "figures asked for" in out
     said = json.loads((tmp_path / "transmission.json").read_text())

@@ -41,7 +41,7 @@ def start(tmp_path):
 def stop(process, pid):
     """Ends a job in order, by telling the command that started it, or else rank 0."""
     os.kill(pid, signal.SIGTERM)
-    return process.communicate(timeout=30)[1]
+    return process.communicate(timeout=120)[1]
 
 
 def summary(folder):
@@ -262,7 +262,7 @@ def test_the_memory_of_posted_receives_outlives_a_peer_that_was_forgotten():
 MISTAKEN = """
 import sys
 from types import SimpleNamespace
-from tianji.transports import mpiwire
+from tianji.transports import mpi_wire
 from tianji.transports.wire import Happening, Word
 
 class Failure(Exception):
@@ -292,9 +292,9 @@ class Request:
 
 NULL = "null"
 Status = lambda: SimpleNamespace(source=-1, error=0)
-mpiwire.MPI = SimpleNamespace(Exception=Failure, REQUEST_NULL=NULL, Request=Request, Status=Status)
+mpi_wire.MPI = SimpleNamespace(Exception=Failure, REQUEST_NULL=NULL, Request=Request, Status=Status)
 comm = Comm()
-wire = mpiwire.MpiWire(comm, [1, 2, 3])
+wire = mpi_wire.MpiWire(comm, [1, 2, 3])
 comm.memory[4][:8].view("i8")[0] = Word.BEAT
 comm.known = [[]] * int(sys.argv[2])
 print(sorted((event.peer, event.what.name) for event in wire.poll()))

@@ -42,7 +42,7 @@ def test_nothing_is_left_behind_whatever_the_body_does():
         folder, spaces = hosts.folder, {host.space for host in hosts}
         assert spaces <= made._spaces()
         raise Broken
-    assert sleeper.wait(10) < 0
+    assert sleeper.wait(120) < 0
     assert not folder.exists()
     assert not spaces & made._spaces()
 

@@ -69,8 +69,8 @@ def test_a_larger_batch_keeps_freshness_and_raises_the_learning_rate(planned, tm
     larger = ("--batch-scale", "4", "--lr-rule", "sqrt")
     done = tianji("plan", config, *larger, "--seconds", "5", "--out", tmp_path / "batch.json")
     assert done.returncode == 0, done.stderr
-    assert "config: the configuration's own split" in done.stdout  # that too, or none
-    assert ("but with --batch-scale 4" in done.stdout) is ("\nconfig  " in done.stdout)
+    assert "  config      its own split" in done.stdout  # that too, or none
+    assert ("with --batch-scale 4" in done.stdout) is ("\nconfig  " in done.stdout)
     plan = json.loads((tmp_path / "batch.json").read_text())
     settings = {"hyp.batch_size": 512, "hyp.buffer_size": 200_000, "hyp.lr": 0.004}
     assert (plan["settings"], plan["split"]["batch"]) == (settings, 512)
@@ -103,7 +103,7 @@ def test_no_plan_where_there_should_be_one(root, tmp_path):
     done = tianji("plan", config, "--out", tmp_path / "no folder" / "plan.json")
     assert done.returncode == 2 and "make it first" in done.stderr
     done = tianji("plan", config, "--actors", "99", "--cores", "2", "--seconds", "5")
-    assert done.returncode == 2 and "--actors 99" in done.stderr
+    assert done.returncode == 2 and "actor_cfg.num=99" in done.stderr
 
 
 # ---------------------------------------------------------------------------------------- the probe
@@ -186,7 +186,7 @@ def test_a_slow_environment_is_not_played_to_the_end_of_a_trajectory(tasks, monk
 def test_on_one_core_roles_are_measured_one_after_the_other(tasks, monkeypatch):
     from tianji.strategy.probe import probe_children as module
 
-    monkeypatch.setattr("tianji.strategy.probe.timetable.LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr("tianji.strategy.probe.probe_children.LONGEST_SECONDS", 0.05)
     together, at_once = module.together, []
     monkeypatch.setattr(
         module,
@@ -208,12 +208,12 @@ def test_nobody_is_measured_before_everybody_is_warm(tasks, probe_of):
     went = []
 
     def go():
-        time.sleep(1.0)
+        time.sleep(0.2)
         went.append(time.perf_counter())
 
     found = probe_of(load(tasks / "walk_dqn.py", [])).run(0.1, go)
-    assert len(went) == 1 and time.perf_counter() - went[0] >= 0.1
-    assert 0.1 <= found.seconds < 1.0
+    (began,) = went
+    assert 0.1 <= found.seconds <= time.perf_counter() - began
 
 
 def test_every_rollout_of_actors_with_pauses_is_timed(tasks):
@@ -235,7 +235,7 @@ def test_learners_are_measured_together_where_they_share_a_gpu(tasks, monkeypatc
     """The CPU stands in for it: only who runs at the same time is looked at."""
     from tianji.strategy.probe import probe_children as module
 
-    monkeypatch.setattr("tianji.strategy.probe.timetable.LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr("tianji.strategy.probe.probe_children.LONGEST_SECONDS", 0.05)
     monkeypatch.setattr("tianji.strategy.probe.this_machine.gpu_of", lambda device: "a GPU")
     monkeypatch.setattr(module, "ON_GPU", (2, 4))
     monkeypatch.setattr(module, "MOST_AGAIN", 0)
@@ -247,7 +247,7 @@ def test_learners_are_measured_together_where_they_share_a_gpu(tasks, monkeypatc
 
 
 def test_the_whole_probe_measures_every_choice(tasks, monkeypatch):
-    monkeypatch.setattr("tianji.strategy.probe.timetable.LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr("tianji.strategy.probe.probe_children.LONGEST_SECONDS", 0.05)
     config = load(tasks / "walk_dqn.py", ["learner_cfg.device='auto'"])
     profile = probe(try_out(config), 2, seconds=60.0)
     assert profile.machine.gpu == resources.gpu_of("cuda")  # what `auto` found, not the word

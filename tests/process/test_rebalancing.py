@@ -62,7 +62,7 @@ def test_actors_are_paused_woken_when_the_task_gets_slower_and_paused_again(tmp_
         finally:
             os.kill(process.pid, signal.SIGCONT)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=120)
     finally:
         end(process)
     summary = json.loads((folder / "summary.json").read_text())
@@ -93,7 +93,9 @@ def test_a_buffer_that_holds_its_learner_up_gets_a_thread_of_its_own(tmp_path):
 
     def speeds():
         """Updates per second of training, row by row."""
-        some = rows(folder)[-6:]
+        there = rows(folder)
+        last = there[-1]["time/time_elapsed"]
+        some = [row for row in there if row["time/time_elapsed"] >= last - 5.5]
         seconds = some[-1]["time/time_elapsed"] - some[0]["time/time_elapsed"]
         return (some[-1]["updates"] - some[0]["updates"]) / seconds
 
@@ -102,7 +104,7 @@ def test_a_buffer_that_holds_its_learner_up_gets_a_thread_of_its_own(tmp_path):
         eventually(moves, 100, "a buffer that is moved")
         eventually(lambda: speeds() > 85, 100, "more updates than 14 ms each allow")
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=120)
     finally:
         end(process)
     summary = json.loads((folder / "summary.json").read_text())
@@ -120,7 +122,7 @@ def test_with_the_switch_off_nothing_is_changed_and_the_learner_is_named(tmp_pat
     assert all(role["paused"] == 0 for role in done.summary["roles"].values())
     assert "pause" not in done.err
     said = done.summary["bottleneck"]
-    assert said.startswith("training-bound: ") and " would bring " in said, said
+    assert said.startswith("training-bound: ") and ": at most +" in said, said
 
 
 @pytest.mark.slow
@@ -136,12 +138,12 @@ def test_a_run_with_paused_actors_is_resumed_with_all_of_them(tmp_path):
         training(process, folder)
         eventually(n_decided, 120, "a pause")
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
         before = n_decided()
         process = start(CONFIG, folder, *options)
         eventually(lambda: n_decided() > before, 120, "a pause after the resume")
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
     finally:
         end(process)
     summary = json.loads((folder / "summary.json").read_text())
@@ -187,4 +189,4 @@ def test_what_limits_a_run_is_named_and_so_is_what_would_help(tmp_path, kind):
     done = train(CONFIG, tmp_path / "run", *pace(tmp_path, seconds), *options, "--max-seconds", "5")
     assert done.status == 0, done.err
     said = done.summary["bottleneck"]
-    assert said.startswith(f"{kind}: ") and " would bring " in said, said
+    assert said.startswith(f"{kind}: ") and " %" in said.partition(";")[2], said

@@ -62,7 +62,7 @@ def test_a_run_is_followed_from_its_start_to_its_end(tmp_path):
 
         assert data()["status"] == "running"
         eventually(has_ended, 60, "the end on the live page")
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
         assert process.returncode == 0
         with pytest.raises(OSError):
             data()

@@ -52,7 +52,7 @@ def interrupted(config, folder, *options, steps=3_000):
         enough = lambda: rows(folder)[-1]["env_steps"] > steps  # noqa: E731
         eventually(enough, what=f"step {steps}")
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=120)
     finally:
         end(process)
     assert process.returncode == 143, err
@@ -136,7 +136,7 @@ def test_a_run_may_go_on_with_another_engine(tmp_path, engines):
         enough = lambda: rows(folder)[-1]["env_steps"] > first["env_steps"] + 1_000  # noqa: E731
         eventually(enough, what="more steps")
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=120)
     finally:
         end(process)
     assert process.returncode == 143, err

@@ -65,7 +65,7 @@ def test_the_shell_understands_what_was_written(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("status", [0, 1, 2])
 def test_a_run_that_ends_by_itself_ends_the_job_with_its_status(job, tmp_path, status):
     process = job(LEAVES, STATUS=str(status))
-    assert process.wait(timeout=20) == status
+    assert process.wait(timeout=120) == status
     assert not (tmp_path / "scontrol").exists()
     words = (tmp_path / "words").read_text()
     assert words == f"train {CONFIG} --engine mpi --quiet --run-dir runs/cartpole_dqn-77\n"
@@ -86,7 +86,7 @@ def test_a_signal_reaches_the_run_and_its_warning_puts_the_job_back_if_it_got_fu
     process = job(STAYS, SAVES=saves)
     eventually((tmp_path / "runs_now").exists, what="the run")
     process.send_signal(number)
-    assert process.wait(timeout=20) == 128 + number
+    assert process.wait(timeout=120) == 128 + number
     assert (tmp_path / "signals").read_text().split() == [str(int(number))]
     file = tmp_path / "scontrol"
     assert (file.read_text().splitlines() if file.exists() else []) == requeues

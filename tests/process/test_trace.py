@@ -15,8 +15,9 @@ from commands import ROOT, TASKS, children, end, eventually, rows, start, train
 from puppets import MISSING
 
 import tianji
+from tianji.core.tracer import What
 from tianji.observe.trace.flows import flows_of
-from tianji.observe.trace.format import Doing, Wait, What
+from tianji.observe.trace.format import Doing, Wait
 from tianji.observe.trace.reader import read
 from tianji.observe.trace.timeline import events_of
 
@@ -149,13 +150,13 @@ PLAIN = """
 import sys
 from pathlib import Path
 from tianji.config import load
+from tianji.core.tracer import NULL
 from tianji.engines.local import LocalEngine
 from tianji.job.preflight import try_out
 
 engine = LocalEngine(try_out(load(sys.argv[1])), Path(sys.argv[2]))
-assert all(engine._steps[role.name] == role.step for role in engine.roles)
-names = {type(part).__name__ for role in engine.roles for part in vars(role).values()}
-print(*[name for name in names if "Traced" in name], *[m for m in sys.modules if "tracing." in m])
+assert all(role.tracer is NULL for role in engine.roles)
+print(*[m for m in sys.modules if m.startswith("tianji.observe.trace")])
 """
 
 

@@ -4,6 +4,7 @@ import math
 import os
 import sys
 import time
+from contextlib import suppress
 
 import numpy as np
 from gymnasium import spaces
@@ -67,10 +68,10 @@ class NotANumber(Echo):
 
 
 class Uneven(Echo):
-    """Ten times slower in the first actor than in the others."""
+    """A hundred times slower in the first actor than in the others."""
 
     def step(self, action):
-        time.sleep(0.01 if "actor-0.0" in sys.argv else 0.001)
+        time.sleep(0.1 if "actor-0.0" in sys.argv else 0.001)
         return super().step(action)
 
 
@@ -91,8 +92,10 @@ class Leaves(Echo):
 
 
 class SlowToStart(Echo):
-    """Takes its time to begin an episode."""
+    """Takes its time to begin an episode, and drops what is raised meanwhile."""
 
     def reset(self):
-        time.sleep(30)
+        with suppress(BaseException):
+            time.sleep(200)
+        time.sleep(200)
         return super().reset()

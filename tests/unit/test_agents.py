@@ -10,12 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_agents import N_ACTIONS, Script, Scripted
 
+from tianji.config.loader import resolve
+from tianji.config.reader import parse
 from tianji.core.env import EnvSpec, points_of
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field
 from tianji.envs import make
 from tianji.envs.agents import AgentsLoop, Outcome, Shares, agents_spec, teams_of
 from tianji.envs.pettingzoo import ParallelGame
+from tianji.job.job import BUILT_IN
+from tianji.job.preflight import try_out
 
 pytest.importorskip("pettingzoo", reason="pettingzoo is not installed")
 
@@ -364,6 +368,15 @@ def test_ways_of_stepping_that_do_not_fit_are_refused():
             wanted = section("MatrixGameEnv")
             wanted.vectorization = mode
             make(wanted, 2, ".")
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_algorithms_of_one_agent_refuse_several(name):
+    text = f"environment = dict(type='MatrixGameEnv')\nagent = dict(type={name!r})"
+    with pytest.raises(TianJiError) as caught:
+        try_out(resolve(parse(text, "a"), (), "a", "."))
+    for word in ("MatrixGameEnv", "2: ", repr(name), "one agent", "several_agents"):
+        assert word in str(caught.value)
 
 
 def test_own_functions_are_named_in_the_config():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tianji.strategy.rebalance import balancer, trial_changes
 from tianji.strategy.rebalance.balancer import Balancer
-from tianji.strategy.rebalance.decisions import Change, Decision, Reading
+from tianji.strategy.rebalance.trial_changes import Change, Decision, Reading
 
 
 class Load:

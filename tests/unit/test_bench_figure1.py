@@ -241,7 +241,7 @@ def test_many_actors_are_not_all_drawn():
 
 def test_the_script_prints_a_line_for_each_style_and_draws_them(tmp_path, monkeypatch, capsys):
     chosen = solve(JOB, Wish(4))[0]
-    plan_file.write(Plan(JOB, chosen.split, chosen.prediction), tmp_path / "plan.json")
+    plan_file.write(Plan(JOB, chosen.split), tmp_path / "plan.json")
     words = [tmp_path / "plan.json", "--as-named", "--buffer-alone", "--out", tmp_path]
     monkeypatch.setattr(sys, "argv", ["figure1.py", *map(str, words)])
     assert figure1.main() == 0

@@ -16,7 +16,7 @@ from tianji.observe.watch import Progress
 from tianji.roles.role_specs import roles_of
 from tianji.roles.saving import ANY_SIZE, LAST, writing
 from tianji.runs import checkpoint_schedule
-from tianji.runs.checkpoint_schedule import LARGEST_COPY, Keeper
+from tianji.runs.checkpoint_schedule import LARGEST_COPY, Keeper, left_out
 
 FACTS = {"watch": {"episodes": 3}, "run": {"resumes": 0}}
 
@@ -319,3 +319,17 @@ def test_a_resumed_run_waits_as_long_for_its_next_one_as_any(stage):
     assert s.orders == []
     s.tick(1_010)
     assert len(s.orders) == 1
+
+
+@pytest.mark.parametrize(
+    ("how", "n_bytes", "why"),
+    [
+        ("auto", LARGEST_COPY, None),
+        ("auto", LARGEST_COPY + 1, "256 MB"),
+        ("always", 1 << 40, None),
+        ("never", 1, "'never'"),
+    ],
+)
+def test_it_is_known_before_a_run_which_checkpoints_leave_samples_out(how, n_bytes, why):
+    said = left_out(load(TASKS / "walk_dqn.py", [f"exp.save_replay={how}"]), n_bytes)
+    assert said is None if why is None else why in said

@@ -83,23 +83,23 @@ def test_a_later_value_replaces_default_and_the_other_way_round() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("import os", "a.py:1: found an import; a config holds only"),
-        ("x = 1\ny = open('f')", "a.py:2: found a call of 'open'; "),
-        ("x = a.b", "found an attribute"),
-        ("x = [i for i in y]", "found a comprehension"),
-        ("x = f'{1}'", "found an f-string"),
-        ("x = lambda: 1", "found a function"),
+        ("import os", "a.py:1: found 'import os'; a config holds only"),
+        ("x = 1\ny = open('f')", "a.py:2: found \"open('f')\"; "),
+        ("x = a.b", "found 'a.b'"),
+        ("x = [i for i in y]", "found '[i for i in y]'"),
+        ("x = f'{1}'", "found \"f'{1}'"),
+        ("x = lambda: 1", "found 'lambda: 1'"),
         ("x = y = 1", "found an assignment to something else than one name"),
         ("x, y = 1, 2", "found an assignment to something else than one name"),
         ("x: int", "found an assignment to something else than one name"),
-        ("x += 1", "found an assignment with an operator"),
-        ("1 + 1", "found an expression that is given no name"),
+        ("x += 1", "found 'x += 1'"),
+        ("1 + 1", "found '1 + 1'"),
         ("x = b'1'", "found b'1'"),
         ("x = 2j", "found 2j"),
         ("x = ...", "found Ellipsis"),
-        ("x = [*y]", "found a star"),
-        ("x = 1 << 9", "found 'BinOp'"),
-        ("x = not True", "found 'UnaryOp'"),
+        ("x = [*y]", "found '*y'"),
+        ("x = 1 << 9", "found '1 << 9'"),
+        ("x = not True", "found 'not True'"),
         ("x = dict(\n  a=1,\n  a=2)", "a.py:3: the key 'a' stands twice"),
         ("x = {'a': 1, 'a': 2}", "the key 'a' stands twice"),
         ("x = {1: 2}", "the keys of a dict must be strings"),
@@ -189,7 +189,7 @@ def test_a_file_without_permission_says_so(monkeypatch: pytest.MonkeyPatch) -> N
         raise PermissionError
 
     monkeypatch.setattr("builtins.open", refuse)
-    with pytest.raises(TianJiError, match=r"^a\.py: no permission to read this file$"):
+    with pytest.raises(TianJiError, match=r"^'a\.py' cannot be read"):
         read_text("a.py")
 
 

@@ -2,17 +2,21 @@
 
 import json
 import re
+from argparse import Namespace
 from importlib import metadata
 from io import StringIO
 
 import pytest
 from rich.console import Console
 
-from tianji.tools.doctor import Finding, Section, Verdict, checks, findings_text, packages, readings
-from tianji.tools.doctor.finding import note, ok, problem
-from tianji.tools.doctor.readings import Answer, Disk, Echo
+from tianji.cli import doctor
+from tianji.cli.doctor import WIDE, sentence, table
+from tianji.tools.doctor import checks, examine
+from tianji.tools.doctor.checks import Answer, Finding, Verdict
+from tianji.tools.doctor.echo import Echo
 
 GIB = 2**30
+FT = "mca:x\noptions:ft_mpi_support:yes\n"
 CPU_TORCH = Answer(True, {"built_for": None, "gpus": []})
 CUDA_TORCH = Answer(True, {"built_for": "CUDA 13.0", "gpus": []})
 NO_GPU = Answer(False)
@@ -21,27 +25,25 @@ OLD_MPI = Answer(True, {"version": "3.1.6", "library": "Open MPI v4.1.6", "revok
 MPI = Answer(True, {"version": "4.1.2", "library": "Open MPI v5.0.11", "revoke": True})
 
 GOOD = {
-    "a recent Python": checks.python((3, 12, 1)),
     "Linux": checks.platform("Linux", "x86_64", True),
     "two cores": checks.cores(2, 8, None),
     "a limit above what is there": checks.cores(2, 2, 4.0),
     "no thread variables": checks.threads({}, 2),
     "a thread variable that fits": checks.threads({"OMP_NUM_THREADS": "1"}, 2),
     "memory": checks.memory(8 * GIB, 16 * GIB),
-    "no /dev/shm": checks.shared_memory(None),
     "files": checks.open_files(1024, 4096),
     "files without limit": checks.open_files(-1, -1),
-    "a disk": checks.disk(Disk("/here", 10 * GIB, 0.01)),
+    "a disk": checks.disk(10 * GIB, 0.01),
     "a channel": checks.channel(Echo(1000, 5e-5)),
     "a clock": checks.clock(1e-9, 2030, True),
     "no GPU": checks.gpu(CPU_TORCH, NO_GPU, None),
     "no GPU to be hidden": checks.gpu(CUDA_TORCH, NO_GPU, ""),
     "a GPU": checks.gpu(Answer(True, {"built_for": "CUDA 13.0", "gpus": ["Card"]}), A_GPU, None),
     "MPI": checks.mpi(MPI, Answer(True, "/venv/bin/mpirun")),
-    "ULFM": checks.ulfm(MPI, Answer(True, {"ft": True})),
-    "a library": packages.check_needed("numpy", "1.26.4", {"numpy": "1.26"}),
-    "a local version": packages.check_needed("torch", "2.13.0+cpu", {"torch": "2.11"}),
-    "an extra": packages.optional("onnx", "1.17.0", "tianji export"),
+    "ULFM": checks.ulfm(MPI, Answer(True, FT)),
+    "a library": checks.needed("numpy", "1.26.4", "1.26"),
+    "a local version": checks.needed("torch", "2.13.0+cpu", "2.11"),
+    "an extra": checks.optional("onnx", "1.17.0"),
 }
 
 BAD = {
@@ -53,11 +55,10 @@ BAD = {
     "two MPIs": (checks.mpi(MPI, Answer(True, error="two MPIs mixed")), Verdict.NOTE, "two MPIs"),
     "an old mpi4py": (checks.ulfm(OLD_MPI, Answer(False)), Verdict.NOTE, "ends the run"),
     "MPI without ULFM": (
-        checks.ulfm(MPI, Answer(True, {"ft": False})),
+        checks.ulfm(MPI, Answer(True, "")),
         Verdict.NOTE,
         "tianji[mpi]",
     ),
-    "an old Python": (checks.python((3, 10, 9)), Verdict.PROBLEM, "3.11"),
     "another system": (
         checks.platform("Darwin", "arm64", False),
         Verdict.PROBLEM,
@@ -71,17 +72,12 @@ BAD = {
     "threads of no number": (checks.threads({"MKL_NUM_THREADS": "x"}, 2), Verdict.NOTE, "unset"),
     "no memory": (checks.memory(GIB // 10, GIB), Verdict.PROBLEM, "0.5 GiB"),
     "little memory": (checks.memory(GIB, GIB), Verdict.NOTE, "buffer_size"),
-    "unknown memory": (checks.memory(None, None), Verdict.NOTE, "cannot check"),
+    "unknown memory": (checks.memory(None, GIB), Verdict.NOTE, "cannot check"),
     "few files": (checks.open_files(128, 4096), Verdict.NOTE, "ulimit -n"),
     "few files for ever": (checks.open_files(128, 128), Verdict.NOTE, "hard limit"),
-    "no permission": (
-        checks.disk(Disk("/here", error="Permission denied")),
-        Verdict.PROBLEM,
-        "--run-dir",
-    ),
-    "a full disk": (checks.disk(Disk("/here", 1000, 0.01)), Verdict.PROBLEM, "free some"),
-    "a small disk": (checks.disk(Disk("/here", GIB // 2, 0.01)), Verdict.NOTE, "replay"),
-    "a slow disk": (checks.disk(Disk("/here", 10 * GIB, 2.0)), Verdict.NOTE, "local disk"),
+    "a full disk": (checks.disk(1000, 0.01), Verdict.PROBLEM, "free some"),
+    "a small disk": (checks.disk(GIB // 2, 0.01), Verdict.NOTE, "replay"),
+    "a slow disk": (checks.disk(10 * GIB, 2.0), Verdict.NOTE, "local disk"),
     "no channel": (checks.channel(Echo(error="it died")), Verdict.PROBLEM, "--engine local"),
     "a bell that does not wake": (checks.channel(Echo(3, 0.2)), Verdict.NOTE, "bells"),
     "a clock that was never set": (checks.clock(1e-9, 1970, True), Verdict.PROBLEM, "clock"),
@@ -100,12 +96,12 @@ BAD = {
         "install torch",
     ),
     "a missing library": (
-        packages.check_needed("numpy", None, {"numpy": "1.26"}),
+        checks.needed("numpy", None, "1.26"),
         Verdict.PROBLEM,
         "pip install 'numpy>=1.26'",
     ),
     "an old library": (
-        packages.check_needed("gymnasium", "0.29.1", {"gymnasium": "1.1"}),
+        checks.needed("gymnasium", "0.29.1", "1.1"),
         Verdict.PROBLEM,
         "pip install 'gymnasium>=1.1'",
     ),
@@ -132,65 +128,60 @@ def test_the_figures_of_a_small_machine_are_shown():
 
 
 def test_a_folder_that_is_not_there_cannot_be_written(tmp_path):
-    assert "No such file" in readings.disk(tmp_path / "nowhere").error
-    here = readings.disk(tmp_path)
-    assert here.free > 0 and not here.error
+    absent = examine.disk(tmp_path / "nowhere")
+    assert (absent.verdict, "--run-dir" in absent.advice) == (Verdict.PROBLEM, True)
+    assert str(tmp_path / "nowhere") in absent.found
+    assert examine.disk(tmp_path).what == "disk"
     assert not list(tmp_path.iterdir())
 
 
 def test_versions_are_compared_as_numbers():
-    assert packages.numbers("2.9.1") < packages.numbers("2.11") < packages.numbers("2.13.0+cpu")
+    assert checks.numbers("2.9.1") < checks.numbers("2.11") < checks.numbers("2.13.0+cpu")
 
 
-SECTIONS = [
-    Section("machine", (ok("Python", "3.12.1"), note("cores", "1 of 8", "give it 2 cores"))),
-    Section("packages", (problem("numpy", "not installed", "pip install numpy"),)),
+FINDINGS = [
+    Finding("Python", "3.12.1", section="machine"),
+    Finding("cores", "1 of 8", Verdict.NOTE, "give it 2 cores", "machine"),
+    Finding("numpy", "not installed", Verdict.PROBLEM, "pip install numpy", "packages"),
 ]
 
 
-def drawn(width):
+def drawn(width, findings=FINDINGS):
     stream = StringIO()
-    Console(file=stream, width=width).print(findings_text.to_table(SECTIONS))
+    Console(file=stream, width=width).print(table(findings))
     return stream.getvalue()
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_the_table_fits_its_terminal(width):
-    lines = drawn(width).splitlines()
-    assert max(map(len, lines)) <= width
+    assert max(map(len, drawn(width).splitlines())) <= width
     assert "-> give it 2 cores" in " ".join(drawn(width).split())
-    assert lines[-1].strip() == "3 things looked at: 1 problem, 1 note"
 
 
 def test_a_pipe_gets_one_line_per_finding():
-    first, second, third, last = findings_text.to_lines(SECTIONS).splitlines()
-    assert first == "ok      Python  3.12.1"
-    assert second.endswith("1 of 8 -> give it 2 cores")
-    assert third.startswith("problem numpy")
+    first, second, third = (line.split() for line in drawn(WIDE).splitlines())
+    assert first == ["ok", "Python", "3.12.1"]
+    assert second == ["note", "cores", "1", "of", "8", "->", "give", "it", "2", "cores"]
+    assert third[:2] == ["problem", "numpy"]
 
 
 @pytest.mark.parametrize("width", [60, 120])
 def test_the_longest_name_does_not_run_into_what_was_found(width):
-    sections = [Section("optional", (ok("x", "1"), ok("imageio-ffmpeg", "0.7.0")))]
-    assert "imageio-ffmpeg  0.7.0" in findings_text.to_lines(sections)
-    stream = StringIO()
-    Console(file=stream, width=width).print(findings_text.to_table(sections))
-    assert "imageio-ffmpeg  0.7.0" in stream.getvalue()
+    assert "imageio-ffmpeg  0.7.0" in drawn(width, [Finding("imageio-ffmpeg", "0.7.0")])
 
 
 def test_what_is_missing_but_not_needed_is_neither_well_nor_ill():
-    finding = packages.optional("onnx", None, "tianji export")
+    finding = checks.optional("onnx", None)
     assert (finding.verdict, finding.found) == (Verdict.ABSENT, "not installed")
-    assert finding.advice == "pip install 'tianji[onnx]' for tianji export"
-    assert packages.optional("ale-py", None, "Atari").advice == "pip install ale-py for Atari"
-    assert findings_text.to_lines([Section("optional", (finding,))]).startswith("-       onnx")
-    assert findings_text.worst([Section("optional", (finding, ok("x", "1")))]) is Verdict.OK
+    assert "'tianji[onnx]'" in finding.advice
+    assert "pip install ale-py " in checks.optional("ale-py", None).advice
 
 
 def test_the_extras_named_in_advice_are_those_of_this_package():
     declared = metadata.requires("tianji") or []
-    for package, extra in packages.EXTRAS.items():
-        assert any(re.match(rf"{package}\b.*extra == ['\"]{extra}['\"]", each) for each in declared)
+    for package, (_, extra) in checks.OPTIONAL.items():
+        pattern = rf"{package}\b.*extra == ['\"]{extra}['\"]"
+        assert not extra or any(re.match(pattern, each) for each in declared)
 
 
 def test_a_machine_without_mpi_lacks_nothing_and_is_told_what_brings_it():
@@ -203,8 +194,10 @@ def test_mpi_is_named_with_its_mpirun():
     assert finding.found == "mpi4py 4.1.2, Open MPI v5.0.11, /venv/bin/mpirun"
 
 
-def test_json_holds_every_finding():
-    rows = json.loads(findings_text.to_json(SECTIONS))
+def test_json_holds_every_finding_and_a_problem_gives_status_1(monkeypatch, capsys):
+    monkeypatch.setattr(examine, "examine", lambda: FINDINGS)
+    assert doctor.run(Namespace(json=True)) == 1
+    rows = json.loads(capsys.readouterr().out)
     assert [row["verdict"] for row in rows] == ["ok", "note", "problem"]
     assert rows[2] == {
         "section": "packages",
@@ -215,8 +208,6 @@ def test_json_holds_every_finding():
     }
 
 
-def test_the_gravest_verdict_decides():
-    assert findings_text.worst(SECTIONS) is Verdict.PROBLEM
-    assert findings_text.worst(SECTIONS[:1]) is Verdict.NOTE
-    assert findings_text.worst([Section("nothing", ())]) is Verdict.OK
-    assert findings_text.verdict([Section("x", (Finding("a", "b"),))]).endswith("nothing to do")
+def test_the_findings_are_counted():
+    assert sentence(FINDINGS).startswith("3 ") and sentence(FINDINGS).endswith("1 problem, 1 note")
+    assert sentence(FINDINGS[:1]).endswith("nothing to do")

@@ -4,7 +4,7 @@ import pytest
 from commands import ROOT
 
 from tianji.cli.main import parser
-from tianji.cli.plan import _wishes
+from tianji.cli.plan import _wish
 from tianji.core.errors import TianJiError
 from tianji.strategy.plan.solver import Wish
 from tianji.strategy.probe.fixed_keys import wish_of
@@ -29,21 +29,21 @@ def test_a_single_core_is_nobodys_own():
 
 
 def planned_with(*words):
-    """What `tianji plan` wishes for: by its keys, and in all."""
-    return _wishes(parser(["plan"]).parse_args(["plan", str(DQN), "--cores", "8", *words]))
+    """What `tianji plan` wishes for, by its keys and options."""
+    return _wish(parser(["plan"]).parse_args(["plan", str(DQN), "--cores", "8", *words]))
 
 
 def test_a_plan_with_the_same_keys_wishes_for_the_same():
     given = ["actor_cfg.num=2", "global_cfg.group_num=2", "learner_cfg.cores=3"]
-    told, wish = planned_with(*(part for word in given for part in ("--set", word)))
-    assert told == wish == wish_of(DQN, given, 8, 1, wish.memory_bytes)
+    wish = planned_with(*(part for word in given for part in ("--set", word)))
+    assert wish == wish_of(DQN, given, 8, 1, wish.memory_bytes)
     assert (wish.groups, wish.actors, wish.learner_cores, wish.envs) == (2, 2, 3, None)
 
 
 def test_keys_and_options_of_a_plan_go_together():
-    _, wish = planned_with("--set", "actor_cfg.num=2", "--actors", "2", "--envs", "4")
+    wish = planned_with("--set", "actor_cfg.num=2", "--actors", "2", "--envs", "4")
     assert (wish.actors, wish.envs, wish.groups, wish.buffer_alone) == (2, 4, None, None)
-    _, wish = planned_with("--set", "buffer_cfg.cores=None")
+    wish = planned_with("--set", "buffer_cfg.cores=None")
     assert wish.buffer_alone is False
 
 
@@ -58,5 +58,6 @@ def test_keys_and_options_of_a_plan_go_together():
     ],
 )
 def test_a_key_and_an_option_that_do_not_agree_are_both_named(key, option):
-    with pytest.raises(TianJiError, match=f"^{option} with --set {key}: they do not agree"):
+    said = f"^{option}: --set says {key.partition('=')[2]}".replace("None", "False")
+    with pytest.raises(TianJiError, match=said):
         planned_with("--set", key, *option.split())

@@ -46,7 +46,8 @@ def test_what_mpirun_understands_is_accepted(hosts, text, names):
             "node1 slots=2\n# more\nnode2 slots=1",
             "places on all hosts: 3, ranks of this run: 4",
         ),
-        ("\x00\xff", "hosts.txt:1: found"),
+        ("\x00", "hosts.txt:1: found"),
+        ("\xff", "hosts.txt:1: this line is not UTF-8"),
     ],
 )
 def test_a_mistake_is_told_with_its_line(hosts, text, words):
@@ -56,7 +57,7 @@ def test_a_mistake_is_told_with_its_line(hosts, text, words):
 
 
 def test_a_folder_and_a_file_that_is_not_there_are_named(hosts, tmp_path):
-    with pytest.raises(TianJiError, match="found a folder, want a file"):
+    with pytest.raises(TianJiError, match="this is a folder"):
         check(tmp_path, 4)
-    with pytest.raises(TianJiError, match=r"hosts\.txt: no such file"):
+    with pytest.raises(TianJiError, match=r"hosts\.txt: there is no such file"):
         check(hosts, 4)

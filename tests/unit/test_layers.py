@@ -3,19 +3,20 @@
 import ast
 import subprocess
 import sys
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "tianji"
-FILES = sorted(PACKAGE.rglob("*.py"))
 
 # From the ground up: a module may import from rooms below its own, and from its own room.
 ROOMS = (
     "core",
     "config",
-    "stores",
     "models",
+    "stores",
     "envs",
     "algorithms",
     "roles",
@@ -35,101 +36,138 @@ PRELOADING = (
 )
 
 
-def module_of(path):
-    """`engines.local` for tianji/engines/local.py."""
-    parts = path.relative_to(PACKAGE).with_suffix("").parts
-    return ".".join(part for part in parts if part != "__init__")
+@dataclass(frozen=True)
+class Module:
+    """One file of the package, read once."""
+
+    path: Path
+    tree: ast.Module
+
+    @property
+    def name(self):
+        """`engines.local` for tianji/engines/local.py."""
+        parts = self.path.relative_to(PACKAGE).with_suffix("").parts
+        return ".".join(part for part in parts if part != "__init__")
+
+    @property
+    def room(self):
+        """`engines` for engines.local."""
+        return self.name.partition(".")[0]
+
+    @cached_property
+    def imports(self):
+        """Every module that it imports anywhere, also within functions."""
+        found = set()
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{self.name}:{node.lineno}: a relative import"
+                found.add(node.module)
+                folder = PACKAGE.parent / node.module.replace(".", "/")
+                if node.module == "tianji" or folder.is_dir():
+                    found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        return found
+
+    @property
+    def libraries(self):
+        """The first part of each of these names."""
+        return {name.partition(".")[0] for name in self.imports}
 
 
-def room_of(module):
-    """`engines` for engines.local."""
-    return module.partition(".")[0]
+MODULES = [Module(path, ast.parse(path.read_text())) for path in sorted(PACKAGE.rglob("*.py"))]
+NAMES = {f"tianji.{module.name}" for module in MODULES} - {"tianji."}
 
 
-def imports_of(path):
-    """Every module that a file imports anywhere, also within functions."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path.name}:{node.lineno}: a relative import"
-            yield node.module
-            if node.module == "tianji" or (PACKAGE.parent / node.module.replace(".", "/")).is_dir():
-                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+def ours(module):
+    """The modules of this package that one of them imports."""
+    return [name.removeprefix("tianji.") for name in module.imports & NAMES]
 
 
-def ours(path):
-    """The modules of this package that a file imports."""
-    known = {f"tianji.{module_of(file)}" for file in FILES}
-    for name in imports_of(path):
-        if name in known and name != "tianji.":
-            yield name.removeprefix("tianji.")
+def importing(library):
+    """The modules that import a library."""
+    return {module.name for module in MODULES if library in module.libraries}
+
+
+def in_rooms(*rooms):
+    """The modules of some rooms."""
+    return {module.name for module in MODULES if module.room in rooms}
 
 
 def test_the_package_holds_rooms_and_nothing_else():
-    found = {path.name for path in PACKAGE.iterdir() if path.name != "__pycache__"}
+    files = [path.relative_to(PACKAGE) for path in PACKAGE.rglob("*") if path.is_file()]
+    found = {path.parts[0] for path in files if "__pycache__" not in path.parts}
     assert found == {"__init__.py", "__main__.py", "py.typed", *ROOMS}
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_imports_point_down(path):
-    room = room_of(module_of(path))
-    if room not in ROOMS:
-        return  # the front door
-    for other in ours(path):
-        down = ROOMS.index(room_of(other)) <= ROOMS.index(room)
-        assert down, f"{module_of(path)} imports {other}, which is not below it"
+def test_imports_point_down():
+    upwards = [
+        f"{module.name} imports {other}"
+        for module in MODULES
+        for other in ours(module)
+        if module.room in ROOMS  # and is not the front door
+        and ROOMS.index(other.partition(".")[0]) > ROOMS.index(module.room)
+    ]
+    assert upwards == []
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_torch_is_imported_where_updates_are_made_and_nowhere_else(path):
-    allowed = room_of(module_of(path)) in ("algorithms", "models") or module_of(path) == "core.lazy"
-    imported = any(name.partition(".")[0] == "torch" for name in imports_of(path))
-    assert allowed or module_of(path) == PRELOADING or not imported
+def test_torch_is_imported_where_updates_are_made_and_nowhere_else():
+    allowed = {*in_rooms("algorithms", "models"), "core.lazy", PRELOADING}
+    assert importing("torch") - allowed == set()
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_gymnasium_is_imported_by_environments_only(path):
-    imported = any(name.partition(".")[0] == "gymnasium" for name in imports_of(path))
-    allowed = room_of(module_of(path)) == "envs" or module_of(path) == PRELOADING
-    assert allowed or not imported
+def test_gymnasium_is_imported_by_environments_only():
+    assert importing("gymnasium") - in_rooms("envs") - {PRELOADING} == set()
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_mpi_is_loaded_in_one_place_beside_the_peer(path):
-    imported = any(name.partition(".")[0] == "mpi4py" for name in imports_of(path))
-    allowed = module_of(path) in ("transports.mpi_library",)
-    assert allowed or not imported
+def test_mpi_is_loaded_in_one_place():
+    assert importing("mpi4py") == {"transports.mpi_library"}
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "roles").glob("*.py")), ids=module_of)
-def test_roles_know_seams_and_no_implementation(path):
-    assert {room_of(module) for module in ours(path)} <= {"core", "config", "roles"}
+def test_roles_know_seams_and_no_implementation():
+    known = {other for module in MODULES if module.room == "roles" for other in ours(module)}
+    assert {name.partition(".")[0] for name in known} <= {"core", "config", "roles"}
 
 
 FORBIDDEN = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal", "multiprocessing"}
 EXECUTING = {"eval", "exec", "compile", "__import__"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_nothing_is_unpickled_or_executed(path):
-    assert not {name.partition(".")[0] for name in imports_of(path)} & FORBIDDEN
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            assert node.id not in EXECUTING, f"{path.name}:{node.lineno}: {node.id}"
-        if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
-            assert isinstance(node.value, ast.Constant) and node.value.value is False
+def test_nothing_is_unpickled():
+    assert {name for library in FORBIDDEN for name in importing(library)} == set()
+    allowing = [
+        f"{module.name}:{node.value.lineno}"
+        for module in MODULES
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.keyword) and node.arg == "allow_pickle"
+        if not (isinstance(node.value, ast.Constant) and node.value.value is False)
+    ]
+    assert allowing == []
+
+
+def test_nothing_is_executed():
+    executing = [
+        f"{module.name}:{node.lineno}: {node.id}"
+        for module in MODULES
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in EXECUTING
+    ]
+    assert executing == []
 
 
 RANDOM_MAKERS = {"default_rng", "Generator", "SeedSequence"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_everything_random_comes_from_a_generator_with_a_seed(path):
-    assert "random" not in {name.partition(".")[0] for name in imports_of(path)}
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "np.random":
-            assert node.attr in RANDOM_MAKERS, f"{path.name}:{node.lineno}"
+def test_everything_random_comes_from_a_generator_with_a_seed():
+    assert importing("random") == set()
+    others = [
+        f"{module.name}:{node.lineno}: {node.attr}"
+        for module in MODULES
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute) and node.attr not in RANDOM_MAKERS
+        if isinstance(node.value, ast.Attribute) and ast.unparse(node.value) == "np.random"
+    ]
+    assert others == []
 
 
 def loaded_by(module, child_env):

@@ -37,11 +37,6 @@ prterun was unable to find the specified executable file, and therefore did
 {FENCE}
 """
 SLOTS = f"{FENCE}\nThere are not enough slots available in the system to satisfy the 5\n{FENCE}\n"
-UNREAD = f"{FENCE}\nPRTE was unable to open the hostfile:\n\n   /x/hosts\n\nCheck.\n{FENCE}\n"
-UNPARSED = (
-    f"{FENCE}\nPRTE detected a parse error in the hostfile:\n\n   /x/hosts\n\n"
-    f"It occured on line number 3 on token 3.\n{FENCE}\n"
-)
 
 
 def heard(text, n=1 << 16):
@@ -76,8 +71,6 @@ def test_what_the_run_says_is_shown_and_what_mpirun_says_is_kept():
         (UNREACHED, "host node9 cannot be reached: `ssh node9 true` must work", True),
         (MISSING, "host node3 has no /opt/venv/bin/python: install TianJi there", True),
         (SLOTS, "fewer places than this run has ranks (5)", True),
-        (UNREAD, "hostfile /x/hosts cannot be read", True),
-        (UNPARSED, "/x/hosts:3: want a host and its places", True),
     ],
 )
 def test_a_banner_becomes_one_sentence(text, words, users_mistake):

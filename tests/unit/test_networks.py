@@ -76,8 +76,8 @@ def test_the_choice_of_a_number_format_leaves_the_network_as_it_was():
     before = flat_of(module)
     for parameter in module.parameters():
         parameter.grad = torch.ones_like(parameter)
-    assert not choose(module, 4, learns=True, names="float32").bf16
-    assert choose(module, 4, learns=True) in CANDIDATES
+    assert not choose(module, 4, "float32").bf16
+    assert choose(module, 4) in CANDIDATES
     assert module.precision == Precision()
     np.testing.assert_array_equal(flat_of(module), before)
     assert all(bool((p.grad == 1).all()) for p in module.parameters())

@@ -3,7 +3,7 @@
 import pytest
 
 from tianji import config as configs
-from tianji.machine.notices import apart, crowding
+from tianji.machine.notices import apart, crowding, large_store
 from tianji.machine.resources import Share, assign
 
 FOUR = (0, 1, 2, 3)
@@ -80,3 +80,14 @@ def test_groups_that_are_never_averaged_are_pointed_out(config):
     assert "4 groups" in words and "1/4 of the samples" in words and "group 0" in words
     assert apart(config("global_cfg.group_num=4")) is None
     assert apart(config("global_cfg.use_group_parallel=False")) is None
+
+
+def test_a_large_store_is_worth_a_line_with_what_it_takes_and_what_is_free():
+    words = large_store(7 << 30, 1_000_000, 9 << 30, "; not saved")
+    assert "1,000,000 samples take 7.00 GiB" in words and "9.00 GiB are free; not saved" in words
+    assert "free" not in large_store(7 << 30, 1_000_000, None, "")
+
+
+def test_a_small_store_is_not():
+    assert large_store(1 << 20, 1_000, 9 << 30, "") is None
+    assert large_store(7 << 30, None, 9 << 30, "") is None  # as many as are needed

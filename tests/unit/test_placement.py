@@ -136,7 +136,9 @@ def test_the_table_has_a_line_for_every_role():
     config = job("actor_cfg.num=2")
     ranks = place(config, [A, A, B, B])
     given = {home: Share((0, 1, 2, 3, 6), 1) for home in ranks} | {LAUNCHER: Share((0,), 1)}
-    lines = table(config, ranks, ["a", "a", "node-b", "node-b"], given).splitlines()
+    hosts = ["a", "a", "node-b", "node-b"]
+    places = {home: (rank, hosts[rank]) for home, rank in ranks.items()}
+    lines = table(config, "rank", places, given).splitlines()
     assert [line.split(maxsplit=3) for line in lines] == [
         ["role", "rank", "host", "cores"],
         ["launcher", "0", "a", "0"],

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import re
 
 import pytest
 from commands import ROOT
@@ -73,29 +72,6 @@ def test_keys_that_were_edited_are_not_silently_left_out(plan, tmp_path):
         plan_file.read(tmp_path / "plan.json")
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "said"),
-    [
-        ("predicted.production", "25118", "predicted.production is '25118', want a number"),
-        ("predicted.memory_bytes", None, "predicted.memory_bytes is None, want a whole number"),
-        ("predicted.bound", "bored", "'bored' is not a valid Bound"),
-        ("split.hosts", 1.5, "split.hosts is 1.5, want a whole number"),
-        ("split.batch", True, "split.batch is True, want a whole number"),
-        ("split.one_core", 0, "split.one_core is 0, want true or false"),
-        ("profile.load_seconds", [], r"profile.load_seconds is \[\], want a number"),
-        ("profile.machine.gpu", 3, "profile.machine.gpu is 3, want a text or null"),
-        ("profile.work.keys", "none", "profile.work.keys is 'none', want an object"),
-        ("profile.actors.0.envs", "4", r"profile.actors\[0\].envs is '4', want a whole number"),
-        ("profile.learners.1.on_gpu", [[2, "x"]], r"learners\[1\].on_gpu\[0\]\[1\] is 'x', want"),
-    ],
-)
-def test_a_value_of_another_type_is_damage_wherever_it_stands(plan, path, value, said, tmp_path):
-    """Such a plan was followed once, and the run's summary was lost when it was compared."""
-    write_with(plan, path, value, tmp_path / "plan.json")
-    with pytest.raises(TianJiError, match=rf"plan.json: this plan is damaged \(.*{said}"):
-        plan_file.read(tmp_path / "plan.json")
-
-
 def write_with(plan, path, value, file):
     """Writes a plan with another value of one of its keys."""
     plain = plan.to_json()
@@ -108,49 +84,67 @@ def write_with(plan, path, value, file):
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "wanted"),
+    ("path", "value"),
     [
-        ("profile.learners.0.update_seconds", -1, "more than 0"),
-        ("profile.learners.0.update_seconds", float("nan"), "more than 0"),
-        ("profile.learners.0.update_seconds", float("inf"), "more than 0"),
-        ("profile.learners.2.contention", 0, "at least 1"),
-        ("profile.learners.1.cores", 0, "at least 1"),
-        ("profile.learners.0.draw_seconds", -0.1, "0 or more"),
-        ("profile.learners", [], "at least one cost"),
-        ("profile.actors", [], "at least one cost"),
-        ("profile.actors.0.step_seconds", 0.0, "more than 0"),
-        ("profile.actors.1.send_seconds", float("-inf"), "0 or more"),
-        ("profile.actors.0.computing", 1.5, "from 0 to 1"),
-        ("profile.unevenness", -5, "from 0 to 1"),
-        ("profile.unevenness", 2.5, "from 0 to 1"),
-        ("profile.work.batch", 0, "at least 1"),
-        ("profile.work.steps", 0, "at least 1"),
-        ("profile.work.ratio", 0, "more than 0"),
-        ("profile.machine.cores", 0, "at least 1"),
-        ("split.groups", 0, "at least 1"),
-        ("split.hosts", 0, "at least 1"),
-        ("split.actors", -1, "at least 1"),
-        ("split.envs", 0, "at least 1"),
-        ("predicted.production", -3.0, "0 or more"),
-        ("predicted.memory_bytes", -1, "0 or more"),
-        ("env_scale", 0, "a whole number of at least 1"),
-        ("env_scale", "2", "a whole number of at least 1"),
+        ("split.hosts", 1.5),
+        ("split.batch", True),
+        ("split.one_core", 0),
+        ("split.groups", 0),
+        ("split.actors", -1),
+        ("split.envs", "4"),
+        ("profile.load_seconds", []),
+        ("profile.unevenness", -5),
+        ("profile.unevenness", 2.5),
+        ("profile.machine.gpu", 3),
+        ("profile.machine.cores", 0),
+        ("profile.work.keys", "none"),
+        ("profile.work.batch", 0),
+        ("profile.work.ratio", 0),
+        ("profile.actors", []),
+        ("profile.actors.0.envs", "4"),
+        ("profile.actors.0.step_seconds", 0.0),
+        ("profile.actors.0.computing", 1.5),
+        ("profile.learners", []),
+        ("profile.learners.0.update_seconds", -1),
+        ("profile.learners.0.draw_seconds", -0.1),
+        ("profile.learners.2.contention", 0),
+        ("profile.learners.1.on_gpu", [[2, "x"]]),
+        ("profile.learners.1.on_gpu", [[2, -1.0]]),
+        ("profile.learners.1.on_gpu", [[2]]),
+        ("env_scale", 0),
+        ("env_scale", "2"),
     ],
 )
-def test_a_number_that_nobody_can_have_measured_is_damage(plan, path, value, wanted, tmp_path):
+def test_a_value_that_nobody_can_have_measured_is_damage(plan, path, value, tmp_path):
     """Costs of zero or less ended in a division by them, or in a plan that made no sense."""
     write_with(plan, path, value, tmp_path / "plan.json")
-    named = re.sub(r"\\\.(\d)", r"\\[\1\\]", re.escape(path))
-    said = rf"plan.json: this plan is damaged \({named} is .*, want {wanted}\): make a new one with"
-    with pytest.raises(TianJiError, match=said):
+    name = path.rpartition(".")[2]
+    with pytest.raises(TianJiError, match=rf"plan.json: .*{name}.*: this plan is damaged"):
         plan_file.read(tmp_path / "plan.json")
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_without_end_is_damage(plan, value, tmp_path):
+    write_with(plan, "profile.learners.0.update_seconds", value, tmp_path / "plan.json")
+    with pytest.raises(TianJiError, match=r"plan.json: .*: this plan is damaged"):
+        plan_file.read(tmp_path / "plan.json")
+
+
+def test_what_is_predicted_follows_from_the_costs_whatever_a_file_says(plan, tmp_path):
+    write_with(plan, "predicted.production", "25118", tmp_path / "plan.json")
+    assert plan_file.read(tmp_path / "plan.json").prediction == plan.prediction
+
+
+def test_learners_that_share_a_gpu_come_back_from_a_file(plan, tmp_path):
+    learners = [dataclasses.replace(cost, on_gpu=((2, 1.5),)) for cost in plan.profile.learners]
+    costs = dataclasses.replace(plan.profile, learners=tuple(learners))
+    plan_file.write(dataclasses.replace(plan, profile=costs), tmp_path / "plan.json")
+    assert plan_file.read(tmp_path / "plan.json").profile == costs
+
+
 def test_whole_numbers_are_numbers(plan, tmp_path):
-    plain = plan.to_json()
-    plain["predicted"] |= {"production": 25_118, "knee": float("inf")}
-    (tmp_path / "plan.json").write_text(json.dumps(plain))
-    assert plan_file.read(tmp_path / "plan.json").prediction.production == 25_118
+    write_with(plan, "profile.load_seconds", 1, tmp_path / "plan.json")
+    assert plan_file.read(tmp_path / "plan.json").profile.load_seconds == 1.0
 
 
 def test_a_plan_for_another_configuration_is_refused(plan):
@@ -208,10 +202,10 @@ def test_a_plan_for_another_gpu_is_followed_with_a_warning(plan, config):
 def test_cores_that_a_plan_of_a_smaller_machine_leaves_idle_are_counted(plan, config):
     larger = dataclasses.replace(MACHINE, cores=64)
     [words] = plan_file.check(plan, config, larger, "it")
-    assert "was made on 16 cores and leaves 60 of this machine's 64 cores idle" in words
+    assert "16 cores" in words and "4 of this machine's 64" in words
     assert "tianji plan CONFIG" in words
     [words] = plan_file.check(plan, config, larger, "it", hosts=2)
-    assert "leaves 60 of" in words  # a group is on one host
+    assert "4 of" in words  # a group is on one host
     four, eight = (dataclasses.replace(MACHINE, cores=n) for n in (4, 8))
     costs = dataclasses.replace(plan.profile, machine=four)
     three = dataclasses.replace(
@@ -222,7 +216,6 @@ def test_cores_that_a_plan_of_a_smaller_machine_leaves_idle_are_counted(plan, co
 
 
 def test_a_plan_for_a_single_core_is_told_to_be_one_where_there_are_more(plan, config):
-    """Its roles are bound to no core, so that none is idle."""
     single = dataclasses.replace(MACHINE, cores=1)
     shared = dataclasses.replace(
         plan,
@@ -231,8 +224,7 @@ def test_a_plan_for_a_single_core_is_told_to_be_one_where_there_are_more(plan, c
     )
     assert plan_file.check(shared, config, single, "it") == []
     [words] = plan_file.check(shared, config, dataclasses.replace(MACHINE, cores=2), "it")
-    assert words.startswith("it was made for a single core that all roles share, and here they ha")
-    assert "does not hold here" in words and "idle" not in words
+    assert "was made on 1 core " in words
 
 
 def test_one_core_is_not_called_cores(plan, config):
@@ -242,7 +234,7 @@ def test_one_core_is_not_called_cores(plan, config):
     )
     turns = dataclasses.replace(plan, profile=costs, split=split())
     [words] = plan_file.check(turns, config, dataclasses.replace(MACHINE, cores=2), "it")
-    assert "was made on 1 core and leaves 1 of this machine's 2 cores idle" in words
+    assert "1 core " in words and "1 of this machine's 2" in words
 
 
 def test_a_plan_that_uses_all_cores_is_no_news_wherever_it_was_measured(plan, config):

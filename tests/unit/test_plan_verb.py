@@ -15,7 +15,7 @@ from tianji.core.errors import TianJiError
 from tianji.machine import resources
 from tianji.machine.placement import n_ranks
 from tianji.strategy.plan import plan_file
-from tianji.strategy.plan.digest import digest_of
+from tianji.strategy.plan.same_job import digest_of
 from tianji.strategy.plan.solver import Wish
 from tianji.strategy.probe import plan_for_run, planner
 
@@ -109,11 +109,13 @@ def test_a_plan_for_more_cores_than_there_are_says_where_it_can_be_used(ending, 
     monkeypatch.setattr(resources, "available_cores", lambda: (0, 1))
     text, made = ending()
     there, command = text.splitlines()
-    assert "this plan is for a machine with 4 cores, and this one offers 2" in there
-    assert "refuses it here" in there and str(made.split.cores(made.profile.work)) == "4"
+    assert (
+        "4 cores, and this one offers 2" in there
+        and str(made.split.cores(made.profile.work)) == "4"
+    )
     assert command.startswith("to train with it there: tianji train ")
     text, _ = ending("--hosts", 2)
-    assert "for machines with 4 cores each, and this one offers 2. Take" in text
+    assert "4 cores, and this one offers 2" in text
 
 
 @pytest.mark.parametrize(("time", "refused"), [(2.0, True), (3.9, True), (4.0, False)])
@@ -124,7 +126,7 @@ def test_what_is_said_to_be_refused_in_a_container_is_refused(
     monkeypatch.setattr(resources, "available_cores", lambda: tuple(range(64)))
     monkeypatch.setattr(resources, "quota", lambda: time)
     text, made = ending("--groups", 2)
-    assert ("`tianji train` refuses it here" in text) is refused
+    assert ("and this one offers" in text) is refused
     job = tmp_path / "my job.plan.json", tmp_path / "my job.py", [], None, None
     if refused:
         with pytest.raises(TianJiError, match=f"for 4 cores and this machine offers {int(time)}"):
@@ -136,19 +138,19 @@ def test_what_is_said_to_be_refused_in_a_container_is_refused(
 def test_a_rule_for_a_batch_that_stays_as_it_is_is_refused(ending, tmp_path, monkeypatch):
     monkeypatch.setattr(planner, "measure", lambda *_, **__: pytest.fail("it was measured"))
     ending()
-    with pytest.raises(TianJiError, match=r"--lr-rule linear: .* add --batch-scale"):
+    with pytest.raises(TianJiError, match=r"--lr-rule linear with no --batch-scale"):
         plan.run(options_of("--lr-rule", "linear", file=tmp_path / "my job.py"))
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--cores", 1_025), r"--cores 1025: .* 1,024 at most: .*--hosts N; .*--cores-list 1025"),
+        (("--cores", 1_025), r"--cores 1025: .* 1,024 at most: .*--hosts N; .*--cores-list"),
         (
             ("--simulate", "--cores-list", 9_999, "--host-cores", 9_999),
-            "--host-cores 9999: .* 1,024 at most: --cores-list may have any number",
+            "--host-cores 9999: .* 1,024 at most: ",
         ),
-        (("--seconds", 5), "--seconds 5 with --profile .*nothing is measured"),
+        (("--seconds", 5), "--seconds 5.0 with --profile"),
     ],
 )
 def test_what_would_have_no_end_or_no_effect_is_refused(ending, tmp_path, monkeypatch, words, said):
@@ -162,7 +164,7 @@ def test_what_would_have_no_end_or_no_effect_is_refused(ending, tmp_path, monkey
 def test_cores_that_a_simulation_does_not_measure_on_are_refused(ending, tmp_path):
     ending()
     words = ("--simulate", "--profile", tmp_path / "my job.plan.json", "--cores", 16)
-    with pytest.raises(TianJiError, match=r"--cores 16 with --simulate --profile .*-list 16 to"):
+    with pytest.raises(TianJiError, match=r"--cores 16 with --simulate --profile"):
         plan.run(options_of(*words, file=tmp_path / "my job.py"))
     words = (*words, "--actors", 2, "--out", tmp_path / "new.json")  # a plan is for cores
     assert plan.run(options_of(*words, file=tmp_path / "my job.py")) == 0
@@ -178,15 +180,10 @@ def test_a_key_that_was_set_stays_in_the_plan(ending, tmp_path, monkeypatch):
     assert plan.run(options_of(*words, *sets, file="my job.py")) == 0
     made = plan_file.read(Path("new.json"))
     assert [f"{key}={made.overrides[key]}" for key in (k.split("=")[0] for k in keys)] == [*keys]
-    with pytest.raises(TianJiError, match=r"^--actors 3 with --set actor_cfg.num=2: they do not"):
+    with pytest.raises(TianJiError, match=r"^--actors 3: --set says 2, "):
         plan.run(options_of(*words, *sets, "--actors", 3, file="my job.py"))
-    with pytest.raises(TianJiError, match=r"no split of 16 cores .*has --set actor_cfg.num=77: "):
+    with pytest.raises(TianJiError, match=r"no split of 16 cores .*has .*actor_cfg.num=77"):
         plan.run(options_of(*words, "--set", "actor_cfg.num=77", file="my job.py"))
-
-
-def test_what_was_changed_of_the_job_is_said_of_the_configurations_row():
-    assert plan._changed(options_of("--batch-scale", 4, "--gpu")) == ["--batch-scale 4", "--gpu"]
-    assert plan._changed(options_of("--batch-scale", 1)) == plan._changed(options_of()) == []
 
 
 def test_in_a_terminal_no_line_is_longer_than_it(ending, tmp_path, monkeypatch, capsys):
@@ -209,7 +206,7 @@ def test_cores_that_nobody_uses_are_counted(ending, tmp_path, monkeypatch, capsy
     words = ("--profile", "my job.plan.json", "--out", "new.json", "--groups", 1, "--actors", 2)
     assert plan.run(options_of(*words, "--cores", 16, file="my job.py")) == 0
     used = plan_file.read(Path("new.json")).split.cores(profile().work)
-    assert f"; {16 - used} of 16 cores stay idle\n" in capsys.readouterr().out
+    assert f"; {16 - used} of 16 cores idle\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("cores", "said"), [(4, False), (64, True)])
@@ -222,17 +219,17 @@ def test_memory_that_nobody_knows_is_not_said_to_suffice(
     assert plan.run(options_of(*words, "--hosts", 2, file="my job.py")) == 0
     text = " ".join(capsys.readouterr().out.split())
     each = plan_file.read(Path("new.json")).prediction.memory_bytes / 2 / 2**20
-    unknown = f"nobody has checked that the {each:,.0f} MiB of this plan fit into it"
+    unknown = f"nobody knows whether {each:,.0f} MiB fit"
     assert (unknown in text) is said
 
 
 def test_a_plan_in_a_container_is_for_the_cores_that_it_pays_for(monkeypatch):
     monkeypatch.setattr(resources, "available_cores", lambda: tuple(range(64)))
     monkeypatch.setattr(resources, "quota", lambda: 2.0)
-    assert plan._wishes(options_of())[1].cores == 2
-    _, larger = plan._wishes(options_of("--cores", 4))
+    assert plan._wish(options_of()).cores == 2
+    larger = plan._wish(options_of("--cores", 4))
     assert larger.cores == 4 and larger.memory_bytes is None  # what is free here says nothing there
-    assert plan._wishes(options_of("--cores", 2))[1].memory_bytes is not None
+    assert plan._wish(options_of("--cores", 2)).memory_bytes is not None
 
 
 def test_the_plan_that_costs_are_taken_from_is_kept(ending, tmp_path, monkeypatch):
@@ -275,11 +272,11 @@ def test_a_plan_takes_the_place_of_a_plan_alone(ending, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--actors", 4, "--cores", 4), "no split of 4 cores on 1 host has --actors 4: leave"),
-        (("--groups", 3, "--hosts", 2), "--groups 3: each of 2 hosts has as many groups"),
-        (("--envs", 4_000), "--envs 4000: .* 64,000 samples and the pool 50,000"),
-        (("--learner-cores", 4, "--cores", 4), "has --learner-cores 4"),
-        (("--set", "actor_cfg.num=9", "--cores", 4), "4 cores .*has --set actor_cfg.num=9: leave"),
+        (("--actors", 4, "--cores", 4), "no split of 4 cores on 1 host has actor_cfg.num=4"),
+        (("--groups", 3, "--hosts", 2), "group_num=3; each of 2 hosts has as many groups"),
+        (("--envs", 4_000), "envs=4000; the pool has room for 3,125 "),
+        (("--learner-cores", 4, "--cores", 4), "has learner_cfg.cores=4"),
+        (("--set", "actor_cfg.num=9", "--cores", 4), "4 cores .*has actor_cfg.num=9: leave"),
         (("--set", "actor_cfg.cores=2"), "^actor_cfg.cores=2: a plan gives each actor one core"),
         (("--simulate", "--learners", 3), "--learners 3: a batch of 128 samples cannot"),
         (("--simulate", "--groups", 2, "--hosts", 3), "--hosts 3: hosts and 2 groups cannot"),

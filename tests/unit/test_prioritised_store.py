@@ -135,3 +135,102 @@ def test_a_tree_finds_the_leaf_where_the_running_sum_passes_the_mark(values, ran
     near = 1e-9 * tree.total
     assert (marks <= upto[found] + near).all()
     assert (marks >= upto[found] - leaves[found] - near).all()
+
+
+def test_the_sign_of_a_priority_does_not_count():
+    made, out = store(alpha=1.0)
+    add(made, 0)
+    made.draw(out)
+    feed(made, out, -3.0)
+    assert set(made._tree.leaves[out["row"]]) == {3.0}
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+def test_a_priority_that_is_no_number_counts_like_the_largest(odd):
+    made, out = store(alpha=0.5)
+    add(made, 0)
+    for priority in (9.0, odd):
+        made.draw(out)
+        feed(made, out, priority)
+        assert set(made._tree.leaves[out["row"]]) == {3.0}
+    assert np.isfinite(made._tree.total)
+
+
+def test_a_sample_without_error_can_still_be_drawn():
+    made, out = store(alpha=1.0)
+    add(made, 0)
+    for _ in range(40):
+        made.draw(out)
+        feed(made, out, 0.0)
+    made.draw(out)
+    assert made._tree.total > 0 and np.isfinite(out["weight"]).all()
+
+
+def test_beta_rises_in_a_line_to_one_and_goes_on_where_it_was_restored():
+    made, out = store(alpha=1.0, beta=0.4, anneal=4)
+    other, _ = store(alpha=1.0, beta=0.4, anneal=4)
+    add(made, 0)
+    seen = []
+    for _ in range(6):
+        seen.append(made.beta)
+        made.draw(out)
+        other.restore(made.state())
+        assert other.beta == made.beta
+    assert seen == pytest.approx([0.4, 0.55, 0.7, 0.85, 1.0, 1.0])
+
+
+def test_the_newest_step_keeps_its_priority_when_its_trajectory_goes_on():
+    made, out = store(alpha=1.0, batch=64)
+    add(made, 0)
+    made.draw(out)
+    add(made, T * E)  # what is observed first is what was observed last
+    assert feed(made, out, 7.0) == 0
+    assert np.count_nonzero(made._tree.leaves == 7.0) == T * E
+
+
+def test_the_last_step_before_a_gap_is_not_drawn_and_its_priority_comes_too_late():
+    made, out = store(alpha=1.0, batch=64)
+    add(made, 0)
+    made.draw(out)
+    rows = LAYOUT.empty()
+    rows["length"][...], rows["valid"][...] = T, True
+    rows["obs"][0] = 5  # not what was observed last
+    made.add(0, rows, 0)
+    late = np.isin(out["action"], [(T - 1) * E, (T - 1) * E + 1])
+    assert feed(made, out, 7.0) == np.count_nonzero(late) > 0
+    assert np.count_nonzero(made._tree.leaves == 7.0) == (T - 1) * E
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_where_a_ring_has_wrapped_around_only_valid_samples_are_drawn(n_step):
+    random = np.random.default_rng(0)
+    made, out = store(capacity=24, alpha=0.7, n_step=n_step)
+    valid = {}
+    for first in range(0, 96, T * E):
+        rows = LAYOUT.empty()
+        rows["length"][...] = T
+        rows["valid"][...] = random.random((T, E)) < 0.7
+        rows["action"][...] = first + np.arange(T * E).reshape(T, E)
+        made.add(0, rows, 0)
+        valid |= dict(zip(rows["action"].ravel().tolist(), rows["valid"].ravel(), strict=True))
+    expected = [action for action in range(96 - 24, 96) if valid[action]]
+    for _ in range(60):
+        made.draw(out)
+        feed(made, out, 1.0 + out["action"] % 5)
+    found = counts_of(made, out, 2_000)
+    assert set(np.flatnonzero(found)) == set(expected)
+    share = (1.0 + np.array(expected) % 5) ** 0.7
+    share *= found.sum() / share.sum()
+    assert stats.chisquare(found[expected], share).pvalue > 0.001
+
+
+def test_the_sum_of_a_million_priorities_is_exact_enough():
+    n = 1_000_000
+    tree, values = SumTree(n), np.random.default_rng(0).random(n)
+    for part in np.array_split(np.arange(n), 7):
+        tree.set(part, values[part])
+    for k in range(20):  # many small changes do not add up to a drift
+        tree.set(np.arange(k * 64, k * 64 + 64), values[k * 64 : k * 64 + 64])
+    assert tree.total == pytest.approx(values.sum(), rel=1e-12)
+    last = tree.find(np.array([0.0, np.nextafter(tree.total, 0), tree.total]))
+    assert last.tolist() == [0, n - 1, n - 1]

@@ -10,11 +10,9 @@ import pytest
 from tianji.config import load
 from tianji.job.preflight import try_out
 from tianji.strategy.probe import (
-    alternating,
     child_process,
-    more_learners,
     probe_children,
-    timetable,
+    stages,
 )
 from tianji.strategy.probe import probe as probing
 from tianji.strategy.probe.child_handle import OutOfMemory
@@ -221,12 +219,12 @@ def test_fewer_learners_that_fit_on_a_gpu_are_measured(measured):
 
 
 def test_larger_batches_that_do_not_fit_are_left_out(measured, monkeypatch):
-    usual = more_learners.enlarged
+    usual = probing.enlarged
 
     def enlarged(job, factor):
         return dataclasses.replace(usual(job, factor), name="too large")
 
-    monkeypatch.setattr(more_learners, "enlarged", enlarged)
+    monkeypatch.setattr(probing, "enlarged", enlarged)
     found, _ = measured("walk_dqn.py", lambda threads: 0.01, full="too large")
     assert len(found.learners) == 1
 
@@ -300,12 +298,12 @@ def test_a_learner_does_not_sleep_for_longer_than_makes_a_difference(measured):
     """Rollouts of minutes would be waited for three times in every stage."""
     pauses = []
     measured("walk_ppo.py", lambda threads: 20.0, pauses=pauses)
-    assert 0 < max(pauses) <= alternating.LONGEST_PAUSE
+    assert 0 < max(pauses) <= stages.LONGEST_PAUSE
 
 
 def test_pauses_are_in_the_time_that_a_stage_takes(monkeypatch):
-    monkeypatch.setattr(timetable.time, "monotonic", lambda: 0.0)
-    table = timetable.Timetable(20.0, n_stages=8, n_later=2)
+    monkeypatch.setattr(probe_children.time, "monotonic", lambda: 0.0)
+    table = probe_children.TimeLeft(20.0, n_stages=8, n_later=2)
     assert not table.is_late()
     table.expect(update_seconds=1.0, pause=1.0)
     assert not table.is_late()

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tianji.engines.rank_identity import identity
+from tianji.engines.serve_rank import identity
 
 
 def test_the_identity_of_a_rank_is_its_words_and_the_files_among_them(tmp_path):

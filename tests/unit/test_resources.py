@@ -2,13 +2,17 @@
 
 import json
 import os
+import re
 import subprocess
 import time
 
 import pytest
 
 from tianji import config as configs
+from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
+from tianji.core.schema import Field
+from tianji.core.store import trajectory_schema
 from tianji.machine import resources
 from tianji.machine.resources import (
     MOST_THREADS,
@@ -27,6 +31,7 @@ from tianji.machine.resources import (
     refuse_without_memory,
     usable_here,
 )
+from tianji.stores.replay import Replay
 
 EIGHT = tuple(range(8))
 
@@ -259,6 +264,29 @@ def test_memory_that_suffices_is_no_news():
 def test_a_lack_of_memory_names_the_parts_and_what_to_lower():
     with pytest.raises(TianJiError, match=r"needs 3.00 GiB \(channels 1.00 GiB, store 2.00 GiB\)"):
         refuse_without_memory({"channels": 2**30, "store": 2**31}, 2**30)
+
+
+@pytest.mark.parametrize("free", [3 << 30, 5 << 30, (6 << 30) + 12_345_678])
+def test_a_store_that_is_too_large_is_told_the_size_that_fits(free):
+    obs = Field("obs", "uint8", (84, 84))
+    spec = EnvSpec((obs,), Field("action", "int64"), (6,), 16, stack=4)
+    schema = trajectory_schema(spec, (), 16)
+
+    def needed(room):
+        return {"channels": 1 << 28, "store": Replay(32, room, 0).n_bytes(schema, 8, 0)}
+
+    with pytest.raises(TianJiError, match=r"hyp\.buffer_size=") as refused:
+        refuse_without_memory(needed(1_000_000), free, 1_000_000)
+    fits = int(re.search(r"buffer_size=(\d+)", str(refused.value))[1])
+    refuse_without_memory(needed(fits), free, fits)
+    with pytest.raises(TianJiError):
+        refuse_without_memory(needed(int(fits * 1.2)), free, int(fits * 1.2))
+
+
+def test_where_not_one_sample_would_fit_no_size_is_named():
+    with pytest.raises(TianJiError) as refused:
+        refuse_without_memory({"channels": 2**30, "store": 2**31}, 2**29, 1000)
+    assert "buffer_size=" not in str(refused.value)
 
 
 def test_this_machine_has_some_memory_free():

@@ -12,9 +12,9 @@ from tianji.cli.main import parser
 from tianji.config import load
 from tianji.core.errors import TianJiError
 from tianji.strategy.plan import plan_file
-from tianji.strategy.plan.digest import digest_of
 from tianji.strategy.plan.plan_file import Plan
 from tianji.strategy.plan.profile import LearnerCost
+from tianji.strategy.plan.same_job import digest_of
 from tianji.strategy.plan.solver import Wish, solve
 from tianji.strategy.simulate.layout import Layout
 from tianji.strategy.simulate.simulate_options import _learner_cores, check, run
@@ -53,7 +53,7 @@ def test_without_a_layout_the_balanced_group_is_replicated(capsys):
     rows = columns(out)
     cores = [int(row[0].replace(",", "")) for row in rows]
     assert len(rows) == 10 and 9_000 < cores[-1] <= 10_000 and cores == sorted(cores)
-    assert "knee of equation 1" in out and "links of 10 Gbit/s are assumed" in out
+    assert "N_A* = " in out and "links of 10 Gbit/s are assumed" in out
     assert "(2 GB/s, a guess)" in out
 
 
@@ -67,7 +67,7 @@ def test_cores_that_stay_idle_are_explained(capsys, monkeypatch):
     run(JOB, said("--cores-list", "32,65,97"))
     out = capsys.readouterr().out
     assert [row[0] for row in columns(out)] == ["32", "64", "96"]
-    assert "cores used: 64 of 65, 96 of 97; groups are alike" in out
+    assert "64 of 65, 96 of 97" in out
     for words in (["--cores-list", "32,64"], ["--groups", 3]):
         run(JOB, said(*words))
         assert "cores used" not in capsys.readouterr().out
@@ -84,7 +84,6 @@ def test_environments_and_a_buffer_by_itself_are_shown(capsys):
     out = capsys.readouterr().out
     (row,) = columns(out)
     assert row[2:8] == ["1", "x", "1", "+", "B", "3"] and row[8] == "4"
-    assert "B: the buffer's" in out
 
 
 def test_actors_that_were_not_named_are_those_of_the_balance(capsys):
@@ -110,24 +109,13 @@ def test_the_title_is_said_once(costs, capsys):
     assert not second and out.count("a processor") == 1
 
 
-def test_columns_of_what_was_asked_for_stay_in_a_narrow_terminal(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    run(JOB, said("--actors", 30, "--hosts", 2, "--link-gbit", 0.01, "--envs", 4))
-    head = next(line for line in capsys.readouterr().out.splitlines() if "limit" in line)
-    for name in ("cores", "actors", "hosts", "link", "envs", "consumed/s"):
-        assert name in head
-    run(JOB, said("--groups", 1, "--actors", 3, "--learner-cores", 1))
-    head = next(line for line in capsys.readouterr().out.splitlines() if "limit" in line)
-    assert "groups" in head and "learners" in head and len(head) <= 80
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--groups", 5000, "--actors", 1000], "5,005,000 cores of each host.*say --hosts 5000"),
-        (["--groups", 300, "--actors", 9], "300 groups of 10 cores on 1 host.*say --hosts 3$"),
-        (["--actors-list", "16,2000"], "1 group of 2,001 cores on 1 host.*1,024.*say --hosts 2$"),
-        (["--groups", 4, "--hosts", 2, "--actors", 600], "1,202 cores of each .*say --hosts 4$"),
+        (["--groups", 5000, "--actors", 1000], "5,005,000 cores of each host"),
+        (["--groups", 300, "--actors", 9], "--hosts 1: that is 3,000 cores"),
+        (["--actors-list", "16,2000"], "that is 2,001 cores"),
+        (["--groups", 4, "--hosts", 2, "--actors", 600], "1,202 cores of each"),
     ],
 )
 def test_more_cores_than_a_machine_has_want_more_hosts(words, message):
@@ -156,17 +144,16 @@ def test_learner_cores_that_were_not_named_are_those_that_make_most_of_a_core():
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["--cores-list", "16,many"], "argument --cores-list: want numbers from 1 with commas"),
-        (["--cores-list", "nonsense"], "as in 16,256,10000, got nonsense"),
-        (["--actors-list", "0"], "argument --actors-list: want numbers from 1"),
+        (["--cores-list", "16,many"], "argument --cores-list: want a whole number"),
+        (["--cores-list", "nonsense"], "argument --cores-list: want a whole number"),
+        (["--actors-list", "0"], "argument --actors-list: want a whole number"),
         (["--actors", "0"], "argument --actors: want a whole number of at least 1"),
         (["--groups", "0"], "argument --groups: want a whole number of at least 1"),
         (["--host-cores", "0"], "argument --host-cores: want a whole number of at least 1"),
         (["--learners", "0"], "argument --learners: want a whole number of at least 1"),
-        (["--link-gbit", "-3"], "argument --link-gbit: want a speed above 0, as in 10, got -3"),
-        (["--link-gbit", "fast"], "argument --link-gbit: want a speed above 0, as in 10, got fast"),
+        (["--link-gbit", "-3"], "argument --link-gbit: want a speed above 0, got -3"),
+        (["--link-gbit", "fast"], "argument --link-gbit: invalid speed"),
         (["--link-gbit", "inf"], "argument --link-gbit: want a speed above 0"),
-        (["--spread", "2"], "argument --spread: want a share from 0 to 0.5"),
     ],
 )
 def test_words_that_mean_nothing_are_refused_by_the_command_line(words, message, capsys):
@@ -184,14 +171,14 @@ def test_words_that_mean_nothing_are_refused_by_the_command_line(words, message,
         ),
         (["--actors", "1", "--simulated", "/nowhere/s.json"], "there is no folder /nowhere"),
         (["--gpu"], "without a GPU"),
-        (["--cores-list", "16", "--actors", "4"], "--actors with --cores-list"),
-        (["--actors", "4", "--actors-list", "1,2"], "--actors with --actors-list"),
-        (["--host-cores", "8", "--hosts", "2"], "--host-cores with --hosts"),
+        (["--cores-list", "16", "--actors", "4"], "--cores-list with --actors=4"),
+        (["--actors", "4", "--actors-list", "1,2"], "--actors-list with --actors=4"),
+        (["--host-cores", "8", "--hosts", "2"], "--host-cores with --hosts=2"),
         (["--link-gbit", "1", "--actors", "2"], "--link-gbit 1: all of it is on one host"),
         (["--link-gbit", "1", "--cores-list", "16,64"], "--link-gbit 1: all of it is on one host"),
         (["--actors", "2", "--learners", "7"], "--learners 7: a batch of 128 samples cannot be sh"),
         (["--learners", "7", "--cores-list", "16"], "--learners 7: a batch of 128 samples cannot"),
-        (["--actors", "1", "--groups", "2", "--hosts", "5"], "--hosts 5: there are only 4 proces"),
+        (["--actors", "1", "--groups", "2", "--hosts", "6"], "--hosts 6: there are only 4 proces"),
         (["--actors", "4", "--groups", "2", "--hosts", "5"], "5: hosts and 2 groups cannot be"),
         (["--actors", "1", "--groups", "4", "--hosts", "3"], "3: hosts and 4 groups cannot be"),
     ],
@@ -210,7 +197,7 @@ def test_learners_share_rollouts_where_a_batch_is_made_of_them(capsys):
 
 def test_actors_that_cannot_share_the_environments_are_refused_as_by_a_plan(capsys):
     once = profile(batch=2_048, pool=2_048, envs=64, steps=32, on_policy=True, alternates=True)
-    with pytest.raises(TianJiError, match=r"--actors 3: .* share 64 environments.*name 1, 2, 4"):
+    with pytest.raises(TianJiError, match=r"--actors 3: .* 64 environments.*name 1, 2, 4"):
         run(once, said("--actors", 3))
     with pytest.raises(TianJiError, match="--actors 5: "):
         run(once, said("--actors-list", "4,5"))
@@ -239,33 +226,23 @@ def test_what_makes_fusions_rarer_than_configured_is_said(capsys, monkeypatch):
     large = profile(update=5e-3, weights_bytes=40_000_000, fusion_interval=10)
     many = ("--groups", 64, "--actors", 1)
     run(large, said(*many))
-    out = capsys.readouterr().out
-    assert "fusions/s, as often as configured; the reducer" not in out
-    assert "the reducer is the limit; the reducer 100.0 % busy" in out
+    assert "the reducer is the limit" in capsys.readouterr().out
     run(large, said(*many, "--hosts", 64, "--link-gbit", 1))
     out = capsys.readouterr().out
-    assert "the link to the reducer's host is the limit" in out and "host 100.0 %" in out
     row = simulate(large, Layout(64, actors=1, hosts=64, link_bytes_per_second=1.25e8))
-    assert f"{row.fusions_wanted / row.fusions:,.3g} times rarer than configured" in out
+    assert "the link to the reducer's host is the limit" in out
+    assert f"{row.fusions:.3g} of {row.fusions_wanted:.3g} fusions/s" in out
     assert row.fusions_wanted == pytest.approx(row.updates / 64 / 10)
     assert row.fusions == pytest.approx(1.25e8 / (63 * 40_000_000))
     run(profile(update=5e-3), said(*many))
-    assert "fusions/s, as often as configured; the reducer" in capsys.readouterr().out
+    assert "is the limit" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ([], r"64 environments, and there can be 1, 2, 4, 8, 16, 32 or 64 of them.*name 2 or 4 le"),
-        (["--groups", 2], "none a multiple of 3: name 2 or 4 learners"),
-        (["--envs", 8], "share 64 environments, 8 each, and there can be 8 of them"),
-        (["--envs", 5], "--envs 5: .* name a number that 64 can be divided by"),
-    ],
-)
-def test_learners_that_suit_no_actors_are_refused_with_those_that_do(words, said):
+@pytest.mark.parametrize("words", [[], ["--groups", 2], ["--envs", 8], ["--envs", 5]])
+def test_learners_that_suit_no_actors_are_refused(words):
     """Whatever the number of cores: it is the environments that cannot be shared out so."""
     once = profile(batch=2_048, pool=2_048, envs=64, steps=32, on_policy=True, alternates=True)
-    with pytest.raises(TianJiError, match=said):
+    with pytest.raises(TianJiError, match="--learners 3: "):
         run(once, parsed("my_job.py", "--simulate", "--learners", 3, *words))
     assert run(once, parsed("my_job.py", "--simulate", "--learners", 4, "--cores-list", "16")) == 0
 
@@ -278,8 +255,6 @@ def test_learners_that_suit_no_actors_are_refused_with_those_that_do(words, said
         ["--cores-list", "16"],
         ["--host-cores", "8"],
         ["--link-gbit", "10"],
-        ["--spread", "0.1"],
-        ["--spread", "0"],
         ["--simulated", "s.json"],
     ],
 )
@@ -303,7 +278,7 @@ def costs(tmp_path):
     job = dataclasses.replace(JOB, work=work)
     path = tmp_path / "costs.json"
     chosen = solve(job, Wish(4))[0]
-    plan_file.write(Plan(job, chosen.split, chosen.prediction), path)
+    plan_file.write(Plan(job, chosen.split), path)
     return path
 
 

@@ -219,7 +219,7 @@ def test_a_trial_step_chooses_among_what_is_possible():
     config = resolve(
         parse("environment = dict(type='StarCraft2Env', map_name='3m')", "a"), (), "a", "."
     )
-    with pytest.raises(TianJiError, match="act must return 'action'"):  # after the step, of PPO
+    with pytest.raises(TianJiError, match="axis of agents"):  # after the step, of PPO
         try_out(config)
 
 

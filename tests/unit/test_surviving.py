@@ -5,6 +5,8 @@ import os
 import shutil
 import signal
 import textwrap
+import threading
+from contextlib import suppress
 
 import pytest
 from commands import TASKS
@@ -12,7 +14,7 @@ from commands import TASKS
 from tianji.config import load
 from tianji.core import checkpoint
 from tianji.core.errors import TianJiError
-from tianji.core.signals import Interrupted, Signals
+from tianji.core.signals import DROPPED_SECONDS, Interrupted, Signals
 from tianji.core.state import split
 from tianji.runs import launch
 
@@ -117,3 +119,25 @@ def test_the_same_wish_twice_within_a_second_is_one_wish(number):
         with pytest.raises(Interrupted) as stop:
             signals.check()
     assert stop.value.exit_status == 128 + number
+
+
+def test_a_signal_that_was_dropped_on_its_way_is_raised_again():
+    with Signals() as signals, pytest.raises(Interrupted) as stop:
+        signals.at_once = True
+        for _ in range(2):
+            with suppress(Interrupted):
+                os.kill(os.getpid(), signal.SIGTERM)
+                threading.Event().wait(20)
+        threading.Event().wait(20)
+    assert stop.value.number == signal.SIGTERM
+
+
+def test_a_signal_that_was_answered_is_not_raised_again():
+    with Signals() as signals:
+        signals.at_once = True
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except Interrupted:
+            signals.at_once = False
+        assert not threading.Event().wait(5 * DROPPED_SECONDS)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

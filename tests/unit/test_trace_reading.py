@@ -8,8 +8,9 @@ import pytest
 from recordings import folder_of_a_run, heading, record
 
 from tianji.core.errors import TianJiError
+from tianji.core.tracer import What
 from tianji.observe.trace import FOLDER
-from tianji.observe.trace.format import DTYPE, ROW, Doing, Wait, What, heading_from
+from tianji.observe.trace.format import DTYPE, ROW, Doing, Wait, heading_from
 from tianji.observe.trace.reader import RECORD, join_idling, read, read_file
 
 

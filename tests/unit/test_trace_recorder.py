@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from recordings import folder_of_a_run, heading, record
 
+from tianji.core.channel import Message
+from tianji.core.tracer import What
 from tianji.observe.trace import FOLDER, forget
 from tianji.observe.trace.format import DTYPE, ROW, Doing, Wait
 from tianji.observe.trace.reader import read_file
@@ -57,7 +59,7 @@ class Rows:
         self.rows = []
 
     def add(self, role, kind, began, ended, number=0, version=0, what=0, peer=0):
-        self.rows.append((kind, began, ended, what))
+        self.rows.append((kind, began, ended, number, version, what, peer))
 
 
 @pytest.fixture
@@ -68,40 +70,80 @@ def clock(monkeypatch):
     return now
 
 
+class Role:
+    """What a role waits for, set by hand."""
+
+    def __init__(self, wait=Wait.BALANCE):
+        self.rows, self.wait = Rows(), wait
+        self.track = Track(self.rows, 0, lambda: self.wait, lambda: 7)
+
+    def written(self):
+        return [tuple(row) for row in self.rows.rows]
+
+
 def test_idling_lasts_from_the_first_time_that_there_was_nothing_to_do(clock):
-    rows = Rows()
-    track = Track(rows, 0)
+    role = Role(Wait.WEIGHTS)
     for clock[0] in (10.0, 10.02, 10.05):
-        track.wait(Wait.WEIGHTS)
+        role.track.idle()
+    clock[0] = 10.06
+    role.track.begin()
     clock[0] = 10.08
-    track.add(Doing.UPDATE, 10.06)
-    assert rows.rows == [
-        (Doing.IDLE, 10.0, 10.06, Wait.WEIGHTS),
-        (Doing.UPDATE, 10.06, 10.08, 0),
+    role.track.updated()
+    assert role.written() == [
+        (Doing.IDLE, 10.0, 10.06, 0, 0, Wait.WEIGHTS, 0),
+        (Doing.UPDATE, 10.06, 10.08, 0, 7, 0, 0),
     ]
 
 
 def test_idling_for_something_else_is_another_row(clock):
-    rows = Rows()
-    track = Track(rows, 0)
-    track.wait(Wait.WEIGHTS)
-    clock[0] = 10.05
-    track.wait(Wait.BALANCE)
+    role = Role(Wait.WEIGHTS)
+    role.track.idle()
+    clock[0], role.wait = 10.05, Wait.BALANCE
+    role.track.idle()
     clock[0] = 10.06
-    track.close()
-    assert [row[1:] for row in rows.rows] == [
-        (10.0, 10.05, Wait.WEIGHTS),
-        (10.05, 10.06, Wait.BALANCE),
-    ]
+    role.track.close()
+    idle = [(began, ended, what) for _, began, ended, _, _, what, _ in role.written()]
+    assert idle == [(10.0, 10.05, Wait.WEIGHTS), (10.05, 10.06, Wait.BALANCE)]
 
 
 def test_a_role_that_hangs_is_seen_to_idle(clock):
-    rows = Rows()
-    track = Track(rows, 0)
-    track.wait(Wait.TRAJECTORIES)
+    role = Role()
+    role.track.idle()
     clock[0] += 2 * CHUNK_SECONDS
-    track.wait(Wait.TRAJECTORIES)
-    assert [row[0] for row in rows.rows] == [Doing.IDLE]
+    role.track.idle()
+    assert [row[0] for row in role.written()] == [Doing.IDLE]
+
+
+def test_a_step_of_an_actor_is_one_row(clock):
+    role = Role()
+    role.track.begin()
+    clock[0] = 10.1
+    role.track.decided()
+    clock[0] = 10.4
+    role.track.acted()
+    assert role.written() == [(Doing.ACT, 10.0, 10.1, 10.1, 10.4, 0, 0)]
+
+
+def test_what_is_sent_is_numbered_as_what_comes_of_it(clock):
+    role = Role()
+    role.track.begin()
+    role.track.skip([0, 1])  # of the second actor, one is of an earlier process
+    for version in (3, 4):
+        role.track.sent(What.TRAJECTORY, version)
+        for peer in (0, 1):
+            role.track.received(What.TRAJECTORY, Message({}, version, 90), peer)
+    role.track.received(What.TRAJECTORY, Message({}, 5, -1), 1)  # stands in for a lost actor's
+    numbers = [(kind, number, version, peer) for kind, _, _, number, version, _, peer in
+               role.written()]  # fmt: skip
+    assert numbers == [
+        (Doing.SEND, 0, 3, 0),
+        (Doing.RECEIVE, 0, 3, 0),
+        (Doing.RECEIVE, -1, 3, 1),
+        (Doing.SEND, 1, 4, 0),
+        (Doing.RECEIVE, 1, 4, 0),
+        (Doing.RECEIVE, 0, 4, 1),
+        (Doing.RECEIVE, -1, 5, 1),
+    ]
 
 
 def test_a_row_has_the_same_layout_for_who_writes_and_who_reads():

@@ -3,9 +3,10 @@
 import pytest
 from recordings import folder_of_a_run, heading, made, record
 
-from tianji.observe.trace.format import Doing, Wait, What
+from tianji.core.tracer import What
+from tianji.observe.trace.format import Doing, Wait
 from tianji.observe.trace.reader import read
-from tianji.observe.trace.trace_text import describe, gaps_of, hand_over, share, waiting_of
+from tianji.observe.trace.trace_text import describe, gaps_of, share, waiting_of
 from tianji.roles.role_specs import Kind
 
 
@@ -27,7 +28,6 @@ def test_shares_are_of_the_time_that_a_role_was_there(run):
     assert share(actor, Doing.INFERENCE) == pytest.approx(0.6 / 4.0)
     assert share(actor, Doing.SIMULATION) == pytest.approx(0.9998 / 4.0)
     assert share(actor, Doing.UPDATE) == 0.0
-    assert hand_over(trace) == pytest.approx(1e-4)
 
 
 def test_the_longest_gaps_are_told_with_when_they_were(run):

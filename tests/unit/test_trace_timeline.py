@@ -9,7 +9,8 @@ from recordings import folder_of_a_run, heading, made, record
 from tianji.cli import trace as trace_verb
 from tianji.cli.main import parser
 from tianji.core.errors import TianJiError
-from tianji.observe.trace.format import Doing, What
+from tianji.core.tracer import What
+from tianji.observe.trace.format import Doing
 from tianji.observe.trace.reader import read
 from tianji.observe.trace.timeline import events_of, save
 

@@ -168,7 +168,7 @@ def test_the_last_panel_says_how_it_ended() -> None:
 def test_a_plain_line_holds_the_same_in_short() -> None:
     assert line(on_its_way(job_of())) == (
         "  2.0 s        900 steps      450/s   return 15.0 / 475   updates 300   staleness 1   "
-        "sample-bound: the learner idles 60 %; one more actor: about +0 %"
+        "sample-bound: the learner idles 60 %; one more actor, on a core of its own: about +0 %"
     )
 
 

@@ -33,9 +33,10 @@ def stage(made):
     return Watch(job, transport), outboxes
 
 
-def push(outbox, returned, ended_at):
+def push(outbox, returned, ended_at, learned=None):
     n = len(ended_at)
     slot = outbox.slot()
+    slot["learned"][:n] = returned if learned is None else learned
     slot["n"][...] = n
     slot["returned"][:n], slot["length"][:n], slot["ended_at"][:n] = returned, 1, ended_at
     outbox.commit(0)
@@ -184,3 +185,17 @@ def test_a_run_starts_without_a_role_that_died_before_it_was_ready(stage, made):
     assert watch.poll().started_at is None
     watch.lose("actor-0.1")
     assert watch.poll().started_at == 100.0
+
+
+@pytest.mark.parametrize(("of", "solved"), [("game", False), ("life", True)])
+def test_a_target_is_of_whole_games_unless_the_config_says_life(of, solved):
+    keys = ("exp.stop_return=10", f"exp.stop_return_of={of}")
+    config = load(ROOT / "configs" / "cartpole_ppo.py", keys)
+    job = prepare(config, make_env(config).spec)
+    transport = LocalTransport(channels_of(job))
+    watch, outbox = Watch(job, transport), transport.outbox("episodes actor-0.0")
+    for _ in range(2):
+        push(outbox, 4.0, np.arange(50.0), learned=12.0)
+        progress = watch.poll()
+    assert (progress.mean_return, progress.learned_return) == (4.0, 12.0)
+    assert (progress.solved_at is not None) == solved

@@ -119,7 +119,7 @@ class GradientAlgorithm(Algorithm):
         from tianji.models.precision import choose
 
         if isinstance(network, CNN):
-            network.precision = choose(network, batch, learns=True, names=wanted)
+            network.precision = choose(network, batch, wanted)
             print(f"updates compute in {network.precision}", flush=True)
 
 

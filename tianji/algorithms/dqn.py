@@ -12,6 +12,7 @@ import numpy as np
 from tianji.algorithms.base import GradientAlgorithm, one_choice
 from tianji.config.binder import key
 from tianji.core.algorithm import PolicyGraph, Scalars, Task, Weights, learning_rate
+from tianji.core.frames import TICKET
 from tianji.core.lazy import torch
 from tianji.core.schema import Arrays
 from tianji.core.state import State
@@ -122,10 +123,11 @@ class DQN(GradientAlgorithm):
     def sampling(cls, task: Task) -> Replay:
         """Replay, uniform or by priority."""
         h: DQNHyp = task.hyp
-        kind = Prioritised if h.prioritised else Replay
-        more = (h.alpha, h.beta) if h.prioritised else ()
         sizes = h.batch_size, h.buffer_size, h.warmup_size
-        return kind(*sizes, h.gamma, h.n_step, h.updates_per_step, *more)
+        facts = *sizes, h.gamma, h.n_step, h.updates_per_step
+        if h.prioritised:
+            return Prioritised(*facts, alpha=h.alpha, beta=h.beta, anneal=h.beta_steps)
+        return Replay(*facts)
 
     @classmethod
     def n_weights(cls, task: Task) -> int:
@@ -143,19 +145,20 @@ class DQN(GradientAlgorithm):
     def stage(self, batch: Arrays) -> Any:
         """What is learned from, on the device."""
         gather = self.task.env.gather
-        used = {name: batch[name] for name in ("action", "reward", "discount")}
-        used |= {"obs": gather(batch), "next_obs": gather(batch, "next_")}
-        if self.hyp.prioritised:
-            used["weight"] = batch["weight"]
-        return self._stage(used)
+        weight = ("weight",) if self.hyp.prioritised else ()
+        used = {name: batch[name] for name in ("action", "reward", "discount", *weight)}
+        if TICKET in batch:  # the samples are on the device already
+            from tianji.models.device_frames import observed
+
+            here, following = observed(batch, self.task.env, self._device)
+            return self._stage(used) | {"obs": here, "next_obs": following}
+        return self._stage(used | {"obs": gather(batch), "next_obs": gather(batch, "next_")})
 
     def updates(self, batch: Any) -> Generator[Weights, None, Scalars]:
         """One step of Adam on the TD error."""
         h = self.hyp
         losses, error, q, goal = self._losses(batch)
-        loss = (
-            (losses * self._correction(batch["weight"])).mean() if h.prioritised else losses.mean()
-        )
+        loss = (losses * batch["weight"]).mean() if h.prioritised else losses.mean()
         self._optimiser.lr = learning_rate(h.lr, h.lr_final, h.lr_decay, self._n_updates)
         yield from self._descend(loss, h.clip_grad_norm)
         self._n_updates += 1
@@ -165,14 +168,6 @@ class DQN(GradientAlgorithm):
             self._target_flat.follow(self._flat)
         scalars = {"loss": loss.detach(), "q_mean": q.mean(), "target_mean": goal.mean()}
         return {**scalars, "priorities": array_of(error)} if h.prioritised else scalars
-
-    def _correction(self, weight: torch.Tensor) -> torch.Tensor:
-        """Importance weights: they were made with the first beta, which rises to 1."""
-        h = self.hyp
-        if h.beta_steps is None or not h.beta:
-            return weight
-        beta = h.beta + (1 - h.beta) * min(1.0, self._n_updates / h.beta_steps)
-        return weight ** (beta / h.beta)
 
     def _losses(self, b: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Of each sample: its loss, its error as a priority, Q of the action, and the target."""

@@ -258,10 +258,8 @@ class PPO(GradientAlgorithm):
 
     def _normalise(self, sums: list[Sums]) -> None:
         """Only now: the policy that acted saw inputs as they were normalised before."""
-        limit = self.hyp.normalise_updates
-        if limit is None or self._n_updates <= limit:
-            for normaliser, each in zip(self._normalisers, sums, strict=True):
-                normaliser.add(each)
+        for normaliser, each in zip(self._normalisers if sums else (), sums, strict=True):
+            normaliser.add(each)
 
     def _pooled(
         self, gains: Gains, sums: list[Sums]
@@ -302,8 +300,11 @@ class PPO(GradientAlgorithm):
             gains = Gains(gain, clipped, weight.vtrace)
         before = torch.from_numpy(np.ascontiguousarray(value[:, :-1])).flatten()[rows]
         old, before, goal = (tensor.to(self._device) for tensor in (old, before, goal))
-        sums = [] if self._inputs_norm is None else [self._inputs_norm.sums(inputs.numpy(batch))]
-        if self._returns is not None:
+        limit, sums = self.hyp.normalise_updates, []
+        learns = limit is None or self._n_updates < limit
+        if learns and self._inputs_norm is not None:
+            sums.append(self._inputs_norm.sums(inputs.numpy(batch)))
+        if learns and self._returns is not None:
             sums.append(self._returns.sums(returns[batch["valid"]]))
         return Samples(inputs, *on_device, old, before, goal, gains), sums
 

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from collections import Counter
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tianji.tools.doctor.checks import Finding
+
+STYLES = {"-": "dim", "ok": "green", "note": "yellow", "problem": "bold red"}  # from mild to grave
+WIDE = 10_000  # columns of a pipe: there every finding is one line, easy to search
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,17 +25,42 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Prints what was found; the exit status is 1 if something is a problem."""
-    from tianji.tools.doctor import Verdict, examine
-    from tianji.tools.doctor.findings_text import to_json, to_lines, to_table, worst
+    from rich.console import Console
 
-    if options.json or not sys.stdout.isatty():
-        sections = examine()
-        print(to_json(sections) if options.json else to_lines(sections))
+    from tianji.tools.doctor.checks import Verdict
+    from tianji.tools.doctor.examine import examine
+
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
+    if options.json:
+        findings = examine()
+        print(json.dumps([asdict(each) for each in findings], indent=1))
     else:
-        from rich.console import Console
-
-        console = Console(highlight=False)
         with console.status("looking at this machine"):
-            sections = examine()
-        console.print(to_table(sections))
-    return int(worst(sections) is Verdict.PROBLEM)
+            findings = examine()
+        console.print(table(findings))
+        console.print(sentence(findings))
+    return int(any(each.verdict is Verdict.PROBLEM for each in findings))
+
+
+def table(findings: list[Finding]) -> Table:
+    """A row for each finding, with its advice behind it; long ones wrap within their column."""
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = Table.grid(padding=(0, 2, 0, 0))
+    for wraps in (False, False, True):
+        rows.add_column(no_wrap=not wraps)
+    for i, each in enumerate(findings):
+        ends = i + 1 == len(findings) or findings[i + 1].section != each.section
+        text, style = Text(each.found), STYLES[each.verdict]
+        if each.advice:
+            text.append(f" -> {each.advice}", style)
+        rows.add_row(Text(each.verdict, style), each.what, text, end_section=ends)
+    return rows
+
+
+def sentence(findings: list[Finding]) -> str:
+    """The findings counted, as in `31 things looked at: 1 problem, 2 notes`."""
+    counts = Counter(each.verdict.value for each in findings)
+    parts = [f"{n} {name}{'s' * (n != 1)}" for name in ("problem", "note") if (n := counts[name])]
+    return f"{len(findings)} things looked at: {', '.join(parts) or 'nothing to do'}"

@@ -42,24 +42,20 @@ def run(options: argparse.Namespace) -> int:
     """Plays, prints and writes down what came of it."""
     from tianji.core.errors import TianJiError
     from tianji.roles.evaluation import check
-    from tianji.tools import scores
+    from tianji.runs import trained
 
     check(options.episodes, options.seed)
-    folder = scores.run_of(options.path)
-    if (options.all or options.best) and folder != options.path:
-        raise TianJiError(f"--all and --best want a run's folder, and {options.path} is not one")
+    folder, path = trained.run_of(options.path), options.path
+    if (options.all or options.best) and folder != path:
+        raise TianJiError(f"--all and --best want a run's folder, and {path} is not one")
     if options.all and (options.video or options.render):
         raise TianJiError("--all plays with many weights: name one checkpoint to look at its games")
     if options.all:
         return _all(folder, options)
-    if options.best:
-        path, notes = scores.best(folder)
+    if folder == path:
+        path, notes = trained.best(folder) if options.best else trained.newest(folder)
         for note in notes:
-            print(f"note: {note}", file=sys.stderr)
-        return _one(path, options)
-    path, notes = scores.newest(folder) if folder == options.path else (options.path, [])
-    for note in notes:
-        print(f"note: left out: {note}", file=sys.stderr)
+            print(f"note: {note if options.best else f'left out: {note}'}", file=sys.stderr)
     return _one(path, options)
 
 

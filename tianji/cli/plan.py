@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,9 @@ from tianji.core.wording import count_of
 from tianji.strategy.probe import MOST_SECONDS
 
 if TYPE_CHECKING:
-    from tianji.config import Config
     from tianji.strategy.plan.plan_file import Plan
-    from tianji.strategy.plan.profile import Profile, Work
+    from tianji.strategy.plan.profile import Work
     from tianji.strategy.plan.solver import Wish
-    from tianji.strategy.probe.planner import Planned
 
 HOSTFILE = "hosts.txt"  # in the command that trains on several machines
 
@@ -61,13 +60,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--gpu", action="store_true", help="measure the learner on the GPU")
     add_overrides(parser, "override a key of the configuration, as in hyp.lr=0.001")
-    parser.add_argument(
-        "--profile", type=Path, metavar="FILE", help="take the costs of an earlier plan, and "
-        "measure nothing"
-    )  # fmt: skip
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="file to write (default: CONFIG's name.plan.json)"
-    )
+    for option, purpose in (
+        ("--profile", "take the costs of an earlier plan, and measure nothing"),
+        ("--out", "file to write (default: CONFIG's name.plan.json)"),
+    ):
+        parser.add_argument(option, type=Path, metavar="FILE", help=purpose)
     parser.add_argument("--quiet", action="store_true", help="show nothing while measuring")
     from tianji.strategy.simulate import simulate_options
 
@@ -81,19 +78,15 @@ def _count(text: str) -> int:
 
 
 def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 1.0 <= seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"want a number of at least 1, got {text!r}")
+    if not 1.0 <= (seconds := float(text)) < math.inf:
+        raise argparse.ArgumentTypeError(f"want a number of at least 1, got {text}")
     return seconds
 
 
 def run(options: argparse.Namespace) -> int:
     """Measures, plans, prints and writes."""
     from tianji.config import load
-    from tianji.strategy.plan import plan_file
+    from tianji.strategy.plan import plan_file, plan_text, solver
     from tianji.strategy.probe import larger_batch, planner
     from tianji.strategy.simulate import simulate_options
 
@@ -101,111 +94,79 @@ def run(options: argparse.Namespace) -> int:
     simulate_options.check(options)
     out = _out(options)
     overrides = [*options.overrides, *(["learner_cfg.device='cuda'"] if options.gpu else [])]
-    config = load(options.config, overrides)
-    rule = options.lr_rule or larger_batch.DEFAULT
-    scale = options.batch_scale or 1
-    settings = larger_batch.scaling_keys(config, scale, rule)
+    rule, scale = options.lr_rule or larger_batch.DEFAULT, options.batch_scale or 1
+    settings = larger_batch.scaling_keys(load(options.config, overrides), scale, rule)
     if options.gpu:
         settings["learner_cfg.device"] = "cuda"
-    profile, told, wish = _profile(options.profile), *_wishes(options)
+    known = None if options.profile is None else plan_file.read(options.profile).profile
+    wish = _wish(options)
+
+    def refuse(work: Work) -> None:
+        if options.simulate:
+            simulate_options.refuse_impossible(work, options)
+        if not options.simulate or options.out is not None:  # where a plan is made
+            solver.refuse_impossible(work, wish)
+
     began = time.monotonic()
-    say = terminal.StatusLine(options.quiet or profile is not None)
+    say = terminal.StatusLine(options.quiet or known is not None)
+    seconds = options.seconds or MOST_SECONDS
     try:
-        planned_for, found = planner.measure(
-            options.config,
-            overrides,
-            wish.cores,
-            settings,
-            say=say,
-            seconds=options.seconds or MOST_SECONDS,
-            profile=profile,
-            refuse=lambda work: _refuse_impossible(work, told, wish, options),
+        config, profile = planner.measure(
+            options.config, overrides, wish.cores, settings, say, seconds, known, refuse
         )
     finally:
         say.over()
-    measured = f"measured in {time.monotonic() - began:.0f} s" if profile is None else "as measured"
-    where = f"{count_of(found.machine.cores, 'core')} ({found.machine.cpu})"
+    measured = f"measured in {time.monotonic() - began:.0f} s" if known is None else "as measured"
+    where = f"{measured} on {count_of(profile.machine.cores, 'core')} ({profile.machine.cpu})"
+    cores = count_of(wish.cores, "core")
+    offered = cores if wish.hosts == 1 else f"{wish.hosts} hosts of {cores} each"
     if options.simulate:
-        said = [f"{config.name}, {measured} on {where}"]
+        said = [f"{config.name}, {where}"]
         if options.out is not None:
-            plan_file.write(planner.make(planned_for, found, wish, settings, scale).plan, out)
-            said.append(f"{out}: the costs, and a plan for {_words_of(wish)} that leaves all open")
-        return simulate_options.run(found, options, said)
-    planned = planner.make(planned_for, found, wish, settings, scale)
-    plan_file.write(planned.plan, out)  # first: who reads what is printed may go away
-    _print(f"{config.name} for {_words_of(wish)}, {measured} on {where}")
-    _show(planned, planned_for, wish, _changed(options))
-    print(_what_next(options, planned.plan, out, terminal.width()))
-    return 0
-
-
-def _show(planned: Planned, config: Config, wish: Wish, changed: list[str]) -> None:
-    """The plan, what it was chosen from, and the notes about it."""
-    from tianji.strategy.plan import plan_text
-
-    profile, width = planned.plan.profile, terminal.width()
-    fused, choices = config.parallel.global_cfg.use_group_parallel, planned.choices
-    own = planned.configured
+            plan_file.write(planner.make(config, profile, wish, settings, scale).plan, out)
+            said.append(f"{out}: the costs, and a plan for {offered} that leaves all open")
+        return simulate_options.run(profile, options, said)
+    planned = planner.make(config, profile, wish, settings, scale)
+    plan, width = planned.plan, terminal.width()
+    plan_file.write(plan, out)  # first: who reads what is printed may go away
+    changed = [f"--batch-scale {scale}"] * (scale > 1) + ["--gpu"] * options.gpu
+    fused = config.parallel.global_cfg.use_group_parallel
+    _print(f"{config.name} for {offered}, {where}")
+    choices, own = planned.choices, planned.configured
     print(plan_text.describe(profile, choices, own, width, wish.cores, changed, fused), end="\n\n")
-    for note in (planned.note, _about_memory(wish, planned.plan)):
-        if note is not None:
-            _print(note, "note: ")
+    if planned.note is not None:
+        _print(planned.note, "note: ")
+    if wish.memory_bytes is None:
+        needed = plan.prediction.memory_bytes / wish.hosts / 2**20
+        _print(f"nobody knows whether {needed:,.0f} MiB fit into such a machine", "note: ")
+    print(_what_next(options, plan, out, width))
+    return 0
 
 
 def _print(text: str, first: str = "") -> None:
     """A paragraph, and the blank line after it."""
-    lines = wrapped(text, terminal.width(), len(first) or 2, first)
-    print("\n".join(lines), end="\n\n")
-
-
-def _about_memory(wish: Wish, plan: Plan) -> str | None:
-    """That nobody has looked whether the plan fits; None: that was done."""
-    if wish.memory_bytes is not None:
-        return None
-    needed = plan.prediction.memory_bytes / wish.hosts / 2**20
-    return (
-        "what such a machine has of memory is not known here: nobody has checked that the "
-        f"{needed:,.0f} MiB of this plan fit into it"
-    )
-
-
-def _refuse_impossible(work: Work, told: Wish, wish: Wish, options: argparse.Namespace) -> None:
-    """Raises for what need not be measured, since nothing could be made of it."""
-    from tianji.strategy.plan import solver
-    from tianji.strategy.probe import fixed_keys
-    from tianji.strategy.simulate import simulate_options
-
-    if options.simulate:
-        simulate_options.refuse_impossible(work, options)
-    if not options.simulate or options.out is not None:  # where a plan is made
-        solver.refuse_impossible(work, wish, fixed_keys.words_for(told))
-
-
-def _changed(options: argparse.Namespace) -> list[str]:
-    """The options that change the job, and not only how it is split."""
-    scaled = [f"--batch-scale {options.batch_scale}"] if (options.batch_scale or 1) > 1 else []
-    return [*scaled, *(["--gpu"] if options.gpu else [])]
+    print("\n".join(wrapped(text, terminal.width(), len(first) or 2, first)), end="\n\n")
 
 
 def _refuse_idle_options(options: argparse.Namespace) -> None:
-    """Raises for what would have no effect."""
-    if options.seconds is not None and options.profile is not None:
-        raise TianJiError(
-            f"--seconds {options.seconds:g} with --profile {options.profile}: the costs are those "
-            "of the file, and nothing is measured: leave one of the two out"
-        )
-    if options.simulate and options.cores and options.profile and options.out is None:
-        raise TianJiError(
-            f"--cores {options.cores} with --simulate --profile {options.profile}: nothing is "
-            f"measured on them and no plan is written: say --cores-list {options.cores} to predict "
-            "what they could do, or leave it out"
-        )
-    # The learning rate follows the batch, and only `--batch-scale` changes that.
-    if options.lr_rule is not None and options.batch_scale is None:
-        raise TianJiError(
-            f"--lr-rule {options.lr_rule}: says what --batch-scale does to the learning rate, and "
-            "has no effect without it: add --batch-scale K, or leave --lr-rule out"
-        )
+    """Raises for what would have no effect, or no end."""
+    from tianji.strategy.simulate.refusals import MOST_CORES
+
+    for name in ("cores", "host_cores"):
+        if (getattr(options, name) or 0) > MOST_CORES:
+            raise TianJiError(
+                f"--{name.replace('_', '-')} {getattr(options, name)}: the cores of one machine, "
+                f"{MOST_CORES:,} at most: for several say --hosts N; --simulate --cores-list LIST "
+                "predicts what many do"
+            )
+    simulates = options.simulate and options.out is None  # and so no plan is made
+    for option, value, beside, has_effect in (
+        ("--seconds", options.seconds, "--profile", options.profile is None),
+        ("--cores", options.cores, "--simulate --profile", not (simulates and options.profile)),
+        ("--lr-rule", options.lr_rule, "no --batch-scale", options.batch_scale is not None),
+    ):
+        if value is not None and not has_effect:
+            raise TianJiError(f"{option} {value} with {beside}: it has no effect: leave one out")
 
 
 def _what_next(options: argparse.Namespace, plan: Plan, out: Path, width: int | None = None) -> str:
@@ -216,21 +177,27 @@ def _what_next(options: argparse.Namespace, plan: Plan, out: Path, width: int | 
     from tianji.machine.placement import n_ranks
     from tianji.strategy.probe import plan_for_run
 
-    repeated, hosts = (
-        plan_for_run.beside(plan, options.config, options.overrides),
-        options.hosts or 1,
+    repeated = plan_for_run.beside(plan, options.config, options.overrides)
+    config, hosts = (
+        load(options.config, [*repeated, *as_overrides(plan.overrides)]),
+        plan.split.hosts,
     )
-    config = load(options.config, [*repeated, *as_overrides(plan.overrides)])
     words = ["tianji", "train", options.config]
     words += [word for override in repeated for word in ("--set", override)]
     if hosts > 1:
         words += ["--engine", "mpi", "--hostfile", HOSTFILE]
     elif not config.parallel.global_cfg.use_comm_parallel:
         words += ["--engine", "process"]
-    elsewhere = _elsewhere(plan, out)
-    lines = [] if elsewhere is None else wrapped(elsewhere, width, indent=2)
-    first = "to train with it: " if elsewhere is None else "to train with it there: "
-    lines += command([*words, "--plan", str(out)], width, first)
+    lines, there = [], ""
+    if (found := plan_for_run.lacking(plan, hosts)) is not None:
+        there = " there"
+        lines = wrapped(
+            f"this plan is for machines with {found[0]:,} cores, and this one offers {found[1]:,}: "
+            f"take {out} there, where another processor may make another split the faster one",
+            width,
+            indent=2,
+        )
+    lines += command([*words, "--plan", str(out)], width, f"to train with it{there}: ")
     if hosts > 1:
         slots = -(-n_ranks(config) // hosts)
         said = f"{HOSTFILE} has a line for each machine, as in `node1 slots={slots}`"
@@ -238,22 +205,6 @@ def _what_next(options: argparse.Namespace, plan: Plan, out: Path, width: int | 
     if (text := apart(config)) is not None:
         lines += wrapped(text, width, len("note: "), "note: ")
     return "\n".join(lines)
-
-
-def _elsewhere(plan: Plan, out: Path) -> str | None:
-    """Where a plan for more cores than there are here can be used; None: here."""
-    from tianji.strategy.probe import plan_for_run
-
-    if (found := plan_for_run.lacking(plan, plan.split.hosts)) is None:
-        return None
-    needed, offered = found
-    those, then = f"a machine with {needed:,} cores", ": `tianji train` refuses it here"
-    if plan.split.hosts > 1:  # of which this one need not be
-        those, then = f"machines with {needed:,} cores each", ""
-    return (
-        f"this plan is for {those}, and this one offers {offered:,}{then}. "
-        f"Take {out} there, where another processor may make another split the faster one"
-    )
 
 
 def _out(options: argparse.Namespace) -> Path:
@@ -273,13 +224,8 @@ def _out(options: argparse.Namespace) -> Path:
     return out
 
 
-def _words_of(wish: Wish) -> str:
-    cores = count_of(wish.cores, "core")
-    return cores if wish.hosts == 1 else f"{wish.hosts} hosts of {cores} each"
-
-
-def _wishes(options: argparse.Namespace) -> tuple[Wish, Wish]:
-    """What `--set` fixes of a plan, and all that is fixed of it."""
+def _wish(options: argparse.Namespace) -> Wish:
+    """What `--set` and the options fix of a plan; refuses two that do not agree."""
     from tianji.machine.resources import free_bytes, usable_here
     from tianji.strategy.plan.solver import Wish
     from tianji.strategy.probe import fixed_keys
@@ -288,23 +234,17 @@ def _wishes(options: argparse.Namespace) -> tuple[Wish, Wish]:
     cores, hosts = options.cores or here, options.hosts or 1
     memory = free_bytes() if cores <= here else None  # of a larger machine nobody knows
     if options.simulate:  # the layout that was named need not fit here
-        free = Wish(cores, memory_bytes=None if options.out is None else memory)
-        return free, free
+        return Wish(cores, memory_bytes=None if options.out is None else memory)
     told = fixed_keys.wish_of(options.config, options.overrides, cores, hosts, memory)
-    asked = Wish(
-        cores,
-        hosts,
-        groups=options.groups,
-        actors=options.actors,
-        envs=options.envs,
-        learner_cores=options.learner_cores,
-        memory_bytes=memory,
-        buffer_alone=options.buffer_alone or None,
-    )
-    return told, fixed_keys.both(told, asked)
-
-
-def _profile(path: Path | None) -> Profile | None:
-    from tianji.strategy.plan import plan_file
-
-    return None if path is None else plan_file.read(path).profile
+    asked = {
+        name: value
+        for name in ("groups", "actors", "envs", "learner_cores", "buffer_alone")
+        if (value := getattr(options, name))
+    }
+    for name, value in asked.items():
+        if (mine := getattr(told, name)) not in (None, value):
+            option = f"--{name.replace('_', '-')} {'' if value is True else value}".rstrip()
+            raise TianJiError(
+                f"{option}: --set says {mine}, and they do not agree: leave one of the two out"
+            )
+    return replace(told, **asked)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tianji.cli.common import add_engine, add_overrides, refuse_ranks
 from tianji.core import terminal
 from tianji.core.columns import command, wrapped
-from tianji.tools.verify.defaults import (
+from tianji.tools.verify import (
     MARGIN,
     QUICK_SEEDS,
     QUICK_STEPS,
@@ -109,11 +109,12 @@ def run(options: argparse.Namespace) -> int:
         try:
             paired_runs.train_all(settings, folder, before, _tell, done)
         except Interrupted as stop:
+            signals.at_once = False  # what there is, is told: `timeout` sends its signal twice
             status = stop.exit_status
         except RunFailed as failure:
             terminal.say("tianji", str(failure))
             status = 1
-        signals.at_once = False  # what there is, is told: `timeout` sends its signal twice
+        signals.at_once = False
         found = _show(folder, settings, pairs)
         if status:
             again = ["tianji", *options.given]
@@ -147,23 +148,23 @@ def _compared(settings: Settings, pairs: list[Pair]) -> Equivalence:
 
 
 def _write(folder: Path, settings: Settings, pairs: list[Pair]) -> list[Path]:
-    from tianji.tools.verify import verify_files
+    from tianji.tools.verify import results
 
-    return verify_files.write(folder, settings, pairs, _compared(settings, pairs))
+    return results.write(folder, settings, pairs, _compared(settings, pairs))
 
 
 def _show(folder: Path, settings: Settings, pairs: list[Pair]) -> Equivalence | None:
     """The tables, the sentence and the files of all pairs that there are."""
-    from tianji.tools.verify import verdict_text
+    from tianji.tools.verify import results
 
     if not pairs:
         return None
     found, width = _compared(settings, pairs), terminal.width()
-    print(verdict_text.outcomes(found, settings, width), end="\n\n")
-    print(verdict_text.ages(found, pairs, settings, width), end="\n\n")
-    for note in verdict_text.notes(found):
+    print(results.outcomes(found, settings, width), end="\n\n")
+    print(results.ages(found, pairs, settings, width), end="\n\n")
+    for note in results.notes(found):
         print("\n".join(wrapped(note, width, len("note: "), "note: ")))
-    print("\n".join(wrapped(verdict_text.sentence(found, settings), width)))
+    print("\n".join(wrapped(results.sentence(found, settings), width)))
     for path in _write(folder, settings, pairs):
         print(path)
     return found

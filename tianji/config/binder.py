@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import os
 import re
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from tianji.config.section import Section, nearest, plain, shown
+from tianji.config.section import Place, Section, nearest, plain, shown
 from tianji.core.errors import TianJiError
+from tianji.core.json_file import load_json
 
 T = TypeVar("T")
 
@@ -97,6 +99,15 @@ def bind(
     if callable(check) and (complaint := check()):
         raise section.place.error(f"{where}: {complaint}")
     return instance
+
+
+def bind_file(kind: type[T], path: str | os.PathLike[str], wanted: str = "") -> T:
+    """An instance of `kind` with what a JSON file holds; a `TianJiError` names file and key.
+
+    `wanted` says what the file should be, as in "a plan of `tianji plan`".
+    """
+    place = Place(os.fspath(path))
+    return bind(kind, Section.of(load_json(path, wanted), place), wanted or kind.__name__)
 
 
 def check_name(section: Section, word: str, names: Names, where: str) -> None:
@@ -242,6 +253,8 @@ class _Binding:
             return value
         if origin is tuple and isinstance(value, tuple):
             return tuple(self._convert(arguments[0], item, word) for item in value)
+        if isinstance(value, str) and "type" in getattr(hint, "__dataclass_fields__", ()):
+            value = Section({"type": value}, self.section.at(word))  # a bare name
         if isinstance(value, Section):
             return self._convert_section(hint, value, word)
         return _scalar(hint, value)

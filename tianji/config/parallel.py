@@ -160,6 +160,11 @@ class BufferConfig:
         "the next batch needs, where the buffer has a process or a thread of its own",
         at_least=0,
     )
+    device: Literal["cpu", "cuda"] = key(
+        "cpu",
+        "where a replay keeps what `obs` shows; cuda: on the GPU of its learner, with whom it must "
+        "ride, and in no checkpoint",
+    )
     send_size: Any = key(
         None, "batches per message", no_effect="the buffer hands batches over one by one"
     )

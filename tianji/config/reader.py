@@ -22,6 +22,7 @@ from tianji.config.section import (
     nearest,
     shown,
 )
+from tianji.core import json_file
 from tianji.core.errors import TianJiError
 
 Value = TypeVar("Value")
@@ -45,34 +46,6 @@ OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.UAdd: operator.pos,
 }
 
-FOUND: dict[type[ast.AST], str] = {
-    ast.Import: "an import",
-    ast.ImportFrom: "an import",
-    ast.FunctionDef: "a function",
-    ast.AsyncFunctionDef: "a function",
-    ast.ClassDef: "a class",
-    ast.Lambda: "a function",
-    ast.Call: "a call",
-    ast.Attribute: "an attribute",
-    ast.Subscript: "an index",
-    ast.JoinedStr: "an f-string",
-    ast.Compare: "a comparison",
-    ast.BoolOp: "and/or",
-    ast.IfExp: "a condition",
-    ast.If: "a condition",
-    ast.For: "a loop",
-    ast.While: "a loop",
-    ast.ListComp: "a comprehension",
-    ast.DictComp: "a comprehension",
-    ast.SetComp: "a comprehension",
-    ast.GeneratorExp: "a comprehension",
-    ast.Set: "a set",
-    ast.Starred: "a star",
-    ast.AugAssign: "an assignment with an operator",
-    ast.NamedExpr: "an assignment inside an expression",
-    ast.Expr: "an expression that is given no name",
-}
-
 
 @dataclass(frozen=True)
 class Source:
@@ -85,31 +58,21 @@ class Source:
 def read_text(path: str) -> str:
     """The text of the file at `path`; raises a `TianJiError` if it cannot be read."""
     try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except FileNotFoundError as error:
-        raise TianJiError(f"{path}: there is no such file. {_neighbour(path)}".rstrip()) from error
-    except IsADirectoryError as error:
-        raise TianJiError(f"{path}: this is a folder; name a config file in it") from error
-    except PermissionError as error:
-        raise TianJiError(f"{path}: no permission to read this file") from error
-    except (OSError, ValueError) as error:
-        raise TianJiError(f"{path!r}: cannot be read: {error}") from error
-    if len(data) > MAX_BYTES:
-        raise TianJiError(f"{path}: larger than {MAX_BYTES:,} bytes, so hardly a config file")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise Place(path, line).error("this line is not UTF-8; save the file as UTF-8") from error
+        return json_file.read_text(path, MAX_BYTES)
+    except TianJiError as error:
+        raise TianJiError(
+            f"{error}. {near}" if (near := _neighbour(path)) else str(error)
+        ) from error
 
 
 def _neighbour(path: str) -> str:
-    """A hint at a file of a similar name in the same folder."""
+    """A hint at a file of a similar name in the same folder, where there is none of this one."""
     folder, name = os.path.split(path)
+    if os.path.lexists(path):
+        return ""
     try:
         files = [file for file in os.listdir(folder or ".") if file.endswith(".py")]
-    except OSError:
+    except (OSError, ValueError):
         return ""
     hint = nearest(name, files)
     return hint if hint.startswith("Did") else ""
@@ -117,7 +80,7 @@ def _neighbour(path: str) -> str:
 
 def parse(text: str, file: str) -> Source:
     """Reads the text of a config file; `file` is the name that errors give it."""
-    reader = _Reader(file)
+    reader = _Reader(text, file)
     places: dict[str, Place] = {}
     for statement in _syntax_tree(text, file, "exec").body:
         if isinstance(statement, ast.Expr) and _is_string(statement.value):
@@ -132,7 +95,7 @@ def parse_value(text: str, place: Place) -> Any:
     """Reads the value of a `--set`; a bare word that is no literal is taken as a string."""
     try:
         tree = _syntax_tree(text, str(place), "eval")
-        return _Reader(str(place), on_one_line=True).value(tree.body)
+        return _Reader(text.strip(), str(place), on_one_line=True).value(tree.body)
     except TianJiError as error:
         if re.fullmatch(r"[^\s'\"()\[\]{},=]+", text):
             return text
@@ -163,9 +126,10 @@ def _syntax_tree(text: str, file: str, mode: str) -> Any:
 class _Reader:
     """Turns syntax trees into values; knows the names given so far."""
 
-    def __init__(self, file: str, on_one_line: bool = False) -> None:
+    def __init__(self, text: str, file: str, on_one_line: bool = False) -> None:
         self.names: dict[str, Any] = {}
         self.used: set[str] = set()
+        self._text = text
         self._file = file
         self._on_one_line = on_one_line
         self._nesting = 0
@@ -216,11 +180,10 @@ class _Reader:
         line = getattr(node, "lineno", 0)
         return Place(self._file, 0 if self._on_one_line else line)
 
-    def _refusal(self, node: ast.AST, found: str | None = None) -> TianJiError:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            found = f"a call of {node.func.id!r}"
-        words = found or FOUND.get(type(node)) or f"{type(node).__name__!r}"
-        return self._place(node).error(f"found {words}; {HOLDS}")
+    def _refusal(self, node: ast.expr | ast.stmt, found: str | None = None) -> TianJiError:
+        if found is None:
+            found = shown(ast.get_source_segment(self._text, node))
+        return self._place(node).error(f"found {found}; {HOLDS}")
 
     def _constant(self, node: ast.expr, value: Any) -> Any:
         if isinstance(value, complex | bytes) or value is Ellipsis:

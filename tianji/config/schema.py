@@ -12,6 +12,7 @@ from typing import Any, Literal
 from tianji.config.binder import Names, bind, facts_of, key
 from tianji.config.parallel import ParallelConfig
 from tianji.config.section import Place, Section, nearest
+from tianji.config.wrappers import CLASSIC, WrapperConfig, Wrapping, wrapping_of
 
 AGENT_NAMES = Names(("DQN", "PPO"), later=("QMIX", "MADDPG"), own=True)
 HEAD_NAMES = Names(("DQNHead", "PPOHead"), later=("MixerHead", "MADDPGHead"), own=True)
@@ -28,28 +29,8 @@ AGENTS_ENVIRONMENTS = (
 )
 """Environments of several agents; their keys are in docs/agents.md."""
 
-WRAPPERS = Names(
-    later=(
-        "AtariOriginalReward",
-        "NoopResetEnv",
-        "MaxAndSkipEnv",
-        "EpisodicLifeEnv",
-        "FireResetEnv",
-        "WarpFrame",
-        "ScaledFloatFrame",
-        "ClipRewardEnv",
-        "FrameStackOrder",
-    ),
-    idle={"MonitorEnv": "every episode's return and length are recorded anyway"},
-)
-
-
-@dataclass(frozen=True)
-class WrapperConfig:
-    """A wrapper around the environment, by the name that the paper's release gives it."""
-
-    type: str = key("MonitorEnv", "name of the wrapper", names=WRAPPERS)
-    kwargs: Mapping[str, Any] = key({}, "the wrapper's own keys", rest="always")
+ENVIRONMENTS = ("GymEnv", "AtariEnv", "Catch", *AGENTS_ENVIRONMENTS)
+"""All that are known by a name; others are `module:Class`."""
 
 
 @dataclass(frozen=True)
@@ -58,25 +39,49 @@ class EnvironmentConfig:
 
     type: str = key(
         "GymEnv",
-        "kind of environment: GymEnv, a class of your own as `module:Class`, or one of several "
-        "agents, whose keys are in [agents.md](agents.md): " + ", ".join(AGENTS_ENVIRONMENTS),
-        names=Names(("GymEnv", *AGENTS_ENVIRONMENTS), own=True, open=AGENTS_ENVIRONMENTS),
+        "kind of environment: GymEnv, AtariEnv, Catch, a class of your own as `module:Class`, or "
+        "one of several agents, whose keys are in [agents.md](agents.md): "
+        + ", ".join(AGENTS_ENVIRONMENTS),
+        names=Names(ENVIRONMENTS, own=True, open=AGENTS_ENVIRONMENTS),
     )
-    gym_name: str | None = key(None, "id of a Gymnasium environment; a GymEnv needs one")
+    gym_name: str | None = key(
+        None,
+        "id of a Gymnasium environment; a GymEnv needs one, an AtariEnv takes it instead of `game`",
+    )
+    game: str | None = key(None, "game of an AtariEnv, such as `Pong` or `ms_pacman`")
+    sticky: float | None = key(
+        None,
+        "AtariEnv: chance of each frame that the last action is kept (Machado: 0.25); default: 0, "
+        "or what a `gym_name` stands for",
+        at_least=0,
+        at_most=1,
+    )
+    full_actions: bool = key(False, "AtariEnv: all 18 actions, not just those that the game knows")
+    max_frames: int = key(
+        108_000, "AtariEnv: frames after which a game is cut off (half an hour)", at_least=1
+    )
+    threads: int | None = key(
+        None,
+        "AtariEnv: threads that run an actor's games; default: one per core of the actor",
+        at_least=1,
+    )
     vectorization: Literal["auto", "single", "sync", "vector"] = key(
         "auto",
         "how an actor steps its environments: `single` (just one), `sync` (one after the other), "
         "`vector` (the library's own vector entry point), `auto` (`vector` where there is one)",
     )
     wrappers: tuple[WrapperConfig, ...] = key(
-        (), "wrappers around the environment, innermost first"
+        (),
+        "of an AtariEnv: `noop`, `skip`, `life`, `fire`, `warp`, `clip`, `stack`, or what the "
+        "release calls them, innermost first; default: all of them",
     )
     seed: int | None = key(
         None, "seed of the environments; default: derived from exp.seed", at_least=0
     )
     kwargs: Mapping[str, Any] = key(
         {},
-        "arguments of the environment's constructor; unknown keys join them, except of a GymEnv",
+        "arguments of the environment's constructor; unknown keys join them, if it is "
+        "`module:Class` or one of several agents",
         rest="own",
     )
     render: bool = key(False, "show each actor's first environment in a window")
@@ -92,7 +97,30 @@ class EnvironmentConfig:
         """What is wrong, if anything."""
         if self.type == "GymEnv" and not self.gym_name:
             return "a GymEnv needs a gym_name, as in dict(type='GymEnv', gym_name='CartPole-v1')"
+        if self.type == "AtariEnv":
+            return self._check_atari()
+        for name in ("game", "sticky", "full_actions", "max_frames", "threads"):
+            if getattr(self, name) != type(self).__dataclass_fields__[name].default:
+                return f"{name} belongs to an AtariEnv, and the type is {self.type!r}"
+        if any(wrapper.name in CLASSIC for wrapper in self.wrappers):
+            return f"such wrappers belong to an AtariEnv, and the type is {self.type!r}"
         return None
+
+    def _check_atari(self) -> str | None:
+        if (self.game is None) == (self.gym_name is None):
+            return "an AtariEnv needs a game, as in dict(type='AtariEnv', game='Pong')"
+        if self.kwargs:
+            return f"an AtariEnv takes no kwargs, found {', '.join(self.kwargs)}"
+        try:
+            _ = self.wrapping
+        except ValueError as error:
+            return str(error)
+        return None
+
+    @property
+    def wrapping(self) -> Wrapping:
+        """What `wrappers` mean together; by default all the classic ones."""
+        return wrapping_of(self.wrappers or map(WrapperConfig, CLASSIC))
 
 
 @dataclass(frozen=True)
@@ -110,6 +138,11 @@ class ExpConfig:
         None,
         "mean return of the last 100 episodes at which training ends; default: the environment's "
         "own threshold, where it names one",
+    )
+    stop_return_of: Literal["game", "life"] = key(
+        "game",
+        "whose return that is: `game` (its true points, over all lives) or `life` (what is learned "
+        "from, clipped, until a life is lost); both are the same where nothing is clipped",
     )
     max_seconds: float | None = key(None, "wall-clock seconds after which training ends", above=0)
     seed: int = key(0, "seed of everything random", at_least=0)

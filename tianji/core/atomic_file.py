@@ -1,15 +1,15 @@
 """Files that are whole at all times: nobody ever sees half of one, whoever is killed meanwhile.
 
-wholefile.write(path, text)
+atomic_file.write(path, text)
 
-with wholefile.writing(path) as file:     # for what comes in pieces
+with atomic_file.writing(path) as file:     # for what comes in pieces
     for piece in pieces:
         file.write(piece)
 
-with wholefile.explained("name another file with --out"):    # where the user named it
-    wholefile.write(path, text)
+with atomic_file.explained("name another file with --out"):    # where the user named it
+    atomic_file.write(path, text)
 
-wholefile.refuse_to_lose(path, "--out", is_plan, "tianji plan")    # before the work that it is for
+atomic_file.refuse_to_lose(path, "--out", is_plan, "tianji plan")  # before the work for it
 """
 
 from __future__ import annotations
@@ -62,6 +62,26 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         with suppress(OSError):  # of a disk that cannot be written nothing can be removed either
             part.unlink()
+        raise
+
+
+@contextmanager
+def claiming(path: Path, advice: str) -> Iterator[BinaryIO]:
+    """A new file to write to: nothing is overwritten, and no half of a file is left behind.
+
+    What the disk refuses is a mistake that the user can mend: by `advice`.
+    """
+    made = False
+    try:
+        with path.open("xb") as file:
+            made = True
+            yield file
+    except BaseException as error:
+        if made:
+            path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            why = error.strerror or error
+            raise TianJiError(f"{path} cannot be written ({why}): {advice}") from error
         raise
 
 

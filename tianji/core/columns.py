@@ -8,8 +8,10 @@ from __future__ import annotations
 import shlex
 import textwrap
 from collections.abc import Collection, Sequence
+from io import StringIO
 
-GAP = "  "  # between two columns
+GAP = 2  # blanks between two columns
+ENDLESS = 10_000  # columns of a place without an end, more than any table has
 NARROWEST_CELL = 16  # columns that it is wrapped to at least
 
 
@@ -19,15 +21,7 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> list
     The columns in `left`, of which -1 is the last, hold words. A table that is wider than its
     terminal goes on in the next line there; `fitted` has a way out.
     """
-    widths = _widths(rows)
-    words = {i % len(widths) for i in left}
-    return [
-        GAP.join(
-            cell.ljust(width) if i in words else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    return fitted(rows, None, left)
 
 
 def fitted(
@@ -43,14 +37,11 @@ def fitted(
     is one of those in `left`.
     """
     words = {i % len(rows[0]) for i in left}
-    widths = _widths(rows)
-    gone, full = list[str](), _needed(widths)
-
-    def without(names: Collection[str]) -> list[int]:
-        return [i for i, name in enumerate(rows[0]) if name not in names]
+    sizes = [(column[0], max(map(len, column))) for column in zip(*rows, strict=True)]
+    full, gone = _needed(sizes), list[str]()
 
     def fits(names: Collection[str]) -> bool:
-        return width is None or _needed([widths[i] for i in without(names)]) <= width
+        return width is None or _needed([s for s in sizes if s[0] not in names]) <= width
 
     for name in least:
         if fits(gone):
@@ -59,15 +50,40 @@ def fitted(
     for name in reversed(gone):
         if fits(others := [other for other in gone if other != name]):
             gone = others
-    shown = without(gone)
-    kept, of_words = _only(rows, shown), [i for i, place in enumerate(shown) if place in words]
-    if width is not None and len(shown) - 1 in of_words:
-        kept = _folded(kept, width)
-    lines = aligned(kept, of_words)
+    shown = [i for i, name in enumerate(rows[0]) if name not in gone]
+    lines = _drawn([[row[i] for i in shown] for row in rows], [i in words for i in shown], width)
     if gone and width is not None:
         said = f"left out: {', '.join(gone)} (a terminal of {full} columns shows all)"
         lines += wrapped(said, width, indent=2)
     return lines
+
+
+def _drawn(rows: list[list[str]], is_words: list[bool], width: int | None) -> list[str]:
+    from rich.console import Console  # late: it takes a while to load
+    from rich.table import Table
+    from rich.text import Text
+
+    *others, last = (max(map(len, column)) for column in zip(*rows, strict=True))
+    room = None
+    if width is not None and is_words[-1]:
+        room = min(last, max(NARROWEST_CELL, width - sum(others) - GAP * len(others)))
+    table = Table.grid(padding=(0, GAP, 0, 0))
+    for i, left in enumerate(is_words):
+        ends = i == len(is_words) - 1
+        table.add_column(
+            justify="left" if left else "right",
+            no_wrap=room is None or not ends,
+            width=room if ends else None,
+        )
+    for row in rows:
+        table.add_row(*map(Text, row))
+    page = StringIO()
+    Console(file=page, width=ENDLESS, color_system=None, legacy_windows=False).print(table)
+    return [line.rstrip() for line in page.getvalue().splitlines()]
+
+
+def _needed(sizes: Sequence[tuple[str, int]]) -> int:
+    return sum(size for _, size in sizes) + GAP * (len(sizes) - 1)
 
 
 def wrapped(text: str, width: int | None, indent: int = 0, first: str = "") -> list[str]:
@@ -113,29 +129,3 @@ def _parts(words: Sequence[str]) -> list[str]:
         else:
             parts.append(word)
     return parts
-
-
-def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    return [max(map(len, column)) for column in zip(*rows, strict=True)]
-
-
-def _needed(widths: Sequence[int]) -> int:
-    return sum(widths) + len(GAP) * (len(widths) - 1)
-
-
-def _only(rows: Sequence[Sequence[str]], shown: Sequence[int]) -> list[list[str]]:
-    return [[row[i] for i in shown] for row in rows]
-
-
-def _folded(rows: list[list[str]], width: int) -> list[list[str]]:
-    """The same with the last cells on as many lines as they need."""
-    *others, last = _widths(rows)
-    room = max(NARROWEST_CELL, width - sum(others) - len(GAP) * len(others))
-    if last <= room:
-        return rows
-    folded = []
-    for row in rows:
-        head, *rest = wrapped(row[-1], room)
-        folded.append([*row[:-1], head])
-        folded += [[*[""] * len(others), more] for more in rest]
-    return folded

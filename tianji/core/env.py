@@ -8,11 +8,13 @@ from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from tianji.core.errors import TianJiError
+from tianji.core.frames import STACKED, stacked_shape
 from tianji.core.schema import Arrays, Field
 
 BoolArray = npt.NDArray[np.bool_]
@@ -55,6 +57,17 @@ class EnvSpec:
     own_actions: tuple[int, ...] = ()  # options, or numbers, of each agent, where some are padded
     stack: int = 1  # newest frames of `obs` that a policy sees at once; it stacks them itself
 
+    def __post_init__(self) -> None:
+        """Refuses a stack of what is not one array."""
+        if self.stack < 1:
+            raise TianJiError(f"EnvSpec.stack: want at least 1, got {self.stack}")
+        names = [field.name for field in self.inputs]
+        if self.stack > 1 and (names != [STACKED] or not self.inputs[0].shape):
+            raise TianJiError(
+                f"EnvSpec.stack: {self.stack} frames can be stacked of one array called "
+                f"{STACKED!r}, and networks read {names}: use stack=1"
+            )
+
     @property
     def n_actions(self) -> int | None:
         """Options of the one discrete choice; None where an action is a vector of any kind."""
@@ -79,15 +92,19 @@ class EnvSpec:
     @property
     def n_inputs(self) -> int:
         """Numbers that a network reads, of one environment."""
-        return sum(math.prod(field.shape) for field in self.inputs)
+        return sum(math.prod(field.shape) for field in self.inputs) * self.stack
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """The shape of what `gather` returns, of one environment."""
-        return self.inputs[0].shape if len(self.inputs) == 1 else (self.n_inputs,)
+        """The shape of what a network reads, of one environment: with a stack, k frames."""
+        if len(self.inputs) != 1:
+            return (self.n_inputs,)
+        return stacked_shape(self.stack, self.inputs[0].shape)
 
     def gather(self, arrays: Arrays, prefix: str = "") -> npt.NDArray[Any]:
-        """What a network reads: `obs` as it is, or all of `obs.*` flattened side by side.
+        """What networks read: `obs` as it is, or all of `obs.*` flattened side by side.
+
+        Frames are not stacked here: see `models/frames.py`.
 
         Arrays may have any leading axes. `prefix` chooses others, as in `next_obs`.
         """
@@ -130,7 +147,8 @@ class Step:
     the last one stands in `final[e]`.
 
     What is learned from may differ from the game: rewards may be clipped, and an episode may end
-    with a life. Then `score` and `over` tell the game's own points and end.
+    with a life. Then `score` and `over` tell the game's own points and end; they count in every
+    row, also where `valid` is False (a row that only presses FIRE after a lost life may score).
 
     An episode that a broken game could not finish is lost: its last row only resets, like the one
     after an end, but no row before it has an end. What was seen last counts as cut off there.
@@ -167,6 +185,22 @@ def points_of(step: Step) -> npt.NDArray[np.float32]:
     return step.reward if step.reward.ndim == 1 else step.reward.sum(1)
 
 
+def over_of(step: Step) -> BoolArray:
+    """Where a game has ended, [E]; a learned episode may end earlier, with a life."""
+    return step.terminated | step.truncated if step.over is None else step.over
+
+
+def ended_in(step: Step) -> BoolArray:
+    """Where anything ended, [E]: an episode or a game."""
+    ended = step.terminated | step.truncated
+    return ended if step.over is None else ended | step.over
+
+
+def lost_in(step: Step, ended: BoolArray) -> BoolArray:
+    """Where a broken game lost its episode, [E]; `ended` is `ended_in` of the step before."""
+    return step.first & ~step.valid & ~ended
+
+
 class Env(Protocol):
     """E environments behind one interface.
 
@@ -185,6 +219,21 @@ class Env(Protocol):
 
     def close(self) -> None:
         """Gives back windows, files and memory."""
+
+
+@runtime_checkable
+class SplitEnv(Env, Protocol):
+    """Environments whose step has two halves, so that others are acted on while these move.
+
+    `step(action)` is `begin(action)` and then `finish()`. Between the two nothing else may be asked
+    of them, but for `reset`, which gives the step up, and `close`.
+    """
+
+    def begin(self, action: npt.NDArray[Any]) -> None:
+        """Sends one action per environment and returns at once; the array may be used again."""
+
+    def finish(self) -> Step:
+        """What came of it, as soon as every environment has moved."""
 
 
 class BaseEnv(metaclass=ABCMeta):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import os
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
+DROPPED_SECONDS = 0.02  # from the loss of an exception to the next attempt
 ECHO_SECONDS = 1.0  # in which a second signal is the same wish: `timeout` and Slurm send it twice
 NUMBERS = (  # Ctrl-C, the scheduler's wish, its warning before, and a terminal that was closed
     signal.SIGINT,
@@ -53,7 +56,8 @@ class Signals:
 
     The first is only noted, and `check` raises it where that does no harm: an exception out of the
     blue could end in the middle of an import or of a lock. While the process engine is set up it is
-    raised at once, because trying out a user's environment may take for ever.
+    raised `at_once`, because trying out a user's environment may take for ever; and again if it is
+    dropped on its way up, as Python's compiler, Cython's modules and some environments do.
     """
 
     def __init__(self, numbers: Sequence[int] = NUMBERS) -> None:
@@ -61,6 +65,8 @@ class Signals:
         self.number: int | None = None
         self._noted_at = 0.0
         self.at_once = False
+        self._raised: weakref.ref[Interrupted] | None = None
+        self._dropped = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Signals:
@@ -69,6 +75,7 @@ class Signals:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.at_once = False
         self.give_back()
 
     def give_back(self) -> None:
@@ -80,10 +87,30 @@ class Signals:
         if self.number is None:
             self.number, self._noted_at = number, time.monotonic()
             if self.at_once:
-                raise Interrupted(number)
+                raise self._interrupted(number)
+        elif self._dropped:
+            self._dropped = False
+            if self.at_once:
+                raise self._interrupted(number)
         elif time.monotonic() - self._noted_at > ECHO_SECONDS:
             self.give_back()
             signal.raise_signal(number)
+
+    def _interrupted(self, number: int) -> Interrupted:
+        """What is raised; if it dies before it was caught, it is raised again."""
+        stop = Interrupted(number)
+        self._raised = weakref.ref(stop, lambda _: self._try_again(number))
+        return stop  # and not raised here: its traceback would keep it alive
+
+    def _try_again(self, number: int) -> None:
+        if self.at_once:  # a thread, because this is called in the midst of what dropped it
+            _thread.start_new_thread(self._send_again, (number,))
+
+    def _send_again(self, number: int) -> None:
+        time.sleep(DROPPED_SECONDS)
+        if self.at_once:
+            self._dropped = True
+            signal.pthread_kill(threading.main_thread().ident or 0, number)
 
     def check(self) -> None:
         """Raises what has come."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from tianji.core.env import EnvSpec
+from tianji.core.frames import BEFORE, FIRST
 from tianji.core.schema import Arrays, Field, Schema
 
 
@@ -120,6 +121,7 @@ def trajectory_schema(env: EnvSpec, extra: tuple[Field, ...], length: int) -> Sc
 
     What is observed has T+1 rows, so that the successor of every step is there once. `extra` is
     what the policy returns besides its actions. `length` holds the number of rows that are filled.
+    Where a policy sees several frames at once, two fields tell which: see `core/frames.py`.
     """
     per_step = (
         Field("action", env.action.dtype, env.action.shape),
@@ -135,8 +137,23 @@ def trajectory_schema(env: EnvSpec, extra: tuple[Field, ...], length: int) -> Sc
             Field("length", "int64"),
             *Schema(env.observations).stacked(length + 1, env.n_envs).fields,
             *Schema(per_step).stacked(length, env.n_envs).fields,
+            *_history(env, length),
         )
     )
+
+
+def _history(env: EnvSpec, length: int) -> tuple[Field, ...]:
+    """Where episodes begin, and the frames before the first: nothing where none are stacked."""
+    if env.stack == 1:
+        return ()
+    frame, e = env.inputs[0], env.n_envs
+    before = Field(BEFORE, frame.dtype, (env.stack - 1, e, *frame.shape))
+    return Field(FIRST, "bool", (length + 1, e)), before
+
+
+def stack_of(trajectory: Schema) -> int:
+    """How many frames a policy sees at once, by a trajectory's layout."""
+    return next((f.shape[0] for f in trajectory.fields if f.name == BEFORE), 0) + 1
 
 
 def _named(prefix: str, field: Field) -> Field:
@@ -151,14 +168,15 @@ def axes_of(trajectory: Schema) -> tuple[int, int]:
 
 def step_fields(trajectory: Schema) -> dict[str, Field]:
     """Per-step fields of a trajectory without their axes T and E, what is observed first."""
-    fields = [f for f in trajectory.fields if f.name != "length"]
+    fields = [f for f in trajectory.fields if f.name not in ("length", BEFORE)]
     return {f.name: Field(f.name, f.dtype, f.shape[2:]) for f in fields}
 
 
 def observed_fields(trajectory: Schema) -> list[Field]:
     """What is observed, without the axes T and E: the fields that have T+1 rows."""
     length, _ = axes_of(trajectory)
-    fields = [f for f in trajectory.fields if f.shape[:1] == (length + 1,)]
+    told = (BEFORE, FIRST)
+    fields = [f for f in trajectory.fields if f.shape[:1] == (length + 1,) and f.name not in told]
     return [Field(f.name, f.dtype, f.shape[2:]) for f in fields]
 
 

@@ -22,6 +22,16 @@ def one_of(numbers: Sequence[int]) -> str:
     return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
+def number(value: float | None) -> str:
+    """As in `12,345`, `12.3`, `1.23` or `7`: with what matters of it; `-` of nothing."""
+    if value is None:
+        return "-"
+    size = abs(value)
+    if size >= 1000 or value == round(value):
+        return f"{value:,.0f}"
+    return f"{value:,.1f}" if size >= 10 else f"{value:.3g}"
+
+
 def per_second(rate: float) -> str:
     """As in `12,345`, `4.2` or `0.031`: what happens now and then is not nothing."""
     return f"{rate:,.0f}" if rate >= 9.95 or not rate else f"{rate:.2g}"

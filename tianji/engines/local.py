@@ -31,7 +31,7 @@ from tianji.roles.saving import Saver, order, order_last, recall
 from tianji.transports.local import LocalTransport
 
 if TYPE_CHECKING:
-    from tianji.observe.trace.tracer import Tracer
+    from tianji.observe.trace.recording import Recording
 
 ROUNDS_PER_LOOK = 64  # turns of every role from one look at the episodes to the next
 CHANNELS = "channels"  # the part of a checkpoint that holds what is in flight
@@ -55,14 +55,12 @@ class LocalEngine:
         self.transport = LocalTransport(channels_of(job))
         self._names = {spec.name for spec in channels_of(job)}
         specs = roles_of(job.config)
-        self._tracer: Tracer | None = None
+        self._training = [build(role, job, self.transport) for role in specs]
+        self._recording: Recording | None = None
         if folder is not None and job.config.exp.trace_seconds is not None:
-            from tianji.observe.trace.tracer import tracer_of
+            from tianji.observe.trace.recording import record
 
-            names = [role.name for role in specs]
-            self._tracer = tracer_of(job.config, folder, self.name, names)
-        make = build if self._tracer is None else self._tracer.build
-        self._training = [make(role, job, self.transport) for role in specs]
+            self._recording = record(self._training, job.config, folder, self.name)
         self.roles: list[Role] = self._training.copy()
         learners = [role for role in self._training if isinstance(role, Learner)]
         self._sharing = [role for role in learners if role.exchange is not None]
@@ -78,10 +76,6 @@ class LocalEngine:
         if evaluator is not None:
             self._evaluate = self.transport.outbox("evaluate")
             self.evaluations = self.transport.inbox("evaluations")
-        self._steps = {role.name: role.step for role in self.roles}
-        if self._tracer is not None:
-            traced = {role.name: self._tracer.stepping(role) for role in self._training}
-            self._steps |= traced
         self._rounds = 0  # since the last look
         self._saver: Saver | None = None
         if folder is not None:
@@ -89,8 +83,8 @@ class LocalEngine:
             self._saver = Saver(self._training, inbox, folder / "checkpoints")
         if resumed is not None:
             self._resume(resumed)
-            if self._tracer is not None:
-                self._tracer.resumed()
+            if self._recording is not None:
+                self._recording.resumed(self._training)
         for role in self.roles:
             role.counts[Count.READY_AT] = time.monotonic()
 
@@ -117,8 +111,8 @@ class LocalEngine:
         finally:
             for role in self.roles:
                 role.close()
-            if self._tracer is not None:
-                self._tracer.close()
+            if self._recording is not None:
+                self._recording.close()
         self._look()
         self.stop()
         return status or limits.reached(self.watch.progress) or Status.FINISHED
@@ -181,6 +175,8 @@ class LocalEngine:
         channels = saved.part(CHANNELS)
         if channels is not None and channels["blocks"].keys() != self._names:
             channels = None  # of a version that named them otherwise
+        if self._config.parallel.buffer_cfg.device != "cpu":
+            channels = None  # batches in flight were tickets for what is gone
         if channels is not None:
             self.transport.restore(channels)
             self._rounds = channels["rounds"]
@@ -206,13 +202,15 @@ class LocalEngine:
                 continue
             began = time.perf_counter()
             try:
-                did = self._steps[role.name]()
+                did = role.step()
             except Exception as error:
                 if role not in self._training:
                     self._do_without(role)
                     continue
                 error.add_note(f"in {role.name}")
                 raise
+            if not did:
+                role.tracer.idle()
             spent = time.perf_counter() - began
             role.counts[Count.BUSY_SECONDS if did else Count.IDLE_SECONDS] += spent
             moved |= did

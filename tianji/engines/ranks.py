@@ -93,7 +93,8 @@ class Ranks:
 
     def table(self, given: Mapping[str, Share]) -> str:
         """Who is where, for people."""
-        return table(self._config, self.ranks, self.hosts, given)
+        places = {home: (rank, self.hosts[rank]) for home, rank in self.ranks.items()}
+        return table(self._config, "rank", places, given)
 
     def assign(self, given: Mapping[str, Share], logs: Path) -> None:
         """Tells every rank what it will be, so that it can load its libraries."""

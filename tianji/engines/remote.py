@@ -1,21 +1,29 @@
-"""An engine whose roles live in other processes, on this machine or on several.
+"""An engine whose roles live in other processes, on this machine (`process`) or several (`mpi`).
 
-It only watches: it is on no path that data takes, and training goes on while it sleeps.
+It only watches: it is on no path that data takes, and training goes on while it sleeps. The
+processes are there before it is made, and load their libraries while sizes are worked out.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from tianji.core.algorithm import Saved
 from tianji.core.channel import Carrier, Inbox, Outbox
+from tianji.core.checkpoint import Checkpoint
 from tianji.core.status import Status
-from tianji.engines.child_processes import LOOK_SECONDS
-from tianji.engines.worker_loop import ProcessPorts, shared_channels
+from tianji.engines.child_processes import LOOK_SECONDS, Crew
+from tianji.engines.worker_loop import (
+    ProcessPorts,
+    description_of,
+    shared_channels,
+    transport_class,
+)
 from tianji.job.advice import Advice, advise
 from tianji.job.job import Job
 from tianji.machine.resources import Share
@@ -26,11 +34,16 @@ from tianji.roles.role_specs import (
     Kind,
     evaluator_of,
     group_of,
+    homes_of,
     role_name,
     roles_of,
     weights_of,
 )
 from tianji.roles.saving import order, order_last
+
+if TYPE_CHECKING:  # MPI is loaded by those who are in an MPI job
+    from tianji.engines.ranks import Ranks
+    from tianji.transports.mpi import World
 
 GRACE_SECONDS = 7.0  # for the processes to end by themselves
 
@@ -101,7 +114,7 @@ class RemoteEngine:
             status = limits.reached(progress)
             if status:
                 break
-            time.sleep(LOOK_SECONDS)
+            time.sleep(_pause(progress))
         self.stop()
         self._look_after()
         return status or limits.reached(self.watch.progress) or Status.FINISHED
@@ -169,3 +182,39 @@ class RemoteEngine:
         if home == role_name(Kind.REDUCER):
             return all(weights.closed for weights in self._weights)
         return self._weights[group_of(home)].closed
+
+
+def process_engine(
+    job: Job, crew: Crew, folder: Path, shares: dict[str, Share], resumed: Checkpoint | None = None
+) -> RemoteEngine:
+    """Runs a job with a crew of children, over shared memory or a transport of the user's."""
+    homes, reserved = homes_of(job.config), (crew.memory, crew.events)
+    transport = transport_class(job).create(shared_channels(job), homes, reserved)
+    about = description_of(job, folder, shares, resumed)
+    crew.brief(about | {"transport": transport.describe()})
+    return RemoteEngine("process", job, crew, transport, shares)
+
+
+def mpi_engine(
+    world: World,
+    job: Job,
+    ranks: Ranks,
+    folder: Path,
+    shares: dict[str, Share],
+    resumed: Checkpoint | None = None,
+) -> RemoteEngine:
+    """Runs a job with the ranks of an MPI job that were gathered."""
+    from tianji.transports.cluster import ClusterTransport
+
+    ranks.brief(description_of(job, folder, shares, resumed))
+    homes = homes_of(job.config)
+    transport = ClusterTransport(world, shared_channels(job), homes, ranks.ranks, LAUNCHER)
+    transport.start()
+    ranks.watch(transport)
+    return RemoteEngine("mpi", job, ranks, transport, shares)
+
+
+def _pause(progress: Progress) -> float:
+    """Seconds until the next look: fewer while a run is young, which may be over in a second."""
+    age = progress.elapsed(time.monotonic())
+    return min(LOOK_SECONDS, max(LOOK_SECONDS / 4, age / 64))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Lock, Thread
 
@@ -24,9 +24,8 @@ SWITCH_SECONDS = 0.0005  # for which one thread may keep the other from running 
 class Apart:
     """The turns of one role, from when this is made until it is called `back`."""
 
-    def __init__(self, role: Role, step: Callable[[], bool]) -> None:
+    def __init__(self, role: Role) -> None:
         self.role = role
-        self._step = step
         self._door, self._turn = Lock(), Lock()  # a turn goes through the door, then takes place
         self._news = Event()
         self._called_back = False
@@ -72,7 +71,7 @@ class Apart:
             self._turn.acquire()
         try:
             began = time.monotonic()
-            if not self._step():
+            if not self.role.step():
                 return False
             seconds = time.monotonic() - began
             self.role.counts[Count.BUSY_SECONDS] += seconds

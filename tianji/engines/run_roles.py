@@ -71,25 +71,23 @@ def train(
         return
     everybody = roles_of(job.config)
     mine = [role for role in everybody if role.home == home]
-    tracer = None
+    roles = [factory.build(role, job, ports, clock) for role in mine]
+    recording = None
     if job.config.exp.trace_seconds is not None:
-        from tianji.observe.trace.tracer import tracer_of
+        from tianji.observe.trace.recording import record
 
-        folder, names = Path(description["checkpoints"]).parent, [role.name for role in mine]
-        tracer = tracer_of(job.config, folder, home, names, clock)
-    build = factory.build if tracer is None else tracer.build
-    roles = [build(role, job, ports, clock) for role in mine]
+        run = Path(description["checkpoints"]).parent
+        recording = record(roles, job.config, run, home, clock)
     if description["resumed"] is not None:
         _resume(roles, description["resumed"])
     learns = any(role.kind is Kind.LEARNER for role in mine)
     control = ports.inbox("control") if learns else None
     saver = Saver(roles, ports.inbox("orders"), Path(description["checkpoints"]), clock, control)
-    steps = None if tracer is None else [tracer.stepping(role) for role in roles]
     set_threads = partial(use_threads, home) if learns and _on_cpu(job) else None
     listener = Listener(roles, ports.inbox("advice"), everybody, set_threads, threads)
-    Loop(roles, ports, saver, clock, steps, listener).run()
-    if tracer is not None:
-        tracer.close()
+    Loop(roles, ports, saver, clock, listener).run()
+    if recording is not None:
+        recording.close()
 
 
 def _on_cpu(job: Job) -> bool:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
+import hashlib
 import os
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tianji import __version__
 from tianji.core.errors import USER_MISTAKE, TianJiError
 from tianji.core.signals import NUMBERS
 from tianji.machine import mpirun, resources
@@ -45,7 +48,6 @@ def serve() -> NoReturn:
     """The life of a rank other than the first; its exit status says nothing, rank 0's does."""
     for number in NUMBERS:  # sent to all: rank 0 decides what it means
         signal.signal(number, signal.SIG_IGN)
-    from tianji.engines.rank_identity import identity
     from tianji.transports.mpi import leave, world
 
     _serve(world(), identity())
@@ -176,3 +178,28 @@ def _leave_with(link_seconds: float) -> Callable[[Courier], None]:
 def _end(words: str) -> None:
     print(words, file=sys.stderr, flush=True)
     os._exit(0)
+
+
+def identity(arguments: Sequence[str] | None = None) -> dict[str, Any]:
+    """What must be the same for all ranks of a run, so that none of another is taken for one."""
+    words = _beyond_hosts(sys.argv[1:] if arguments is None else arguments)
+    files = {word: digest for word in words if (digest := _digest(word)) is not None}
+    return {"version of tianji": __version__, "command line": words, "configuration": files}
+
+
+def _beyond_hosts(words: Sequence[str]) -> list[str]:
+    """Words that say what is trained: the file with the machines need not lie on all of them."""
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    parser.add_argument("--hostfile")
+    try:
+        return parser.parse_known_args(words)[1]
+    except argparse.ArgumentError:
+        return list(words)
+
+
+def _digest(word: str) -> str | None:
+    """Of the file that a word of the command line names, if it names one."""
+    try:
+        return hashlib.sha256(Path(word).read_bytes()).hexdigest()[:12]
+    except (OSError, ValueError):
+        return None

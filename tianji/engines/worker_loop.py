@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -87,13 +87,10 @@ class Loop:
         ports: ProcessPorts,
         saver: Saver | None = None,
         clock: Clock = time.monotonic,
-        steps: Sequence[Callable[[], bool]] | None = None,  # of the roles, unless it is their own
         listener: Listener | None = None,
     ) -> None:
         self._roles = roles
-        own = [role.step for role in roles]
-        self._all_turns = list(zip(roles, own if steps is None else steps, strict=True))
-        self._turns = self._all_turns  # those that are taken here, one after the other
+        self._turns = roles  # those that are taken here, one after the other
         self._rider = _rider(roles)
         self._apart: Apart | None = None  # the rider's turns, when they are taken elsewhere
         self._ports = ports
@@ -135,16 +132,18 @@ class Loop:
 
     def _turn(self) -> bool:
         moved = False
-        for role, step in self._turns:
+        for role in self._turns:
             if role.done:
                 continue
             began = time.monotonic()
-            if step():
+            if role.step():
                 moved = True
                 now = time.monotonic()
                 role.counts[Count.BUSY_SECONDS] += now - began
                 if now > self._next_pulse:
                     self._pulse()
+            else:
+                role.tracer.idle()
         if self._apart is not None:
             self._apart.check()
             if moved:
@@ -154,9 +153,8 @@ class Loop:
     def _move(self, rider: Role) -> None:
         """Gives the rider a thread of its own, or takes it back among the others."""
         if rider.apart:
-            [step] = [step for role, step in self._all_turns if role is rider]
-            self._turns = [turn for turn in self._all_turns if turn[0] is not rider]
-            self._apart = Apart(rider, step)
+            self._turns = [role for role in self._roles if role is not rider]
+            self._apart = Apart(rider)
         elif (beside := self._apart) is not None:
             self._call_back()
             beside.check()  # the step that it was at is the last that could fail there
@@ -165,7 +163,7 @@ class Loop:
         """All turns are taken here again."""
         if self._apart is not None:
             self._apart.back()
-        self._turns, self._apart = self._all_turns, None
+        self._turns, self._apart = self._roles, None
 
     def _rest(self) -> None:
         """Sleeps without having been announced: weights that come wake nobody, and cost nobody."""
@@ -176,7 +174,7 @@ class Loop:
         self._pulse()
 
     def _idle(self, seconds: float) -> None:
-        for role, _ in self._turns:  # a rider that works apart has a time of its own
+        for role in self._turns:  # a rider that works apart has a time of its own
             role.counts[Count.IDLE_SECONDS] += seconds
         if self._apart is not None:
             self._apart.tell()  # what woke this thread may be for the rider
@@ -193,7 +191,7 @@ class Loop:
             with self._apart.held():
                 waited = time.monotonic() - began
                 self._report()
-            for role, _ in self._turns:
+            for role in self._turns:
                 role.counts[Count.IDLE_SECONDS] += waited
 
     def _report(self) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from tianji.config.schema import AGENTS_ENVIRONMENTS
+from tianji.config.schema import AGENTS_ENVIRONMENTS, ENVIRONMENTS
+from tianji.config.wrappers import Wrapping
 from tianji.core.env import BaseEnv, Env, EnvSpec, Rendering, Step
 from tianji.core.errors import TianJiError
 from tianji.core.imports import lead_path
@@ -33,7 +34,7 @@ class EnvironmentLike(Protocol):
 
     @property
     def type(self) -> str:
-        """`GymEnv`, one of `AGENTS_ENVIRONMENTS`, or "module:Class" for one of one's own."""
+        """One of `ENVIRONMENTS`, or "module:Class" for one of one's own."""
 
     @property
     def gym_name(self) -> str | None:
@@ -50,6 +51,30 @@ class EnvironmentLike(Protocol):
     @property
     def render(self) -> bool | None:
         """Whether to show the first environment in a window."""
+
+    @property
+    def game(self) -> str | None:
+        """The game of an `AtariEnv`, and so are all that follow."""
+
+    @property
+    def wrapping(self) -> Wrapping:
+        """What its wrappers mean together."""
+
+    @property
+    def sticky(self) -> float | None:
+        """Chance of each frame that the last action is kept."""
+
+    @property
+    def full_actions(self) -> bool:
+        """All 18 actions."""
+
+    @property
+    def max_frames(self) -> int:
+        """After which a game is cut off."""
+
+    @property
+    def threads(self) -> int | None:
+        """That play."""
 
 
 def make(
@@ -80,7 +105,7 @@ def make_shown(
         except RuntimeError as error:  # pygame's
             name = environment.gym_name or environment.type
             raise TianJiError(f"{name} cannot be shown: {error}") from error
-        assert isinstance(env, ShownEnv)
+        env = cast(ShownEnv, env)  # whatever is made as "single" can be looked at
         if rendering is Rendering.PICTURES:
             env.reset()
             env.picture()
@@ -112,10 +137,14 @@ def _make(wanted: _Wanted) -> Env:
         return _make_own(wanted)
     if environment.type in AGENTS_ENVIRONMENTS:
         return _make_agents(wanted)
+    if environment.type == "AtariEnv":
+        return _make_atari(wanted)
+    if environment.type == "Catch":
+        return _make_catch(wanted)
     if environment.type != "GymEnv":
-        known = ", ".join(("GymEnv", *AGENTS_ENVIRONMENTS))
         raise TianJiError(
-            f"environment: type {environment.type!r} is neither 'module:Class' nor one of {known}"
+            f"environment: type {environment.type!r} is none of {', '.join(ENVIRONMENTS)} and "
+            "'module:Class'"
         )
     if not environment.gym_name:
         raise TianJiError("environment: a GymEnv needs gym_name, as in gym_name = 'CartPole-v1'")
@@ -144,6 +173,33 @@ def _make_own(wanted: _Wanted) -> Env:
 
     kwargs = wanted.environment.kwargs
     return make_own(name, wanted.folder, n_envs, kwargs, wanted.max_step, wanted.rendering)
+
+
+def _make_atari(wanted: _Wanted) -> Env:
+    from tianji.envs.atari import AtariWanted, make_atari
+
+    environment = wanted.environment
+    atari = AtariWanted(
+        environment.game or environment.gym_name or "",
+        environment.wrapping,
+        environment.sticky,
+        environment.full_actions,
+        environment.max_frames,
+        wanted.max_step,
+        environment.threads,
+    )
+    return make_atari(atari, wanted.n_envs, wanted.mode, wanted.rendering)
+
+
+def _make_catch(wanted: _Wanted) -> Env:
+    from tianji.envs.catch import Catch
+
+    if wanted.rendering is Rendering.WINDOW:
+        raise TianJiError("Catch opens no window: make a film instead, as in --video game.mp4")
+    kwargs = wanted.environment.kwargs
+    if odd := sorted(set(kwargs) - {"size", "balls", "fastest", "stack"}):
+        raise TianJiError(f"Catch has no key {odd[0]!r}: it has size, balls, fastest and stack")
+    return Catch(wanted.n_envs, **kwargs)
 
 
 def _make_agents(wanted: _Wanted) -> Env:

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,6 @@ DRIVER = "SDL_VIDEODRIVER"  # what pygame draws with
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", DRIVER)
 
 
-@runtime_checkable
 class ShownEnv(Env, Protocol):
     """Environments of which the first can be looked at."""
 

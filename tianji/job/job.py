@@ -142,11 +142,14 @@ def load_network(config: Config) -> type | None:
 def prepare(config: Config, env: EnvSpec) -> Job:
     """Checks the configuration against the environment and derives every size."""
     algorithm, hyp = load_algorithm(config)
+    validate.check_agents(config, algorithm, env)
     validate.check_sizes(config, env)
     actors = config.parallel.actor_cfg
     network = load_network(config)
     task = Task(env, config.model, hyp, actors.num, config.n_learners, actors.device, network)
-    sampling = algorithm.sampling(task)
+    validate.check_device(config)
+    device = config.parallel.buffer_cfg.device
+    sampling = validate.on_device(algorithm.sampling(task), env, device)
     length = algorithm.rollout_length(task) or config.parallel.actor_cfg.send_size
     validate.check_publishing(config, sampling)
     validate.check_groups(config, algorithm, sampling)

@@ -15,7 +15,7 @@ from tianji.core.schema import Arrays, Field, Schema
 from tianji.core.state import state_of
 from tianji.core.tensorfile import chunks
 from tianji.job.factory import make_env
-from tianji.job.job import Job, prepare
+from tianji.job.job import BUILT_IN, Job, prepare
 
 
 def try_out(config: Config) -> Job:
@@ -34,8 +34,15 @@ def try_out(config: Config) -> Job:
         words = traceback.format_exc().rstrip()
         raise TianJiError(f"the environment failed when it was tried out:\n{words}") from error
     job = prepare(config, env.spec)
-    _try_policy(job, obs)
+    if not _ours(job):
+        _try_policy(job, obs)
     return job
+
+
+def _ours(job: Job) -> bool:
+    """Whether acting needs torch and no class of the user's: then there is nothing to find out."""
+    own = job.task.own_network is not None or job.config.agent.type not in BUILT_IN
+    return job.config.model.type == "CNN" and not own
 
 
 def _some_action(env: EnvSpec, obs: Arrays) -> npt.NDArray[Any]:

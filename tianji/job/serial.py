@@ -10,11 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tianji.core.algorithm import Algorithm
 from tianji.core.counts import Count, Vector
+from tianji.core.frames import BEFORE, FIRST, older
 from tianji.job.factory import make_env
 from tianji.job.job import Job
 from tianji.roles.balance import Balance
@@ -51,6 +53,9 @@ def train(job: Job, clock: Callable[[], float] = time.monotonic) -> Outcome:
     obs, first = env.reset(job.env_seed(0)), np.ones(env.spec.n_envs, np.bool_)
     while received < job.config.exp.train_steps:
         policy.load(algorithm.weights(), version)  # dependency I
+        if FIRST in trajectory:  # frames are stacked: those before this trajectory
+            trajectory[BEFORE][...] = older(trajectory, job.length)
+            trajectory[FIRST][0] = first
         for name, array in obs.items():
             trajectory[name][0] = array
         for t in range(job.length):
@@ -60,6 +65,8 @@ def train(job: Job, clock: Callable[[], float] = time.monotonic) -> Outcome:
                 trajectory[name][t] = array
             step.write(trajectory, t)
             first = step.first
+            if FIRST in trajectory:
+                trajectory[FIRST][t + 1] = first
             episodes.add(step, version)
         trajectory["length"][...] = job.length
         obs = {name: np.array(array) for name, array in step.obs.items()}
@@ -69,7 +76,13 @@ def train(job: Job, clock: Callable[[], float] = time.monotonic) -> Outcome:
         while store.ready() and balance.may_consume():
             fresh += min(1.0, balance.batch / store.size())
             store.draw(batch)
-            consumption.add(batch, version, algorithm.learn(algorithm.stage(batch)))
+            scalars: dict[str, Any] = algorithm.learn(algorithm.stage(batch))
+            if job.sampling.reweighs:
+                back = {name: batch[name] for name in ("row", "generation")}
+                store.reweigh(
+                    back | {"priority": np.asarray(scalars.pop("priorities"), np.float32)}
+                )
+            consumption.add(batch, version, scalars)
             balance.consume()
             version += 1
     env.close()

@@ -9,7 +9,9 @@ from tianji.config import Config
 from tianji.core.algorithm import Algorithm, Task
 from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
+from tianji.core.frames import STACKED
 from tianji.core.store import Sampling
+from tianji.stores.replay import Replay
 
 
 def check_algorithm(name: str, algorithm: type[Algorithm]) -> None:
@@ -21,6 +23,19 @@ def check_algorithm(name: str, algorithm: type[Algorithm]) -> None:
         raise TianJiError(f"agent.type: {name!r} lacks {', '.join(sorted(missing))}")
     if not dataclasses.is_dataclass(getattr(algorithm, "Hyp", None)):
         raise TianJiError(f"agent.type: {name!r} needs a dataclass Hyp with its hyper-parameters")
+
+
+def check_agents(config: Config, algorithm: type[Algorithm], env: EnvSpec) -> None:
+    """Refuses an environment of several agents where the algorithm learns for a single one."""
+    if not env.agents or algorithm.several_agents:
+        return
+    name, n = config.agent.type, len(env.agents)
+    few = ", ".join(env.agents[:3]) + (", ..." if n > 3 else "")
+    raise TianJiError(
+        f"environment.type: {config.environment.type} has an axis of agents ({n}: {few}), and "
+        f"agent.type {name!r} wants the one agent of an environment without: use GymEnv, AtariEnv "
+        "or a class of your own, or an algorithm of your own with several_agents = True"
+    )
 
 
 def ratio_of(config: Config, sampling: Sampling) -> float:
@@ -89,6 +104,41 @@ def check_room(sampling: Sampling, length: int, task: Task) -> None:
             f"({task.n_actors} actors x {task.env.n_envs} environments x {length} steps): "
             f"use {least} at least"
         )
+
+
+def check_device(config: Config) -> None:
+    """Refuses a buffer on a GPU that its learner does not share with it."""
+    parallel = config.parallel
+    if parallel.buffer_cfg.device == "cpu":
+        return
+    reasons = {
+        "buffer_cfg.cores gives the buffer a process of its own: leave it out": (
+            parallel.buffer_cfg.cores is not None
+        ),
+        f"learner_cfg.num={config.n_learners}, and only one of them is beside it: write num=1": (
+            config.n_learners > 1
+        ),
+        "learner_cfg.device is 'cpu': write 'cuda'": parallel.learner_cfg.device == "cpu",
+    }
+    if why := [reason for reason, holds in reasons.items() if holds]:
+        raise TianJiError(f"buffer_cfg.device='cuda' keeps samples where they are used; {why[0]}")
+
+
+def on_device(sampling: Sampling, env: EnvSpec, device: str) -> Sampling:
+    """The same sampling with its frames on a device, where it can be asked for that."""
+    if device == "cpu":
+        return sampling
+    if sampling.once or not isinstance(sampling, Replay):
+        raise TianJiError(
+            "buffer_cfg.device: only a replay stays on a GPU, and this algorithm's samples are "
+            f"{sampling.unit} that go to the learner as they come: write device='cpu'"
+        )
+    if env.same_step or [field.name for field in env.inputs] != [STACKED]:
+        raise TianJiError(
+            f"buffer_cfg.device: only one array called {STACKED!r} can lie on a GPU, of an "
+            "environment that does not reset within the step that ended: write device='cpu'"
+        )
+    return dataclasses.replace(sampling, device=device)
 
 
 def check_sizes(config: Config, env: EnvSpec) -> None:

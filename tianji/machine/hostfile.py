@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 from tianji.core.errors import TianJiError
+from tianji.core.json_file import read_text
 
+MOST_BYTES = 1 << 20
 WANTED = "want a host and its places, as in `node1 slots=4`"
 NAME = r"(?:[\w.-]+@)?\w[\w.-]*"
 ADDRESS = r"[\da-fA-F]*:[\da-fA-F]*:[\da-fA-F:.]*"  # of IPv6
@@ -35,24 +37,13 @@ def check(path: Path, n: int) -> list[str]:
 def read(path: Path) -> dict[str, int | None]:
     """The places on every machine, by its name; None: as many as it has cores."""
     places: dict[str, int | None] = {}
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in enumerate(read_text(path, MOST_BYTES).splitlines(), 1):
         text = line.partition("#")[0].strip()
         if text:
             _add(places, text, f"{path}:{number}")
     if not places:
         raise TianJiError(f"{path}: found no host, {WANTED}, in each line")
     return places
-
-
-def _lines(path: Path) -> list[str]:
-    if path.is_dir():
-        raise TianJiError(f"hostfile {path}: found a folder, want a file with a host in each line")
-    if not path.exists():
-        raise TianJiError(f"hostfile {path}: no such file. Want one host in each line")
-    try:
-        return path.read_text(errors="replace").splitlines()
-    except OSError as error:
-        raise TianJiError(f"hostfile {path} cannot be read: {error.strerror or error}") from error
 
 
 def _add(places: dict[str, int | None], text: str, where: str) -> None:

@@ -1,7 +1,7 @@
 """mpirun: whether it started this process, where it lies, and how ranks are started with it.
 
 if mpirun.inside() is None:
-    return shepherd.start(n, [sys.executable, "-m", "tianji", *sys.argv[1:]])
+    return mpirun_process.start(n, [sys.executable, "-m", "tianji", *sys.argv[1:]])
 mpirun.arrive()                    # rank 0: signals may come now
 mpirun.leave_status(status)        # rank 0, last: mpirun's own exit status is not to be trusted
 """

@@ -111,6 +111,10 @@ _LOST = (
     "host {0} was lost: it went down, or the link to it was cut. The same command goes on from "
     "the last checkpoint"
 )
+_LACKING = (
+    "host {} has no {}: install TianJi there at the same path, or share the folder that it is "
+    "installed in"
+)
 _AFTERWARDS = (
     (r"lost communication with a remote daemon.*Remote daemon: \S+ on node (\S+)", False, _LOST),
     (r"failed to report back.*Remote host: +(\S+)", False, _LOST),
@@ -120,14 +124,12 @@ _KNOWN = (
     (
         r"unable to find the specified executable.*Node: +(\S+) +Executable: +(\S+)",
         True,
-        "host {0} has no {1}: install TianJi there at the same path, or share the folder "
-        "that it is installed in",
+        _LACKING.format("{0}", "{1}"),
     ),
     (
         r"could not access an executable: +Executable: +(\S+) +Node: +(\S+)",
         True,
-        "host {1} has no {0}: install TianJi there at the same path, or share the folder "
-        "that it is installed in",
+        _LACKING.format("{1}", "{0}"),
     ),
     (
         r"not enough slots available",
@@ -140,15 +142,5 @@ _KNOWN = (
         True,
         "host {0} cannot be reached: `ssh {0} true` must work from here without a password, "
         "and both must see TianJi at the same path",
-    ),
-    (
-        r"unable to open the hostfile: +(\S+)",
-        True,
-        "hostfile {0} cannot be read: want one host in each line, as in `node1 slots=4`",
-    ),
-    (
-        r"parse error in the hostfile: +(\S+) +It occured on line number (\d+)",
-        True,
-        "{0}:{1}: want a host and its places, as in `node1 slots=4`",
     ),
 )

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tianji.config import Config
 from tianji.core.wording import count_of
-from tianji.machine.resources import Share
+from tianji.machine.resources import Share, gib
 from tianji.roles.role_specs import Kind, kind_of
 
+LARGE = 1 << 30  # bytes of a store that are worth a line
 FEWEST = 2  # roles that every run has: no split of a single core does without their taking turns
 
 
@@ -40,6 +41,14 @@ def crowding(
         "that is no loss; else tianji plan CONFIG splits the cores so that each role has its own, "
         "with more environments in fewer actors"
     )
+
+
+def large_store(n_bytes: int, room: int | None, free: int | None, unsaved: str) -> str | None:
+    """What a store of `room` samples is going to take; `unsaved` is what checkpoints leave out."""
+    if n_bytes < LARGE or room is None:
+        return None
+    known = "" if free is None else f", {gib(free)} are free"
+    return f"{room:,} samples take {gib(n_bytes)} when all have come{known}{unsaved}"
 
 
 def _spilling(busy: Iterable[str], shares: Mapping[str, Share]) -> str | None:

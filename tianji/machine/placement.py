@@ -129,32 +129,12 @@ def name_of(host: str) -> str:
 
 
 def table(
-    config: Config, ranks: Mapping[str, int], hosts: Sequence[str], given: Mapping[str, Share]
-) -> str:
-    """Role, rank, machine and cores, one line per role."""
-    places = {home: (rank, hosts[rank]) for home, rank in ranks.items()}
-    return _table(config, "rank", places, given)
-
-
-def table_of_one(config: Config, host: str, given: Mapping[str, Share]) -> str:
-    """The same for one machine, where processes have no ranks: they are counted, from 1."""
-    homes = list(dict.fromkeys([LAUNCHER, *homes_of(config).values()]))
-    places = {home: (number, host) for number, home in enumerate(homes, 1)}
-    return _table(config, "process", places, given)
-
-
-def table_of_one_process(config: Config, host: str, share: Share) -> str:
-    """The same where all roles live in one process."""
-    homes = homes_of(config).values()
-    return _table(config, "process", dict.fromkeys(homes, (1, host)), dict.fromkeys(homes, share))
-
-
-def _table(
     config: Config,
     what: str,
     places: Mapping[str, tuple[int, str]],
     given: Mapping[str, Share],
 ) -> str:
+    """Role, number of its rank or process (`what`), machine and cores, one line per role."""
     rows = [("role", what, "host", "cores")]
     homes = sorted(homes_of(config).items(), key=lambda item: item[0] != LAUNCHER)
     for role, home in sorted(homes, key=lambda item: places[item[1]][0]):

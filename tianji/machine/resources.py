@@ -249,18 +249,36 @@ def _free_in(group: Path) -> int | None:
         return None
 
 
-def refuse_without_memory(needed: dict[str, int], free: int | None) -> None:
-    """Raises if what the run is going to take does not fit."""
+def refuse_without_memory(
+    needed: dict[str, int], free: int | None, room: int | None = None
+) -> None:
+    """Raises if what the run is going to take does not fit.
+
+    `room` is how many samples the store keeps, where a number says so: then it is said what fits.
+    """
     total = sum(needed.values())
-    if free is not None and total > free:
-        parts = ", ".join(f"{name} {_gib(n)}" for name, n in needed.items())
-        raise TianJiError(
-            f"not enough memory: this run needs {_gib(total)} ({parts}) and {_gib(free)} are free: "
-            "lower hyp.buffer_size, actor_cfg.num, actor_cfg.envs or the rollout length"
-        )
+    if free is None or total <= free:
+        return
+    parts = ", ".join(f"{name} {gib(n)}" for name, n in needed.items())
+    fits = (
+        0 if room is None else _room_within(free - total + needed["store"], needed["store"], room)
+    )
+    what = f"write hyp.buffer_size={fits} or less, or lower" if fits else "lower hyp.buffer_size,"
+    raise TianJiError(
+        f"not enough memory: this run needs {gib(total)} ({parts}) and {gib(free)} are free: "
+        f"{what} actor_cfg.num, actor_cfg.envs or the rollout length"
+    )
 
 
-def _gib(n_bytes: int) -> str:
+def _room_within(n_bytes: int, store_bytes: int, room: int) -> int:
+    """How many of the `room` samples of a store fit, in two digits and not quite as many."""
+    fits = max(0, int(0.99 * room * n_bytes / store_bytes))
+    digits: int = 10 ** max(0, len(str(fits)) - 2)
+    return fits // digits * digits
+
+
+def gib(n_bytes: int) -> str:
+    """As in `6.61 GiB`."""
     return f"{n_bytes / 2**30:,.2f} GiB"
 
 

@@ -11,7 +11,7 @@ import torch
 from tianji.models.cnn import CNN
 from tianji.models.device import device_for
 from tianji.models.layout import Floats, Network
-from tianji.models.precision import choose
+from tianji.models.precision import Precision, for_acting
 
 
 class ModuleForward:
@@ -22,7 +22,8 @@ class ModuleForward:
         self._device = device_for("cpu" if device == "auto" else device, "actor_cfg.device")
         module = network.module(torch.Generator().manual_seed(0))
         self._module = module.to(self._device).requires_grad_(False)
-        self._chosen = not isinstance(module, CNN)
+        if isinstance(self._module, CNN):
+            self._use(self._module, for_acting(self._device))
 
     def load(self, flat: Floats) -> None:
         """Copies a flat vector of weights."""
@@ -36,19 +37,16 @@ class ModuleForward:
 
     def __call__(self, inputs: npt.NDArray[Any]) -> Floats:
         """Outputs [B, n_outputs] for inputs [B, ...]."""
-        if not self._chosen:
-            self._choose(len(inputs))
         with torch.inference_mode():
             outputs = self._module(torch.from_numpy(inputs).to(self._device))
             found: Floats = outputs.float().cpu().numpy()
         return found
 
-    def _choose(self, batch: int) -> None:
-        """Decides how to compute, once it is known how many environments act together."""
-        assert isinstance(self._module, CNN)
-        self._chosen, self._module.precision = True, choose(self._module, batch, learns=False)
-        if self._module.precision.bf16:  # autocast would turn the weights around at every call
-            self._module.convs.bfloat16()
-            self._module.dense.bfloat16()
-        if self._module.precision.channels_last:
-            self._module.convs.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    def _use(self, network: CNN, precision: Precision) -> None:
+        """Turns the weights into the format: autocast would do so at every call."""
+        network.precision = precision
+        if precision.bf16:
+            network.convs.bfloat16()
+            network.dense.bfloat16()
+        if precision.channels_last:
+            network.convs.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ import numpy.typing as npt
 import torch
 
 from tianji.core.env import EnvSpec
+from tianji.core.frames import BEFORE
 from tianji.core.schema import Arrays
 from tianji.models.actor_critic import ActorCritic
+from tianji.models.frames import RolloutPlaces, stacks
 from tianji.models.layout import Floats
 from tianji.models.normaliser import LIMIT, Normaliser
 from tianji.models.staging import Stage
@@ -28,21 +31,48 @@ class RolloutInputs:
         seen = {"obs": env.gather(batch)}
         if env.same_step:
             seen["final"] = env.gather(batch, "final_")
+        if env.stack > 1:
+            seen["before"] = batch[BEFORE]
         staged = stage(seen)
         self._n, length, self._n_envs = staged["obs"].shape[:3]
         self._length = length - 1
-        self._all = staged["obs"].flatten(0, 2)
-        self._acted_on = staged["obs"][:, :-1].flatten(0, 2)
+        self._places = None if env.stack == 1 else RolloutPlaces(batch)
         self._final = staged["final"].flatten(0, 2) if env.same_step else None
+        if self._places is None:
+            self._all = staged["obs"].flatten(0, 2)
+            self._acted_on = staged["obs"][:, :-1].flatten(0, 2)
+        else:
+            frames = torch.cat([staged["before"], staged["obs"]], 1).flatten(0, 2)
+            final = self._final
+            self._frames = frames if final is None else torch.cat([frames, final])
         self._mean = self._scale = None
         if normaliser is not None:
-            device = self._all.device
+            device = staged["obs"].device
             self._mean = torch.from_numpy(normaliser.mean.copy()).to(device)
             self._scale = torch.from_numpy(np.asarray(normaliser.scale)).to(device)
 
     def __call__(self, rows: torch.Tensor) -> torch.Tensor:
         """The inputs of these of the n * T * E steps."""
-        return self._normalised(self._acted_on[rows])
+        if self._places is None:
+            return self._normalised(self._acted_on[rows])
+        return self._stacked(self._places.rows(rows.cpu().numpy()))
+
+    def _stacked(self, places: npt.NDArray[np.int64]) -> torch.Tensor:
+        """Stacks of frames at these places, put together on the device."""
+        return self._normalised(
+            stacks(self._frames, torch.from_numpy(places).to(self._frames.device))
+        )
+
+    def _parts(self) -> Iterator[torch.Tensor]:
+        """The inputs of all n * (T+1) * E observations, not too many at once."""
+        if self._places is not None:
+            places = self._places.all()
+            for part in np.array_split(places, -(-len(places) // CHUNK)):
+                yield self._stacked(part)
+            return
+        n_parts = -(-len(self._all) // CHUNK) if self._all.dtype == torch.uint8 else 1
+        for inputs in self._all.tensor_split(n_parts):
+            yield self._normalised(inputs)
 
     def _normalised(self, inputs: torch.Tensor) -> torch.Tensor:
         if self._mean is None or self._scale is None:
@@ -56,13 +86,12 @@ class RolloutInputs:
         """The policy's outputs for every step, if wanted, and the values [n, T+1, E] on the CPU."""
         shape = (self._n, self._length + 1, self._n_envs)
         outs, values = [], []
-        n_parts = -(-len(self._all) // CHUNK) if self._all.dtype == torch.uint8 else 1
-        for part in self._all.tensor_split(n_parts):
+        for part in self._parts():
             if with_policy:
-                out, value = networks(self._normalised(part))
+                out, value = networks(part)
                 outs.append(out)
             else:
-                value = networks.values(self._normalised(part))
+                value = networks.values(part)
             values.append(value)
         found: Floats = torch.cat(values).view(shape).cpu().numpy()
         if not with_policy:
@@ -75,8 +104,12 @@ class RolloutInputs:
         """Values of last observations, where the environment resets within the step that ended."""
         if self._final is None:
             return None
+        if self._places is not None:
+            inputs = self._stacked(self._places.finals())
+        else:
+            inputs = self._normalised(self._final)
         shape = (self._n, self._length, self._n_envs)
-        value: Floats = networks.values(self._normalised(self._final)).view(shape).cpu().numpy()
+        value: Floats = networks.values(inputs).view(shape).cpu().numpy()
         return value
 
     def numpy(self, batch: Arrays) -> npt.NDArray[Any]:

@@ -13,6 +13,7 @@ from tianji.models.layout import Floats
 
 Sums = npt.NDArray[np.float64]
 
+CHUNK = 512  # samples that are looked at together
 LIMIT = 10.0  # of what is normalised
 MOST = 1e7  # samples that the past counts for at most: float32 could not count on for ever
 
@@ -20,26 +21,39 @@ MOST = 1e7  # samples that the past counts for at most: float32 could not count 
 class Normaliser:
     """Mean and variance of `shape` numbers; all of it lies in `numbers`, which travels as weights.
 
-    Pictures (uint8) have a mean for every pixel and one variance, and count as four standard
+    Pictures have a mean for every pixel and one variance, and count as four standard
     deviations wide: what moves stands out, and nothing is divided by the variance of a background.
-    Until the first `add`, pictures are divided by 255 and vectors stay as they are.
+    Until the first `add`, bytes are divided by 255 and everything else stays as it is.
     """
 
-    def __init__(self, shape: tuple[int, ...], pictures: bool = False) -> None:
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        pictures: bool = False,
+        repeat: int = 1,
+        unit: float = 255.0,
+    ) -> None:
+        """`repeat` says how often `shape` stands side by side in what is normalised.
+
+        Pictures are divided by `unit` at first.
+        """
         self._shape, self._n, self._pictures = shape, math.prod(shape), pictures
+        self._repeat = repeat
         n_variances = 1 if pictures else self._n
         self.numbers = np.zeros(self._n + n_variances + 1, np.float32)
         self._mean = self.numbers[: self._n]
         self._variance = self.numbers[self._n : -1]
-        self._variance.fill((255 / 4) ** 2 if pictures else 1.0)
+        self._variance.fill((unit / 4) ** 2 if pictures else 1.0)
 
     @staticmethod
     def of_inputs(env: EnvSpec) -> Normaliser:
         """For what networks read of an environment; for one frame where frames are stacked."""
         inputs = env.inputs
-        pictures = len(inputs) == 1 and inputs[0].dtype == "uint8" and len(inputs[0].shape) > 1
-        shape = inputs[0].shape if pictures else (env.n_inputs,)
-        return Normaliser(shape, pictures)
+        pictures = len(inputs) == 1 and len(inputs[0].shape) > 1
+        if not pictures:
+            return Normaliser((env.n_inputs,))
+        shape, unit = inputs[0].shape, 255.0 if inputs[0].dtype == "uint8" else 1.0
+        return Normaliser(shape, True, env.stack if len(shape) == 3 else 1, unit)
 
     @property
     def n_sums(self) -> int:
@@ -48,11 +62,12 @@ class Normaliser:
 
     def sums(self, samples: npt.NDArray[Any]) -> Sums:
         """Sum, sum of squares about the present mean, and number: of [n, *shape] samples."""
-        about = samples.reshape(-1, self._n).astype(np.float64) - self._mean
-        squares = np.square(about).sum(0)
-        if self._pictures:
-            squares = squares.mean(keepdims=True)
-        return np.concatenate([about.sum(0), squares, [len(about)]])
+        rows, total = samples.reshape(-1, self._n), np.zeros((2, self._n))
+        for start in range(0, len(rows), CHUNK):
+            about = rows[start : start + CHUNK].astype(np.float64) - self._mean
+            total += about.sum(0), np.square(about).sum(0)
+        squares = total[1].mean(keepdims=True) if self._pictures else total[1]
+        return np.concatenate([total[0], squares, [len(rows)]])
 
     def add(self, sums: Sums) -> None:
         """Goes on with samples of which these are the sums."""
@@ -73,7 +88,8 @@ class Normaliser:
     @property
     def mean(self) -> Floats:
         """What is subtracted."""
-        return self._mean.reshape(self._shape)
+        mean = self._mean.reshape(self._shape)
+        return mean if self._repeat == 1 else np.concatenate([mean] * self._repeat)
 
     @property
     def scale(self) -> Floats:

@@ -14,6 +14,7 @@ from tianji.core.algorithm import Task, Weights
 from tianji.core.env import BoolArray
 from tianji.core.schema import Arrays
 from tianji.core.state import State, random_state, restore_random
+from tianji.models.frames import FrameStack
 from tianji.models.layout import Floats, Network
 from tianji.models.normaliser import Normaliser
 
@@ -29,8 +30,9 @@ class Acting:
     def __init__(
         self, task: Task, network: Network, n_more: int = 0, normalise: bool = False
     ) -> None:
-        self._gather = task.env.gather
+        self._gather, self._frames = task.env.gather, FrameStack(task.env)
         self._forward = network.forward(task.device)
+        self._stacks = task.env.stack > 1
         self._n_network, self._n_more = network.n_weights, n_more
         self.more = np.zeros(n_more, np.float32)
         self._normaliser = Normaliser.of_inputs(task.env) if normalise else None
@@ -46,14 +48,16 @@ class Acting:
 
     def __call__(self, obs: Arrays, first: BoolArray) -> Floats:
         """The network's outputs [E, n] for what is observed."""
-        inputs = self._gather(obs)
+        inputs = self._frames.see(self._gather(obs), first)
         if self._normaliser is not None:
             inputs = self._normaliser(inputs)
         return self._forward(inputs)
 
     def state(self) -> State:
-        """The weights."""
+        """The weights, and the frames that were seen last."""
         state: State = {"weights": self._forward.flat}
+        if self._stacks:
+            state["frames"] = self._frames.state()
         if self._n_more:
             state["more"] = self.more
         if self._normaliser is not None:
@@ -63,6 +67,8 @@ class Acting:
     def restore(self, state: State) -> None:
         """Acts on with the weights of another."""
         self._forward.load(state["weights"])
+        if self._stacks:
+            self._frames.restore(state["frames"])
         if self._n_more:  # version 0.2 called it by what it was
             self.more[...] = state["more"] if "more" in state else state["log_std"]
         if self._normaliser is not None:

@@ -11,7 +11,7 @@ import torch
 if TYPE_CHECKING:
     from tianji.models.cnn import CNN
 
-PROBE_SECONDS = 0.25  # for each of four candidates
+PROBE_SECONDS = 0.25  # for each candidate
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,22 @@ class Precision:
 
 _chosen: dict[tuple[object, ...], Precision] = {}  # by what was asked, in this process
 
-CANDIDATES = [Precision(bf16, last) for bf16 in (False, True) for last in (False, True)]
+CANDIDATES = [Precision(False, False), Precision(False, True), Precision(True, True)]
 
 
-def choose(network: CNN, batch: int, learns: bool, names: str = "auto") -> Precision:
-    """The fastest of the candidates for this network and batch; on a GPU bfloat16, channels last.
+def has_bf16() -> bool:
+    """Whether this CPU has instructions for bfloat16; without them it is emulated, and slow."""
+    return torch.cpu._is_avx512_bf16_supported()
+
+
+def for_acting(device: str) -> Precision:
+    """What a few pictures at once are passed through a network in: nothing is measured."""
+    fast = device != "cpu" or has_bf16()
+    return Precision(bf16=fast, channels_last=fast)
+
+
+def choose(network: CNN, batch: int, names: str = "auto") -> Precision:
+    """The format in which this network learns from a batch fastest; on a GPU the last candidate.
 
     `names` is "auto", or "float32" or "bfloat16" to choose among those only.
     """
@@ -50,31 +61,28 @@ def choose(network: CNN, batch: int, learns: bool, names: str = "auto") -> Preci
     wanted = [each for each in CANDIDATES if names in ("auto", str(each).partition(",")[0])]
     if device.type != "cpu":
         return wanted[-1]
-    asked = (network.layout, batch, learns, names, torch.get_num_threads())
+    if names == "auto" and not has_bf16():
+        wanted = wanted[:-1]
+    if len(wanted) == 1:
+        return wanted[0]
+    asked = (network.layout, batch, names, torch.get_num_threads())
     if asked not in _chosen:
         frames = torch.zeros(batch, *network.layout.input_shape, dtype=torch.uint8)
-        took = {each: _seconds(network, frames, each, learns) for each in wanted}
+        took = {each: _seconds(network, frames, each) for each in wanted}
         _chosen[asked] = min(took, key=took.__getitem__)
     return _chosen[asked]
 
 
-def _seconds(network: CNN, frames: torch.Tensor, precision: Precision, learns: bool) -> float:
-    """Of one pass, the fastest of those that fit into the time."""
+def _seconds(network: CNN, frames: torch.Tensor, precision: Precision) -> float:
+    """Of one pass with gradients, the fastest of those that fit into the time."""
     before, network.precision = network.precision, precision
-    gradients = [parameter.grad for parameter in network.parameters()]
     parameters, best = list(network.parameters()), float("inf")
     end = time.perf_counter() + PROBE_SECONDS
     try:
         while best == float("inf") or time.perf_counter() < end:
             start = time.perf_counter()
-            if learns:
-                torch.autograd.grad(network(frames).sum(), parameters)
-            else:
-                with torch.inference_mode():
-                    network(frames)
+            torch.autograd.grad(network(frames).sum(), parameters)
             best = min(best, time.perf_counter() - start)
     finally:
         network.precision = before
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient
     return best

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from tianji.core.counts import Count
 from tianji.core.wording import count_of
@@ -26,13 +25,6 @@ BUSY_BUFFER = 0.85  # share of its time from which the buffer itself is what is 
 LONG_UPDATE = 0.002  # seconds; a shorter update gains nothing by threads
 
 
-class Words(NamedTuple):
-    """What limits a run, or what would help it, in two lengths."""
-
-    sentence: str
-    brief: str  # for a row of plain text that has other things to say as well
-
-
 def takes_turns(job: Job, engine: str) -> bool:
     """Whether acting and learning alternate by design, so that idle time is no fault of either."""
     return engine == "local" or job.sampling.per_version is not None
@@ -42,28 +34,17 @@ def bottleneck(
     progress: Progress, job: Job, engine: str = "process", since: Counts | None = None
 ) -> str:
     """One sentence on what has limited the run `since` then, or since it began."""
-    return limit_of(progress, job, engine, since).sentence
-
-
-def limit_of(
-    progress: Progress, job: Job, engine: str = "process", since: Counts | None = None
-) -> Words:
-    """What `bottleneck` says, and the same in brief."""
     if not updates_since(progress):
-        return _same(_before_learning(progress, job))
+        return _before_learning(progress, job)
     names = [name for name in progress.counts if name not in progress.lost]
     before = at_start(progress) if since is None else since
     homes = homes_in(job, engine)
     if takes_turns(job, engine):
         spent = shares(before, progress.counts, homes)
-        found = _same(_turns({name: spent[name] for name in names}, job, engine))
+        found = _turns({name: spent[name] for name in names}, job, engine)
     else:
         found = _who_waits(capacity(before, progress.counts, homes, job.ratio, names), job)
-    return Words(*(words.replace("%", " %") for words in found))
-
-
-def _same(words: str) -> Words:
-    return Words(words, words)
+    return found.replace("%", " %")
 
 
 def _before_learning(progress: Progress, job: Job) -> str:
@@ -89,71 +70,58 @@ def _busy(spent: Mapping[str, TimeShare], kind: Kind) -> float:
     return sum(chosen) / max(1, len(chosen))
 
 
-def _who_waits(found: Capacity, job: Job) -> Words:
+def _who_waits(found: Capacity, job: Job) -> str:
     learner, actors = found.learner_idle, found.actors_idle
     between = actors > ENOUGH_IDLE or found.buffer_busy > BUSY_BUFFER
     if learner > ENOUGH_IDLE and between:
         who = f"communication-bound: the learner idles {learner:.0%} and the actors {actors:.0%}"
-        gain = _gain_between(found)
-        return Words(f"{who}: {gain.sentence}", f"{who}; {gain.brief}")
+        return f"{who}; {_gain_between(found)}"
     if learner > ENOUGH_IDLE:
-        who, gain = f"sample-bound: the learner idles {learner:.0%}", _gain_of_an_actor(found)
-        return Words(f"{who}: {gain.sentence}", f"{who}; {gain.brief}")
+        return f"sample-bound: the learner idles {learner:.0%}; {_gain_of_an_actor(found)}"
     if actors > ENOUGH_IDLE:
-        who = f"training-bound: the actors wait {actors:.0%}"
         is_short = 0 < found.update_seconds < LONG_UPDATE
         gain = _gain_of_a_group(found, job) if is_short else _gain_of_a_core(found)
         less = "; a lower replay_ratio would help too" if job.ratio > 1 else ""
-        whole = f"{who} of the time for the learner: {gain.sentence}{less}"
-        return Words(whole, f"{who}; {gain.brief}")
-    return _same(f"balanced: the learner idles {learner:.0%}, the actors {actors:.0%}")
+        return f"training-bound: the actors wait {actors:.0%}; {gain}{less}"
+    return f"balanced: the learner idles {learner:.0%}, the actors {actors:.0%}"
 
 
-def _gain_of_an_actor(found: Capacity) -> Words:
+def _gain_of_an_actor(found: Capacity) -> str:
     """By what each of them makes, up to what the learner could use."""
     n, made = found.n_awake, found.production
     if found.n_paused >= 1:
         n_paused = round(found.n_paused)
-        return _same(f"{count_of(n_paused, 'actor')} {'is' if n_paused == 1 else 'are'} paused")
+        return f"{count_of(n_paused, 'actor')} {'is' if n_paused == 1 else 'are'} paused"
     if not (n and made and found.learning):
-        return _same("more actors or environments would help")
+        return "more actors or environments would help"
     gain = max(0.0, min(found.acting * (n + 1) / n, found.learning) / made - 1)
-    return Words(
-        f"the next actor, on a core of its own, would bring about {gain:+.0%}",
-        f"one more actor: about {gain:+.0%}",
-    )
+    return f"one more actor, on a core of its own: about {gain:+.0%}"
 
 
-def _gain_of_a_core(found: Capacity) -> Words:
+def _gain_of_a_core(found: Capacity) -> str:
     """As if updates were divided evenly, and what rides with the learner took as long as ever.
 
     Up to what the actors could make and the buffer pass on.
     """
     if not (found.acting and found.learning):
-        return _same("more learner cores or fewer actors would help")
+        return "more learner cores or fewer actors would help"
     cores = found.threads
     passed = 1 / found.buffer_busy if found.buffer_busy else math.inf
     faster = 1 / (found.riding + (1 - found.riding) * cores / (cores + 1))
     gain = max(0.0, min(faster, found.acting / found.learning, passed) - 1)
-    return Words(
-        f"one more learner core, if one is free, would bring at most {gain:+.0%}",
-        f"one more learner core: at most {gain:+.0%}",
-    )
+    return f"one more learner core, if one is free: at most {gain:+.0%}"
 
 
-def _gain_of_a_group(found: Capacity, job: Job) -> Words:
+def _gain_of_a_group(found: Capacity, job: Job) -> str:
     """Where threads would spend an update on each other: as if nothing else were shared."""
-    short = f"updates of {1e3 * found.update_seconds:.2g} ms gain little by more cores"
-    gain = f"at most {1 / job.config.n_groups:+.0%}"
-    return Words(
-        f"{short}; another group (global_cfg.group_num), on cores of its own, would bring {gain}",
-        f"{short}; another group: {gain}",
+    return (
+        f"updates of {1e3 * found.update_seconds:.2g} ms gain little by more cores; another group "
+        f"(global_cfg.group_num), on cores of its own: at most {1 / job.config.n_groups:+.0%}"
     )
 
 
-def _gain_between(found: Capacity) -> Words:
-    what = "larger trajectories or batches"
+def _gain_between(found: Capacity) -> str:
     if not (found.acting and found.learning and found.production):
-        return _same(f"{what} would help")
+        return "larger trajectories or batches would help"
     gain = max(0.0, min(found.acting, found.learning) / found.production - 1)
-    return Words(f"{what} would bring at most {gain:+.0%}", f"{what}: at most {gain:+.0%}")
+    return f"larger trajectories or batches: at most {gain:+.0%}"

@@ -6,11 +6,10 @@ the time that it took. Time in which a role had nothing to do, or was told to re
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from tianji.core.counts import Count, Vector
+from tianji.core.counts import Count
 from tianji.observe.rates import SPENT, Counts, shares
 from tianji.roles.role_specs import Kind, kind_of
 
@@ -51,72 +50,37 @@ def capacity(
     )
     since = {name: after[name] - before[name] for name in names}
     spent = shares(before, after, homes)
-    acted = _acting([since[name] for name in actors])
-    updates = sum(float(since[name][Count.VERSION]) for name in learners)
-    learned = sum(float(since[name][Count.BUSY_SECONDS]) for name in learners)
-    batches = sum(float(since[name][Count.PUSHED]) for name in buffers)
-    made = sum(float(since[name][Count.BUSY_SECONDS]) for name in buffers)
-    turns = sum(_seconds(name, since, homes).in_turns for name in learners)
+
+    def total(count: Count, names: Iterable[str]) -> float:
+        return sum(float(since[name][count]) for name in names)
+
+    def busy(learner: str) -> tuple[float, float]:
+        """Seconds of its process: of roles in turn, and of a buffer in a thread beside them."""
+        together = [name for name in names if homes[name] == homes[learner]]
+        apart = total(Count.APART_SECONDS, together)
+        return total(Count.BUSY_SECONDS, together) - apart, apart
+
+    timed = [name for name in actors if since[name][SPENT].sum() > 0]  # others have not begun
+    seconds = {name: float(since[name][SPENT].sum()) for name in timed}
+    paused, worked = total(Count.PAUSED_SECONDS, timed), total(Count.BUSY_SECONDS, timed)
+    awake = sum(1 - float(since[n][Count.PAUSED_SECONDS]) / seconds[n] for n in timed)
+    learned, turns = total(Count.BUSY_SECONDS, learners), sum(busy(name)[0] for name in learners)
+    # Of a buffer that works beside the learner, instead of in turns with it, the slower counts.
+    used = sum(_over(float(since[name][Count.CONSUMED]), max(busy(name))) for name in learners)
     return Capacity(
-        acting=acted.n_awake * acted.speed,
-        learning=sum(_learning(name, since, homes) for name in learners) / ratio,
-        production=acted.production,
-        n_awake=acted.n_awake,
-        n_paused=len(actors) - acted.n_awake,
-        actors_idle=acted.idle,
+        acting=awake * _over(total(Count.PRODUCED, timed), worked),
+        learning=used / ratio,
+        production=sum(float(since[name][Count.PRODUCED]) / seconds[name] for name in timed),
+        n_awake=awake,
+        n_paused=len(actors) - awake,
+        actors_idle=_over(sum(seconds.values()) - paused - worked, sum(seconds.values()) - paused),
         learner_idle=_mean([spent[name].idle for name in learners]),
         buffer_busy=_mean([spent[name].busy for name in buffers]),
         threads=max(1, round(sum(float(after[name][Count.THREADS]) for name in learners))),
-        update_seconds=_over(learned, updates),
-        batch_seconds=_over(made, batches),
+        update_seconds=_over(learned, total(Count.VERSION, learners)),
+        batch_seconds=_over(total(Count.BUSY_SECONDS, buffers), total(Count.PUSHED, buffers)),
         riding=_over(turns - learned, turns),
     )
-
-
-class _Acting(NamedTuple):
-    """What the actors did."""
-
-    speed: float  # steps per busy second of one
-    production: float  # steps per second of all
-    n_awake: float
-    idle: float  # share of the time that they were awake
-
-
-def _acting(since: list[Vector]) -> _Acting:
-    """From what each of them has counted; one that has counted no time yet is left out."""
-    timed = [counts for counts in since if counts[SPENT].sum() > 0]
-    made = [float(counts[Count.PRODUCED]) for counts in timed]
-    seconds = [float(counts[SPENT].sum()) for counts in timed]
-    paused = [float(counts[Count.PAUSED_SECONDS]) for counts in timed]
-    worked = sum(float(counts[Count.BUSY_SECONDS]) for counts in timed)
-    return _Acting(
-        speed=_over(sum(made), worked),
-        production=sum(n / whole for n, whole in zip(made, seconds, strict=True)),
-        n_awake=sum(1 - rest / whole for rest, whole in zip(paused, seconds, strict=True)),
-        idle=_over(sum(seconds) - sum(paused) - worked, sum(seconds) - sum(paused)),
-    )
-
-
-def _learning(learner: str, since: Counts, homes: Mapping[str, str]) -> float:
-    """Samples per second in which the process of a learner was busy, whoever in it was.
-
-    Of a buffer that works beside the learner, instead of in turns with it, the slower one counts.
-    """
-    return _over(float(since[learner][Count.CONSUMED]), max(_seconds(learner, since, homes)))
-
-
-class _Seconds(NamedTuple):
-    """In which the process of a learner was busy."""
-
-    in_turns: float  # one role after the other
-    apart: float  # a buffer beside them, in a thread of its own
-
-
-def _seconds(learner: str, since: Counts, homes: Mapping[str, str]) -> _Seconds:
-    together = [counts for name, counts in since.items() if homes[name] == homes[learner]]
-    apart = sum(float(counts[Count.APART_SECONDS]) for counts in together)
-    busy = sum(float(counts[Count.BUSY_SECONDS]) for counts in together)
-    return _Seconds(busy - apart, apart)
 
 
 def _over(value: float, whole: float) -> float:

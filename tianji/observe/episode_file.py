@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,11 +25,14 @@ class Line(NamedTuple):
     actor: int  # counted over all groups
     actor_steps: int  # that this actor had made by then
     version: int  # updates behind the policy that acted in the last step
-    returned: float
+    returned: float  # points of the whole game
     length: int  # steps
+    learned: float = math.nan  # mean return of its lives as learned from, maybe clipped
 
 
 HEAD = ",".join(Line._fields)
+OLDER = HEAD.rpartition(",")[0]  # before `learned`, which a resumed run adds to its later lines
+N_OLDER = len(Line._fields) - 1
 
 
 class EpisodeFile:
@@ -85,16 +89,17 @@ def read(folder: Path) -> History:
     path = folder / FILE
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
-        if lines[0] != HEAD:
+        if lines[0] not in (HEAD, OLDER):
             raise TianJiError(f"{path}: want the columns {HEAD}")
-        table = np.array([line.split(",") for line in lines[1:] if line], np.float64)
+        rows = [line.split(",")[:N_OLDER] for line in lines[1:] if line]
+        table = np.array(rows, np.float64)
     except OSError as error:
         raise TianJiError(
             f"{path}: {error.strerror}: train with exp.keep_episodes=True to have it"
         ) from error
     except ValueError as error:
         raise TianJiError(f"{path} is damaged: {error}") from error
-    table = table.reshape(-1, len(Line._fields))
+    table = table.reshape(-1, N_OLDER)
     table = table[np.argsort(table[:, 0], kind="stable")]
     seconds, actor, made, version, returned, length = table.T
     steps = np.zeros(len(seconds))

@@ -1,22 +1,24 @@
-"""TensorBoard's event files, written without TensorBoard.
+"""TensorBoard's event files, of tensorboardX's messages.
 
-The libraries that write such files load torch: a second and 200 MB that a launcher has no use for.
-The format is small: records of a length, a serialised `Event` and a checksum of either.
+They are made once a second and at the end, so that the many rows of a run's first seconds cost no
+time while it trains.
 """
 
 from __future__ import annotations
 
 import platform
 import struct
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from tianji.core.append_log import Appending
 
 LARGEST = 3e38  # that a scalar, of 32 bits, can hold
-START = b"\x3a\x02\x08\x01"  # field 7, `session_log`, with the status START
+BATCH_SECONDS = 1.0  # that rows wait at most, while more come
 
 
 class Events:
@@ -30,9 +32,11 @@ class Events:
         self.name = "the TensorBoard file"
         self._folder = folder
         self._file = Appending(self._open)
-        self._head = _record(_field(3, b"brain.Event:2"))
+        self._rows: list[dict[str, Any]] = [{"file_version": "brain.Event:2"}]
         if resumed_at is not None:
-            self._head += _record(_step(resumed_at + 1) + START)
+            self._rows.append({"step": resumed_at + 1, "session_log": {"status": "START"}})
+        self._head = len(self._rows)  # rows that are no reason to have a file
+        self._due = 0.0
 
     def _open(self) -> BinaryIO:
         stem = f"events.out.tfevents.{int(time.time()):010d}.{platform.node() or 'localhost'}"
@@ -44,60 +48,54 @@ class Events:
                 attempt += 1
 
     def add(self, values: Mapping[str, float | int | None], step: int) -> None:
-        """Writes every scalar that such a file can hold, at one point of the x axis.
+        """Keeps every scalar that such a file can hold, at one point of the x axis.
 
         Names without a slash are left out: they are the axes that TensorBoard has of its own.
         """
-        scalars = b"".join(
-            _field(1, _field(1, name.encode()) + b"\x15" + struct.pack("<f", value))
+        scalars = [
+            {"tag": name, "simple_value": value}
             for name, value in values.items()
             if "/" in name and value is not None and abs(value) < LARGEST
-        )
-        head, self._head = self._head, b""
-        self._file.add(head + _record(_step(step) + _field(5, scalars)))
+        ]
+        now = time.time()
+        self._rows.append({"wall_time": now, "step": step, "summary": {"value": scalars}})
+        if not self._due:
+            self._due = now + BATCH_SECONDS
+        elif now >= self._due:
+            self._due = now + BATCH_SECONDS
+            self._write()
+
+    def _write(self) -> None:
+        with _without_torch():
+            from tensorboardX.proto.event_pb2 import Event  # type: ignore[import-untyped]  # it has no stubs
+            from tensorboardX.record_writer import masked_crc32c  # type: ignore[import-untyped]  # nor here
+        whole = bytearray()
+        for row in self._rows:
+            event = Event(**{"wall_time": time.time()} | row).SerializeToString()
+            length = struct.pack("<Q", len(event))
+            whole += length + struct.pack("<I", masked_crc32c(length))
+            whole += event + struct.pack("<I", masked_crc32c(event))
+        self._rows.clear()
+        self._head = 0
+        self._file.add(bytes(whole))
 
     def close(self, summary: Mapping[str, object] | None = None) -> None:
-        """Closes the file."""
-        self._file.close()
+        """Writes what waits, and closes the file."""
+        try:
+            if len(self._rows) > self._head:
+                self._write()
+        finally:
+            self._file.close()
 
 
-def _record(event: bytes) -> bytes:
-    event = b"\x09" + struct.pack("<d", time.time()) + event
-    length = struct.pack("<Q", len(event))
-    return length + checksum(length) + event + checksum(event)
-
-
-def _step(step: int) -> bytes:
-    return b"\x10" + _varint(step)
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*out, number])
-
-
-def _field(number: int, content: bytes) -> bytes:
-    """A length-delimited field of a protocol buffer."""
-    return bytes([number << 3 | 2]) + _varint(len(content)) + content
-
-
-def _crc_table() -> list[int]:
-    table = list(range(256))
-    for _ in range(8):
-        table = [crc >> 1 ^ 0x82F63B78 * (crc & 1) for crc in table]
-    return table
-
-
-_CRC_TABLE = _crc_table()
-
-
-def checksum(data: bytes) -> bytes:
-    """CRC-32C, rotated and shifted as the record format wants it."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = _CRC_TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
-    crc ^= 0xFFFFFFFF
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+@contextmanager
+def _without_torch() -> Iterator[None]:
+    """For loading tensorboardX, which would load torch: seconds that no launcher has use for."""
+    hidden = "torch" not in sys.modules
+    if hidden:
+        sys.modules["torch"] = None  # type: ignore[assignment]  # as Python has it: not to be found
+    try:
+        yield
+    finally:
+        if hidden:
+            del sys.modules["torch"]

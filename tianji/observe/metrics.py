@@ -16,17 +16,11 @@ from tianji.roles.role_specs import Kind
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that is written down once a second; `<...>` in a name stands for any word."""
+    """A number that every row has; `<...>` in a name stands for any word."""
 
     name: str
     unit: str
     meaning: str
-
-    def covers(self, key: str) -> bool:
-        """Whether a key of a row is this metric."""
-        parts, given = self.name.split("/"), key.split("/")
-        same = (p == g or p.startswith("<") for p, g in zip(parts, given, strict=False))
-        return len(parts) == len(given) and all(same)
 
 
 METRICS = (
@@ -34,6 +28,7 @@ METRICS = (
     Metric("env_steps", "steps", "environment steps that actors have pushed; the x axis"),
     Metric("updates", "updates", "calls of the algorithm's `learn`, of all groups together"),
     Metric("rollout/ep_rew_mean", "reward", "mean return of the last 100 finished episodes"),
+    Metric("rollout/learned_return", "reward", "the same per life and as learned from, clipped"),
     Metric("rollout/ep_len_mean", "steps", "mean length of the last 100 finished episodes"),
     Metric("rollout/episodes", "episodes", "finished episodes so far"),
     Metric("time/fps", "steps/s", "environment steps pushed per second"),
@@ -122,6 +117,7 @@ def row(
         "env_steps": steps,
         "updates": updates,
         "rollout/ep_rew_mean": progress.mean_return,
+        "rollout/learned_return": progress.learned_return,
         "rollout/ep_len_mean": sum(lengths) / len(lengths) if lengths else None,
         "rollout/episodes": progress.n_episodes,
         "time/fps": rates.production,
@@ -174,87 +170,3 @@ def finite(value: Any) -> Any:
     if not isinstance(value, float):
         return value
     return float(f"{value:.6g}") if math.isfinite(value) else None
-
-
-@dataclass(frozen=True)
-class Other:
-    """A name of Stable-Baselines3 for which there is something here."""
-
-    theirs: str
-    ours: str
-    difference: str = "none"
-
-
-OTHERS = (
-    Other("rollout/ep_rew_mean", "rollout/ep_rew_mean"),
-    Other("rollout/ep_len_mean", "rollout/ep_len_mean"),
-    Other("time/episodes", "rollout/episodes", "the name"),
-    Other("time/fps", "time/fps", "over the last interval, theirs since the start"),
-    Other("time/time_elapsed", "time/time_elapsed", "from the moment all roles were ready"),
-    Other("time/total_timesteps", "time/total_timesteps"),
-    Other("time/iterations", "updates", "the name; one for each batch of rollouts (PPO)"),
-    Other("train/n_updates", "train/n_updates", "PPO: theirs counts every epoch"),
-    Other("train/loss", "train/loss", "DQN alone"),
-    Other("train/policy_gradient_loss", "train/policy_gradient_loss"),
-    Other("train/value_loss", "train/value_loss"),
-    Other("train/entropy_loss", "train/entropy_loss"),
-    Other("train/approx_kl", "train/approx_kl"),
-    Other("train/clip_fraction", "train/clip_fraction"),
-    Other("eval/mean_reward", "eval/mean_reward"),
-    Other("eval/mean_ep_length", "eval/mean_ep_length"),
-)
-
-PAGE = """# Metrics
-
-While a run goes on, one row of metrics a second is added to `metrics.jsonl` in its folder, and the
-same numbers to a TensorBoard event file beside it (`tensorboard --logdir runs`). Rates and the
-shares of busy and idle time are over the last interval, from one row to the next; everything else
-is so far. A number that does not exist yet, or is not finite, is `null`. Produced, received and
-consumed are counted in valid environment steps, for every algorithm. `eval/*` stands only in the
-row after an evaluation has come; `evaluations.jsonl` has every game of every evaluation, and the
-steps and updates behind the weights that played.
-
-`<role>` is the name of a role, as in `actor-0.3`: group 0, actor 3. `<scalar>` is whatever the
-algorithm's `learn` returns. With several groups or learners, counts and rates are of all of them
-together, staleness is over the samples of all, and scalars are means over all learners.
-
-This page is generated: `python -m tianji.observe.metrics > docs/metrics.md`.
-
-| metric | unit | meaning |
-|---|---|---|
-{metrics}
-There is no time that a role waits to send or to receive: no role does. A full channel says no
-(`comm/refused`), and the role does something else; if nobody in its process has anything to do,
-that is `roles/<role>/idle`.
-
-## Weights & Biases, trackio
-
-`tianji train ... --track wandb` (or `trackio`, or both; `track=["wandb"]` in `exp`) sends every row
-there too. Install them with `pip install 'tianji[wandb]'`. A process of its own does the sending,
-begins with the first row and writes what it has to say to `logs/wandb.log`: a slow network delays
-nothing, and a tracker that fails is a warning. The project is `tianji` unless `WANDB_PROJECT` or
-`TRACKIO_PROJECT` names another; the run is named after its folder, and `tracking.json` keeps its id
-so that a resumed run goes on as the same one. In Weights & Biases the x axis is `env_steps`.
-
-## A run that was resumed
-
-A resumed run goes on from its last checkpoint and forgets what it did after it. The rows of that
-lost work go to `metrics.lost.jsonl`, and TensorBoard is told to leave them out.
-
-## Names of Stable-Baselines3
-
-| Stable-Baselines3 | here | difference |
-|---|---|---|
-{others}"""
-
-
-def page() -> str:
-    """The text of docs/metrics.md."""
-    return PAGE.format(
-        metrics="".join(f"| `{m.name}` | {m.unit} | {m.meaning} |\n" for m in METRICS),
-        others="".join(f"| `{o.theirs}` | `{o.ours}` | {o.difference} |\n" for o in OTHERS),
-    )
-
-
-if __name__ == "__main__":
-    print(page(), end="")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from tianji.core.counts import Count
 from tianji.core.status import Status
 from tianji.job.job import Job
-from tianji.observe.bottleneck import Words, limit_of
+from tianji.observe.bottleneck import bottleneck
 from tianji.observe.metrics import ratio_of
 from tianji.observe.rates import NOTHING, Counts, Rates
-from tianji.observe.watch import Progress
+from tianji.observe.watch import Progress, apart
 from tianji.roles.role_specs import Kind, is_first_learner, kind_of
 
 if TYPE_CHECKING:
@@ -96,7 +96,8 @@ def _title(scene: Scene) -> str:
 def _return(scene: Scene) -> str:
     mean, target = scene.progress.mean_return, scene.job.stop_return
     shown = "-" if mean is None else f"{mean:,.1f}"
-    return shown if target is None else f"{shown} / {target:,g}"
+    aim = "" if target is None else f" / {target:,g}"
+    return shown + aim + ("" if mean is None else apart(mean, scene.progress.learned_return))
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
@@ -120,7 +121,7 @@ def line(scene: Scene) -> str:
     return (
         f"{span(scene.elapsed):>7}  {progress.produced:>9,} steps  "
         f"{scene.rates.production:>7,.0f}/s   return {_return(scene)}   {played}"
-        f"updates {progress.updates:,}   staleness {stale:g}   {_limit(scene).brief}"
+        f"updates {progress.updates:,}   staleness {stale:g}   {_limit(scene)}"
     )
 
 
@@ -296,16 +297,16 @@ def _foot(scene: Scene) -> Table:
     dropped = f" · {progress.dropped:,} dropped" if progress.dropped else ""
     quantiles = f"median {stale['p50']:g}, p95 {stale['p95']:g}, max {stale['max']:g} updates"
     grid.add_row("staleness", f"{quantiles if progress.consumed else '-'}{dropped}")
-    word, _, reason = _limit(scene).sentence.partition(": ")
+    word, _, reason = _limit(scene).partition(": ")
     style = "bold green" if word in ("balanced", "in turns") else "bold yellow"
     grid.add_row("limit", Text.assemble((word, style), f": {reason}"))
     return grid
 
 
-def _limit(scene: Scene) -> Words:
+def _limit(scene: Scene) -> str:
     """What limits the run now; once it has ended, what limited all of it."""
     since = None if scene.status is not None else scene.since
-    return limit_of(scene.progress, scene.job, scene.engine, since)
+    return bottleneck(scene.progress, scene.job, scene.engine, since)
 
 
 def _number(value: float | None) -> str:

@@ -58,31 +58,27 @@ class Rates:
 
 
 class Meter:
-    """Turns counters into rates over the last `window` readings.
-
-    A reading that comes right after another replaces it: a rate over next to no time says nothing.
-    """
+    """Turns counters into rates over the last `seconds`, or since the last reading if longer."""
 
     def __init__(
         self,
         homes: Mapping[str, str],
-        window: int = 1,
-        soonest_seconds: float = 0.0,
+        seconds: float = 1.0,
         message_bytes: Mapping[str, int] | None = None,
     ) -> None:
         self._homes = homes
-        self._soonest = soonest_seconds
+        self._seconds = seconds
         self._message_bytes = message_bytes or {}
-        self._readings: deque[tuple[float, Counts]] = deque(maxlen=window + 1)
+        self._readings: deque[tuple[float, Counts]] = deque()
 
     def read(self, progress: Progress, now: float) -> Rates:
-        """The rates from the oldest reading in the window, at first from the start, until now."""
+        """The rates of this process until now, over all of its time while that is shorter."""
         if progress.started_at is None:
             return Rates()
         if not self._readings:
             self._readings.append((progress.started_at, at_start(progress)))
-        if len(self._readings) > 1 and now - self._readings[-1][0] < self._soonest:
-            self._readings.pop()
+        while len(self._readings) > 1 and self._readings[1][0] <= now - self._seconds:
+            self._readings.popleft()
         self._readings.append((now, dict(progress.counts)))
         (began, before), after = self._readings[0], progress.counts
         seconds = max(now - began, 1e-3)

@@ -23,7 +23,7 @@ from tianji.observe.pace import Comparison
 from tianji.observe.panel import span
 from tianji.observe.rates import at_start, homes_in
 from tianji.observe.times import Times
-from tianji.observe.watch import WINDOW, Progress
+from tianji.observe.watch import WINDOW, Progress, apart
 from tianji.roles.role_specs import Kind, kind_of, roles_of
 
 COUNTS_OF_KIND: dict[Kind | None, dict[str, Count]] = {
@@ -66,7 +66,9 @@ def summarise(
         "episodes": progress.n_episodes,
         "updates": progress.updates,
         "mean_return_100": progress.mean_return,
+        "learned_return_100": progress.learned_return,
         "stop_return": job.stop_return,
+        "stop_return_of": job.config.exp.stop_return_of,
         "produced": progress.produced,
         "received": progress.received,
         "consumed": progress.consumed,
@@ -229,12 +231,22 @@ def _reason(error: str) -> str:
 
 def _reached(summary: dict[str, Any]) -> str:
     mean, n = summary["mean_return_100"], min(WINDOW, summary["episodes"])
-    return "no episode ended" if mean is None else f"mean return {mean:,.1f} over {n} episodes"
+    if mean is None:
+        return "no episode ended"
+    learned = apart(mean, summary["learned_return_100"])
+    return f"mean return {mean:,.1f} over {n} episodes{learned}"
+
+
+def aimed_at(summary: Mapping[str, Any]) -> float | None:
+    """The mean return that `stop_return` is about."""
+    per_life = summary.get("stop_return_of") == "life"
+    mean: float | None = summary.get("learned_return_100" if per_life else "mean_return_100")
+    return mean
 
 
 def _target(summary: dict[str, Any]) -> str | None:
     """As in `475, not reached`."""
-    mean, target = summary["mean_return_100"], summary["stop_return"]
+    mean, target = aimed_at(summary), summary["stop_return"]
     if target is None:
         return None
     if mean is None or mean < target:

@@ -34,6 +34,7 @@ class Progress:
     new_percent: Histogram = field(default_factory=Histogram)  # of each batch
     scalars: dict[str, float] = field(default_factory=dict)
     returns: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    learned: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))  # per life
     lengths: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW))
     ended_at: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     n_episodes: int = 0
@@ -110,6 +111,18 @@ class Progress:
         """Mean return of the last 100 episodes, or of all if there are fewer."""
         return float(np.mean(self.returns)) if self.returns else None
 
+    @property
+    def learned_return(self) -> float | None:
+        """Mean of what was learned from in the same games: per life, and maybe clipped."""
+        return float(np.mean(self.learned)) if self.learned else None
+
+
+def apart(mean: float, learned: float | None) -> str:
+    """What was learned from, in words, where that is not what the games were worth."""
+    if learned is None or math.isclose(mean, learned, abs_tol=1e-6) or math.isnan(learned):
+        return ""
+    return f", learned {learned:,.1f}"
+
 
 def updates_by_group(counts: Mapping[str, Vector]) -> dict[int, int]:
     """The version of each group."""
@@ -124,6 +137,7 @@ class Watch:
         roles = roles_of(job.config)
         self._homes = {role.name: role.home for role in roles}
         self._target = job.stop_return
+        self._per_life = job.config.exp.stop_return_of == "life"
         self._keeps_episodes = job.config.exp.keep_episodes
         self._scalar_names = job.algorithm.scalars
         self._reports: dict[str, Inbox] = {
@@ -165,6 +179,7 @@ class Watch:
         progress = self.progress
         return {
             "returns": list(progress.returns),
+            "learned": list(progress.learned),
             "lengths": list(progress.lengths),
             "episodes": progress.n_episodes,
             "fusions": progress.fusions,
@@ -175,6 +190,7 @@ class Watch:
         """Goes on with the same window of episodes; when they ended is a thing of the past."""
         progress = self.progress
         progress.returns.extend(state["returns"])
+        progress.learned.extend(state["learned" if "learned" in state else "returns"])
         progress.lengths.extend(state["lengths"])
         progress.ended_at.extend(-math.inf for _ in state["returns"])
         progress.n_episodes = state["episodes"]
@@ -208,11 +224,13 @@ class Watch:
         if progress.solved_at is not None:  # the window stays as it was when the target was reached
             return
         progress.returns.append(episode.returned)
+        progress.learned.append(episode.learned)
         progress.lengths.append(episode.length)
         progress.ended_at.append(episode.ended_at)
         if self._target is None:
             return
-        if len(progress.returns) == WINDOW and np.mean(progress.returns) >= self._target:
+        returns = progress.learned if self._per_life else progress.returns
+        if len(returns) == WINDOW and np.mean(returns) >= self._target:
             progress.solved_at = max(progress.ended_at)
 
 
@@ -222,8 +240,8 @@ def _in_time(finished: tuple[int, Ended]) -> tuple[float, float, int]:
 
 
 def _line(seconds: float, actor: int, episode: Ended) -> Line:
-    returned, length, _, steps, version = episode
-    return Line(round(seconds, 6), actor, steps, version, returned, length)
+    returned, length, _, steps, version, learned = episode
+    return Line(round(seconds, 6), actor, steps, version, returned, length, learned)
 
 
 def _sum(vectors: list[Vector]) -> Vector:

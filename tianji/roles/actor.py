@@ -10,6 +10,7 @@ from tianji.core.algorithm import Policy
 from tianji.core.channel import Inbox, Outbox
 from tianji.core.counts import Count
 from tianji.core.env import Env
+from tianji.core.tracer import What
 from tianji.roles.episodes import Clock, EpisodeLog
 from tianji.roles.role import Role
 from tianji.roles.trajectory import TrajectoryWriter
@@ -58,8 +59,11 @@ class Actor(Role):
             self._take_weights()
         if not self.trajectory.is_open and not self._begin():
             return False
+        self.tracer.begin()
         decision = self.policy.act(self.obs, self.first)  # ❺ act, and ❸ keep what came of it
+        self.tracer.decided()
         step = self.env.step(decision["action"])
+        self.tracer.acted()
         self.obs, self.first = self.trajectory.add(decision, step), step.first
         ended, length = self.log.add(step, self.version), self.trajectory.length
         if length == self._length or self.trigger.fires(length, ended):
@@ -71,21 +75,25 @@ class Actor(Role):
         if (message := self.weights.take()) is not None:
             weights = message.arrays["weights"]
             self._large = weights.size > LARGE
+            self.tracer.begin()
             self.policy.load(weights, message.version)
             self.version = self.counts[Count.VERSION] = message.version
             self.counts[Count.WEIGHTS_TAKEN] += 1
+            self.tracer.received(What.WEIGHTS, message)
 
     def _begin(self) -> bool:
         """Opens the next trajectory, if it may be begun and the channel has room for it."""
         due = 0 if self.per_version is None else self.trajectory.sent // self.per_version
         if self.paused or self.version < due:
             return False
-        begun = self.trajectory.begin(self.obs, self.version)
+        begun = self.trajectory.begin(self.obs, self.first, self.version)
         self.counts[Count.REFUSED] = self.trajectory.refused
         return begun
 
     def _push(self) -> None:
+        self.tracer.begin()
         self.counts[Count.PRODUCED] += self.trajectory.push()
+        self.tracer.sent(What.TRAJECTORY, self.trajectory.version)
         self.counts[Count.PUSHED] = self.trajectory.sent
         self.log.push()
 

@@ -21,7 +21,8 @@ import numpy as np
 from tianji.core.algorithm import Weights
 from tianji.core.channel import Inbox, Message, Outbox
 from tianji.core.errors import TianJiError
-from tianji.core.schema import Field, Schema
+from tianji.core.schema import Arrays, Field, Schema
+from tianji.core.tracer import NULL, Tracer, What
 
 Update = Generator[Weights, None, dict[str, float]]
 
@@ -59,6 +60,7 @@ class Exchange:
         self._result: dict[str, float] = {}
         self._n_learners = len(outboxes) + 1
         self._sum = np.zeros(n_parameters, np.float32)
+        self.tracer: Tracer = NULL  # of its learner
         self.broken = False  # another learner has ended, and so no update can be finished
         self.averaged = 0  # exchanges of this update that are complete
         self.scalars: dict[str, float] | None = None  # what the update returned, once it is done
@@ -113,12 +115,15 @@ class Exchange:
     def _advance(self) -> None:
         """Runs the update to its next gradient, or to its end."""
         assert self._update is not None
+        self.tracer.begin()
         try:
             self._vector = next(self._update)
         except StopIteration as end:
+            self.tracer.updated()
             self._vector, self._result = None, end.value
             self._settle()
             return
+        self.tracer.updated()
         self._check(self._vector)
         self._unsent, self._missing, self._came = list(self._outboxes), set(self._inboxes), {}
         self._send()
@@ -154,12 +159,26 @@ class Exchange:
             return False
         assert vector is not None
         message = {"vector": vector, "correction": np.array(self._correction is not None)}
-        still = [i for i in self._unsent if not self._outboxes[i].push(message, self.averaged)]
+        still = [i for i in self._unsent if not self._push(i, message)]
         moved, self._unsent = len(still) < len(self._unsent), still
         return moved
 
+    def _push(self, i: int, message: Arrays) -> bool:
+        self.tracer.begin()
+        pushed = self._outboxes[i].push(message, self.averaged)
+        if pushed:
+            self.tracer.sent(What.GRADIENT, self.averaged)
+        return pushed
+
+    def _take_from(self, i: int) -> Message | None:
+        self.tracer.begin()
+        message = self._inboxes[i].take()
+        if message is not None:
+            self.tracer.received(What.GRADIENT, message, i)
+        return message
+
     def _take(self) -> bool:
-        came = {i: m for i in self._missing if (m := self._inboxes[i].take()) is not None}
+        came = {i: message for i in self._missing if (message := self._take_from(i)) is not None}
         for i, message in came.items():
             assert message.version == self.averaged, "learners have lost step"
             if i == 0:

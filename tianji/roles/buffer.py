@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tianji.core.channel import Inbox, Message, Outbox
 from tianji.core.counts import Count
 from tianji.core.store import Store
+from tianji.core.tracer import What
 from tianji.roles.balance import Balance
 from tianji.roles.role import Role
 
@@ -67,6 +68,7 @@ class Buffer(Role):
         for source in (*range(first, n), *range(first)):
             if self._full() or not self._may_receive():
                 break  # the inboxes fill up, and so the actors are paced
+            self.tracer.begin()
             if (message := self.trajectories[source].take()) is not None:
                 self._store(source, message)
                 if not self._in_turns:
@@ -76,6 +78,7 @@ class Buffer(Role):
 
     def _store(self, source: int, message: Message) -> None:
         added = self.store.add(source, message.arrays, message.version)
+        self.tracer.received(What.TRAJECTORY, message, source)
         self.balance.receive(added.units)
         self.received += added.steps
         self.counts[Count.RECEIVED] = self.received
@@ -92,8 +95,10 @@ class Buffer(Role):
             self.counts[Count.REFUSED] = self.batches.refused
             return False
         self.counts[Count.FRESHNESS] += min(1.0, self.balance.batch / self.store.size())
+        self.tracer.begin()
         self.store.draw(batch)
         self.batches.commit(self.handed)
+        self.tracer.sent(What.BATCH, self.handed)
         self.balance.consume()
         self.handed += 1
         self.counts[Count.PUSHED] = self.handed

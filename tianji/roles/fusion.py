@@ -10,6 +10,7 @@ from tianji.core.algorithm import Algorithm, Weights
 from tianji.core.channel import Inbox, Outbox
 from tianji.core.schema import Field, Schema
 from tianji.core.state import State
+from tianji.core.tracer import NULL, Tracer, What
 
 
 def parameters_schema(n_parameters: int) -> Schema:
@@ -27,12 +28,17 @@ class Fusion:
         self._interval = interval
         self._due = interval  # the version at which it sends next
         self._waiting = False  # for the mean of what was sent
+        self.tracer: Tracer = NULL  # of its learner
         self.n_fusions = 0  # that this group has taken part in
         self.refused = 0  # times that it was due and could not send
 
     def correction(self) -> Weights | None:
         """What to add to the parameters, if the mean has come of what was sent."""
-        if (message := self._mean.take()) is None or not self._waiting:
+        self.tracer.begin()
+        if (message := self._mean.take()) is None:
+            return None
+        self.tracer.received(What.PARAMETERS, message)
+        if not self._waiting:
             return None
         self._waiting = False
         self.n_fusions += 1
@@ -51,9 +57,11 @@ class Fusion:
         if self._waiting or (slot := self._parameters.slot()) is None:
             self.refused += 1
             return
+        self.tracer.begin()
         np.copyto(self._sent, parameters())
         np.copyto(slot["parameters"], self._sent)
         self._parameters.commit(version)
+        self.tracer.sent(What.PARAMETERS, version)
         self._waiting, self._due = True, version + self._interval
 
     def close(self) -> None:

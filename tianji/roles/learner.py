@@ -12,6 +12,7 @@ from tianji.core.channel import Inbox, Outbox
 from tianji.core.counts import Count
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays
+from tianji.core.tracer import What
 from tianji.roles.allreduce import Exchange
 from tianji.roles.episodes import Clock
 from tianji.roles.fusion import Fusion
@@ -60,16 +61,20 @@ class Learner(Role):
             return self._finish()
         if not self.published:  # not when it is made: it may be about to be restored
             self.publish()
+        self.tracer.begin()
         if (message := self.batches.take()) is None:  # ❶ load what has come
             return self._finish() if self.batches.closed else False
+        self.tracer.received(What.BATCH, message)
         if self.exchange is not None:
             self._batch = message.arrays
             correction = None if self.fusion is None else self.fusion.correction()
             staged = self.algorithm.stage(self._batch)
             self.exchange.begin(self.algorithm.updates(staged), correction)
             return self._go_on(self.exchange) or True
-        staged = self.algorithm.stage(message.arrays)
-        self._learned(message.arrays, self.algorithm.learn(staged))  # ❷ learn
+        self.tracer.begin()
+        scalars = self.algorithm.learn(self.algorithm.stage(message.arrays))  # ❷ learn
+        self.tracer.updated()
+        self._learned(message.arrays, scalars)
         return True
 
     @property
@@ -114,7 +119,9 @@ class Learner(Role):
     def publish(self) -> None:
         """Sends the weights to whoever reads them."""
         if self.weights is not None:
+            self.tracer.begin()
             self.weights.push({"weights": self.algorithm.weights()}, self.version)
+            self.tracer.sent(What.WEIGHTS, self.version)
             self.counts[Count.PUSHED] += 1
         self.published = True
 

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from tianji.core.channel import Inbox, InFront, Message
 from tianji.core.schema import Schema
 
+NOBODY = -1  # the number of a message that nobody has sent
+
 
 class StandIn(InFront):
     """An actor's trajectories as long as they come, then empty ones."""
@@ -32,6 +34,6 @@ class StandIn(InFront):
             self._of, self._taken = version, 0
         message = self._inbox.take()
         if message is None and self._inbox.closed and self._taken < self._per_version:
-            message = Message(self._empty, version, 0)
+            message = Message(self._empty, version, NOBODY)
         self._taken += message is not None
         return message

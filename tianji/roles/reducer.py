@@ -16,6 +16,7 @@ import numpy as np
 
 from tianji.core.channel import Inbox, Outbox
 from tianji.core.counts import Count
+from tianji.core.tracer import What
 from tianji.roles.role import Role
 
 
@@ -62,10 +63,12 @@ class Reducer(Role):
     def _gather(self) -> bool:
         moved = False
         for i in np.flatnonzero(~self.came).tolist():
+            self.tracer.begin()
             if (message := self.parameters[i].take()) is not None:
                 self.gathered[i] = message.arrays["parameters"]
                 self.came[i] = moved = True
                 self.counts[Count.RECEIVED] += 1
+                self.tracer.received(What.PARAMETERS, message, i)
         return moved
 
     def _ignore(self) -> bool:
@@ -73,6 +76,7 @@ class Reducer(Role):
         return any([inbox.take() is not None for inbox in self.parameters])
 
     def _fuse(self) -> None:
+        self.tracer.begin()
         rows = self.gathered[self.came]
         slot = self.mean.slot()
         assert slot is not None, "a LATEST channel always has room"
@@ -82,6 +86,7 @@ class Reducer(Role):
         self.counts[Count.FUSIONS] += 1
         self.counts[Count.PUSHED] += 1
         self.mean.commit(self.fusions)
+        self.tracer.sent(What.PARAMETERS, self.fusions)
         self.came[:] = False
 
     def _finish(self) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 
 from tianji.core.counts import Count
 from tianji.core.schema import Arrays
+from tianji.core.tracer import NULL, Tracer
 
 
 class Role(ABC):
@@ -19,6 +20,7 @@ class Role(ABC):
         self.paused = False  # told to begin nothing new, see `advice.py`
         self.apart = False  # told to take its turns beside the others of its process
         self.counts = np.zeros(len(Count))
+        self.tracer: Tracer = NULL
 
     @abstractmethod
     def step(self) -> bool:

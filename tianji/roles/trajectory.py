@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from tianji.core.channel import Outbox
-from tianji.core.env import Step
+from tianji.core.env import BoolArray, Step
+from tianji.core.frames import BEFORE, FIRST, older
 from tianji.core.schema import Arrays
 from tianji.core.state import State
 
@@ -18,7 +22,9 @@ class TrajectoryWriter:
         self.sent = 0  # trajectories
         self._outbox = outbox
         self._rows: Arrays | None = None
-        self._version = 0  # of the policy that began it
+        self.version = 0  # of the policy that began it
+        self._first: BoolArray | None = None  # of the open one, where frames are stacked
+        self._before: npt.NDArray[Any] | None = None  # the frames before the next one
 
     @property
     def is_open(self) -> bool:
@@ -30,14 +36,19 @@ class TrajectoryWriter:
         """How often the channel had no room."""
         return self._outbox.refused
 
-    def begin(self, obs: Arrays, version: int) -> bool:
+    def begin(self, obs: Arrays, first: BoolArray, version: int) -> bool:
         """Opens the next trajectory at `obs`; False while the channel has no room for it."""
-        self._rows = self._outbox.slot()
-        if self._rows is None:
+        self._rows = rows = self._outbox.slot()
+        if rows is None:
             return False
         for name, array in obs.items():
-            self._rows[name][0] = array
-        self.length, self._version = 0, version
+            rows[name][0] = array
+        self._first = rows.get(FIRST)
+        if self._first is not None:
+            self._first[0] = first
+            if self._before is not None:
+                rows[BEFORE][...] = self._before
+        self.length, self.version = 0, version
         return True
 
     def add(self, decision: Arrays, step: Step) -> Arrays:
@@ -47,6 +58,8 @@ class TrajectoryWriter:
         for name, array in decision.items():
             rows[name][t] = array
         step.write(rows, t)
+        if self._first is not None:
+            self._first[t + 1] = step.first
         self.length = t + 1
         return {name: rows[name][t + 1] for name in step.obs}
 
@@ -56,7 +69,7 @@ class TrajectoryWriter:
         assert rows is not None and t
         length = len(rows["valid"])
         for name, array in rows.items():
-            if name == "length":
+            if name in ("length", BEFORE):
                 continue
             row = t + 1 if len(array) > length else t  # what is observed has a row more
             array[row] = array[row - 1]
@@ -68,7 +81,8 @@ class TrajectoryWriter:
         assert rows is not None
         rows["length"][...] = self.length
         n_valid = int(np.count_nonzero(rows["valid"][: self.length]))
-        self._outbox.commit(self._version)
+        self._before = self._older()
+        self._outbox.commit(self.version)
         self._rows = None
         self.sent += 1
         return n_valid
@@ -81,18 +95,28 @@ class TrajectoryWriter:
         """Forgets what was begun."""
         self._rows = None
 
+    def _older(self) -> npt.NDArray[Any] | None:
+        """The frames before the newest; None where none are stacked."""
+        if self._rows is None or self._first is None:
+            return self._before
+        return older(self._rows, self.length)
+
     def state(self) -> State:
         """Where it stands; the rows themselves lie in the channel."""
         return {
             "open": self.is_open,
             "length": self.length,
             "sent": self.sent,
-            "version": self._version,
+            "version": self.version,
             "refused": self._outbox.refused,
+            "before": self._older(),
         }
 
     def restore(self, state: State) -> None:
         """Goes on in a channel that was restored before."""
         self.length, self.sent = state["length"], state["sent"]
-        self._version, self._outbox.refused = state["version"], state["refused"]
+        self.version, self._outbox.refused = state["version"], state["refused"]
+        self._before = state.get("before")
         self._rows = self._outbox.slot() if state["open"] else None
+        if self._rows is not None:
+            self._first = self._rows.get(FIRST)

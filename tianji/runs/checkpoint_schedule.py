@@ -261,6 +261,19 @@ class Keeper:
             self._ordered = None
 
 
+def left_out(config: Config, n_bytes: int) -> str | None:
+    """Which checkpoints will not hold a full store of this size; None: all will."""
+    how = config.exp.save_replay
+    if how == "never":
+        return "checkpoints leave them out: exp.save_replay is 'never'"
+    if how == "auto" and n_bytes > LARGEST_COPY:
+        return (
+            f"checkpoints leave more than {LARGEST_COPY >> 20} MB out while training goes on "
+            "(exp.save_replay='always' keeps them), and a resumed run warms up again"
+        )
+    return None
+
+
 def _why(error: int) -> str:
     """What an errno of `saving` says; of a state() that failed it says only that it did."""
     return "a state() failed, see logs/" if error == errno.EINVAL else os.strerror(error)

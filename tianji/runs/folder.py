@@ -33,6 +33,7 @@ LIMITS = (  # that a run may be given more of when it is resumed
     "exp.train_steps",
     "exp.episodes",
     "exp.stop_return",
+    "exp.stop_return_of",
     "exp.max_seconds",
     "exp.save_seconds",
     "exp.save_freq",

@@ -47,11 +47,11 @@ def train(
     """Trains one configuration in a run folder of its own, or goes on where it was interrupted.
 
     Without an `engine` the config's `use_comm_parallel` chooses; `started_at` is the moment that
-    times are counted from, now unless given; `row_seconds` is the time from one row of metrics to
-    the next, infinity for none but the last; `dashboard` is the port of a live page. With `extend`
-    a run that has ended goes on, and the configuration may say anew when it ends. The `plan` that
-    the configuration follows is kept beside it, and compared with what is measured; the seconds
-    since `started_at` that it took to make are told apart from those to start.
+    times are counted from, now unless given; `row_seconds` is the longest time from one row of
+    metrics to the next, infinity for none but the last; `dashboard` is the port of a live page.
+    With `extend` a run that has ended goes on, and the configuration may say anew when it ends. The
+    `plan` that the configuration follows is kept beside it, and compared with what is measured; the
+    seconds since `started_at` that it took to make are told apart from those to start.
     """
     began = time.monotonic() if started_at is None else started_at
     name = start.check(config, engine)
@@ -77,7 +77,8 @@ def train(
         except BaseException:  # nothing has begun: leave nothing behind
             claimed.leave()
             raise
-        from tianji.runs.run import ROW_SECONDS, Run
+        from tianji.runs.row_schedule import ROW_SECONDS
+        from tianji.runs.run import Run
 
         run = Run(
             job,

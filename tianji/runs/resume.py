@@ -15,6 +15,7 @@ from tianji.core.checkpoint import Checkpoint
 from tianji.core.errors import TianJiError
 from tianji.core.json_file import read_json
 from tianji.core.status import ENDED, Status
+from tianji.observe.summary import aimed_at
 from tianji.roles.role_specs import roles_of
 from tianji.roles.role_state import is_bare
 from tianji.runs.folder import MORE, refuse_checkpoint, refuse_unfit, rewind
@@ -84,7 +85,7 @@ def _refuse_ended(
                 f"{folder} has ended ({status}): give it more to do, as in {MORE[status]}"
             )
         return
-    mean, target = summary.get("mean_return_100"), now.stop_return
+    mean, target = aimed_at(summary), now.stop_return
     still = mean is not None and target is not None and mean >= target
     if before.stop_return == target or still:
         found = "" if mean is None else f" with a mean return of {mean:,g}"

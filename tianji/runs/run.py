@@ -29,14 +29,14 @@ from tianji.observe.view import View, view_for
 from tianji.observe.watch import Progress
 from tianji.roles.evaluation import Evaluation
 from tianji.runs.resume import Resumed
+from tianji.runs.row_schedule import ROW_SECONDS, RowSchedule
 from tianji.strategy.plan import plan_file
 from tianji.strategy.plan.plan_file import Plan, compare
 
 SUMMARY = "summary.json"  # how a run ended
 PROGRESS = "progress.json"  # the same of a run in progress, or of one that was killed
 FRAME_SECONDS = 0.25  # from one picture of the run to the next
-ROW_SECONDS = 1.0  # from one row of metrics to the next
-RATE_FRAMES = 8  # pictures that a shown rate is taken over
+RATE_SECONDS = 2.0  # that a shown rate is taken over
 LIMIT_FRAMES = 40  # pictures that what limits the run is taken over
 MOST_DECISIONS = 200  # of `balance.jsonl` that the summary repeats, the last ones
 LONGEST_HISTORY = 400  # mean returns kept for the picture; beyond it every second one goes
@@ -88,13 +88,13 @@ class Run:
         self._view: View | None = None if quiet else view_for()
         self._ticked_at: float | None = None  # when training was last seen going on
         self._frame_due = math.inf if quiet else -math.inf
-        self._frame_meter = Meter(homes_in(job, engine), RATE_FRAMES)
+        self._frame_meter = Meter(homes_in(job, engine), RATE_SECONDS)
         self._shown_rates = Rates()
         self._past: deque[Counts] = deque(maxlen=LIMIT_FRAMES)  # of the last pictures
         self._history: list[float] = []
-        self._row_seconds = row_seconds
-        self._row_due = -math.inf if math.isfinite(row_seconds) else math.inf
-        self._row_meter = Meter(homes_in(job, engine), 1, row_seconds / 2, message_bytes(job))
+        self._rows = RowSchedule(row_seconds, resumed is not None)
+        self._row_meter = Meter(homes_in(job, engine), row_seconds, message_bytes(job))
+        self._keep_due, self._keep_seconds = -math.inf, row_seconds  # of `progress.json`
         self._upkeep = metrics.Upkeep(self.times.resumes)
         self._plan = self._read_plan()
         self._steady = Steady()
@@ -123,19 +123,11 @@ class Run:
         if now >= self._frame_due:
             self._frame_due = now + FRAME_SECONDS
             self._show(progress, now)
-        if now >= self._row_due and self._has_learned(progress, now):
-            self._row_due = now + self._row_seconds
+        if self._rows.due(progress, now):
             self._write(progress, now)
-            self._keep(PROGRESS, self._summary(Status.RUNNING, progress, now))
-
-    def _has_learned(self, progress: Progress, now: float) -> bool:
-        """Whether there is something to write; a resumed run needs a moment to have rates.
-
-        Before all of its roles were heard it would seem to have done less than before.
-        """
-        if self.resumed is None:
-            return progress.updates > 0
-        return progress.started_at is not None and now >= progress.started_at + self._row_seconds
+            if now >= self._keep_due:
+                self._keep_due = now + self._keep_seconds
+                self._keep(PROGRESS, self._summary(Status.RUNNING, progress, now))
 
     def evaluated(self, evaluation: Evaluation, env_steps: int) -> float:
         """An evaluation has come: the next row tells of it. Returns the time of the run."""

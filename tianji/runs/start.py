@@ -42,6 +42,7 @@ def refuse(config: Config, engine: str | None) -> str:
     """The same, without a word about what is not refused."""
     name = chosen_engine(config, engine)
     _refuse_missing_trackers(config)
+    _refuse_without_gpu(config, name)
     return name
 
 
@@ -75,6 +76,16 @@ def _refuse_missing_trackers(config: Config) -> None:
         refuse_missing(config.exp.track)
 
 
+def _refuse_without_gpu(config: Config, engine: str) -> None:
+    """Of the buffer; with MPI the learners may be on other machines."""
+    from tianji.job.validate import check_device
+
+    check_device(config)
+    device = config.parallel.buffer_cfg.device
+    if engine != "mpi" and device == "cuda" and resources.gpu_of(device) is None:
+        raise TianJiError("buffer_cfg.device: torch sees no GPU here: write 'cpu', or leave it out")
+
+
 def start(
     name: str, config: Config, folder: Path, resumed: Resumed | None, stack: ExitStack
 ) -> tuple[Job, Engine]:
@@ -96,7 +107,7 @@ def _process_engine(
     stack.callback(crew.dismiss)
     first = role_name(Kind.LEARNER)  # it loads longest: before this process loads anything
     crew.start(first, lenient[first])
-    from tianji.engines.process import process_engine
+    from tianji.engines.remote import process_engine
     from tianji.job.job import load_algorithm
 
     algorithm, hyp = load_algorithm(config)
@@ -131,7 +142,7 @@ def _mpi_engine(
     config: Config, folder: Path, resumed: Resumed | None, stack: ExitStack
 ) -> tuple[Job, Engine]:
     """The ranks are there already: they are told what they are, and load while sizes are found."""
-    from tianji.engines.mpi import mpi_engine
+    from tianji.engines.remote import mpi_engine
     from tianji.transports.mpi import world
 
     ranks, shares = _place_ranks(config, stack)
@@ -144,8 +155,8 @@ def _mpi_engine(
 
 def _place_ranks(config: Config, stack: ExitStack) -> tuple[Ranks, dict[str, Share]]:
     """All ranks of the job, and what each may use."""
-    from tianji.engines.rank_identity import identity
     from tianji.engines.ranks import Ranks
+    from tianji.engines.serve_rank import identity
     from tianji.job.job import load_algorithm
     from tianji.transports.mpi import world
 
@@ -181,24 +192,31 @@ def placement(config: Config, engine: str | None = None) -> str:
 
 
 def _placement_here(config: Config, name: str) -> str:
-    from tianji.machine.placement import table_of_one, table_of_one_process
-    from tianji.roles.role_specs import homes_of
+    """Processes of one machine have no ranks: they are counted, from 1."""
+    from tianji.machine.placement import table
+    from tianji.roles.role_specs import LAUNCHER, homes_of
 
     cores, usable, here = resources.available_cores(), resources.usable_here(), platform.node()
-    job = _try_out(config)
-    if name == "local":
-        return table_of_one_process(config, here, resources.Share(cores, 1))
-    everybody = dict.fromkeys(homes_of(config).values(), resources.Share(cores, 1))
-    alternates = job.algorithm.alternates(job.task.hyp, job.task.n_actors)
-    shares = resources.assign(config, cores, alternates, usable=usable)
-    _note(notices.crowding(shares, alternates, usable))
-    return table_of_one(config, here, everybody | shares)
+    job, homes = _try_out(config), dict.fromkeys([LAUNCHER, *homes_of(config).values()])
+    numbers = {home: 1 if name == "local" else i for i, home in enumerate(homes, 1)}
+    shares = dict.fromkeys(homes, resources.Share(cores, 1))
+    if name != "local":
+        alternates = job.algorithm.alternates(job.task.hyp, job.task.n_actors)
+        assigned = resources.assign(config, cores, alternates, usable=usable)
+        _note(notices.crowding(assigned, alternates, usable))
+        shares |= assigned
+    return table(config, "process", {home: (n, here) for home, n in numbers.items()}, shares)
 
 
 def _try_out(config: Config) -> Job:
     from tianji.job.preflight import try_out
     from tianji.job.wiring import n_bytes_of
+    from tianji.runs.checkpoint_schedule import left_out
 
     job = try_out(config)
-    resources.refuse_without_memory(n_bytes_of(job), resources.free_bytes())
+    needed, free, room = n_bytes_of(job), resources.free_bytes(), job.sampling.room
+    resources.refuse_without_memory(needed, free, room)
+    store = needed["store"] // config.n_groups
+    unsaved = left_out(config, store)
+    _note(notices.large_store(store, room, free, f"; {unsaved}" if unsaved else ""))
     return job

@@ -115,8 +115,18 @@ def load(path: str | Path, which: Literal["final", "best"] = "final") -> Trained
     intact checkpoint is taken instead, with a warning.
     """
     path = Path(path)
-    saved, about = _find(path, which)
-    config = from_json(about["config"], str(path / "config.json"))
+    if which not in ("final", "best"):
+        raise TianJiError(f"load: want 'final' or 'best', got {which!r}")
+    chosen = path
+    if run_of(path) == path:
+        if not (path / "config.json").exists():
+            refuse_other(path)
+        chosen, notes = best(path) if which == "best" else newest(path)
+        if which == "final" and notes and _final(path).exists():
+            warnings.warn(f"{notes[0]}; {chosen.name} is used instead", stacklevel=2)
+    saved = _of_checkpoint(chosen) if chosen.is_dir() else _of_file(chosen)
+    folder = chosen if chosen.is_dir() else chosen.resolve().parent.parent
+    config = from_json(_config_of(folder)["config"], str(folder / "config.json"))
     env = make_env(config)
     env.close()
     job = prepare(config, env.spec)
@@ -131,61 +141,68 @@ def load(path: str | Path, which: Literal["final", "best"] = "final") -> Trained
     return Trained(config, job, policy, saved.weights, saved.version, saved.env_steps)
 
 
-def _find(path: Path, which: str) -> tuple[Saved, dict[str, Any]]:
-    """Weights, and the `config.json` that belongs to them."""
-    if which not in ("final", "best"):
-        raise TianJiError(f"load: want 'final' or 'best', got {which!r}")
+def run_of(path: Path) -> Path:
+    """The folder of the run that `path`, a run or one of its checkpoints, belongs to."""
     if not path.exists():
         raise TianJiError(f"{path} does not exist: name a run's folder or one of its checkpoints")
-    if any((path / name).exists() for name in ("manifest.json", "manifest.sha256")):
-        return _of_checkpoint(path), _config_of(path)
-    if path.is_file():
-        return _of_file(path), _config_of(path.resolve().parent.parent)
-    refuse_part(path)
-    if not (path / "config.json").exists():
-        refuse_other(path)
-    about = _config_of(path)
-    return (_best_of(path) if which == "best" else _last_of(path)), about
-
-
-def refuse_part(path: Path) -> None:
-    """Raises if `path` is the folder that holds the checkpoints of a run."""
-    if path.resolve().name == "checkpoints" and (path.resolve().parent / "config.json").exists():
+    if path.is_file() or any((path / f"manifest.{end}").exists() for end in ("json", "sha256")):
+        return path.resolve().parent.parent
+    whole = path.resolve()
+    if whole.name == "checkpoints" and (whole.parent / "config.json").exists():
         raise TianJiError(
-            f"{path} holds the checkpoints of a run: name the run, {path.resolve().parent}, or one "
-            "of its checkpoints"
+            f"{path} holds the checkpoints of a run: name the run, {whole.parent}, or one of them"
         )
+    return path
 
 
-def _last_of(run: Path) -> Saved:
-    damage = None
-    if (file := run / "checkpoints" / FINAL).exists():
+def newest(run: Path) -> tuple[Path, list[str]]:
+    """What a run ended with, or the newest intact checkpoint of one that has not ended.
+
+    Beside it, a line about all that is newer and not intact.
+    """
+    damaged = []
+    if (file := _final(run)).exists():
         try:
-            return _of_file(file)
+            read(file)
+            return file, []
         except TianJiError as error:
-            damage = error
-    newest, _ = checkpoint.newest(run)
-    if newest is None and damage is not None:
-        raise damage
-    if newest is None:
-        best = ", but its best so far: which='best', or --best"
-        more = best if (run / "checkpoints" / BEST).exists() else ""
-        raise TianJiError(f"{run} has no trained policy yet: its run has saved nothing{more}")
-    if damage is not None:
-        warnings.warn(f"{damage}; {newest.folder.name} is used instead", stacklevel=4)
-    return _of_checkpoint(newest.folder)
+            damaged.append(str(error))
+    found, broken = checkpoint.newest(run)
+    if found is not None:
+        return found.folder, damaged + broken
+    if damaged:
+        raise TianJiError(f"{damaged[0]}, and there is no checkpoint to play with instead")
+    refuse_other(run)
+    there = (run / "checkpoints" / BEST).exists()
+    more = " which='best', or --best, plays what did best in an evaluation." if there else ""
+    raise TianJiError(
+        f"{run} has no trained policy yet: neither checkpoints/{FINAL} nor a checkpoint.{more} "
+        "Let it train until its first checkpoint, or to its end"
+    )
 
 
-def _best_of(run: Path) -> Saved:
-    file = run / "checkpoints" / BEST
-    if file.exists():
-        return read(file)
-    folder = checkpoint.best(run)
-    if folder is None:
+def best(run: Path) -> tuple[Path, list[str]]:
+    """The weights with the best evaluation while training, or else the best checkpoint's.
+
+    Beside it, what is to be said about the choice.
+    """
+    if (file := run / "checkpoints" / BEST).exists():
+        return file, []
+    refuse_other(run)
+    if (folder := checkpoint.best(run)) is None:
         raise TianJiError(
-            f"{run} has no best policy: it has no evaluation (exp.eval_step) and no checkpoint"
+            f"{run} has no best policy: neither an evaluation while it trained (exp.eval_step) "
+            "nor a checkpoint"
         )
-    return _of_checkpoint(folder)
+    note = (
+        f"{run} has no evaluation (exp.eval_step): this is {folder.name}, the checkpoint with "
+        "the best return while training"
+    )
+    return folder, [note]
+
+
+def _final(run: Path) -> Path:
+    return run / "checkpoints" / FINAL
 
 
 def _of_file(file: Path) -> Saved:

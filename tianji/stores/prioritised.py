@@ -17,7 +17,8 @@ import numpy.typing as npt
 from tianji.core.schema import Arrays, Field, Schema
 from tianji.core.state import State
 from tianji.core.store import Amount
-from tianji.stores.replay import Index, Replay, ReplayStore
+from tianji.stores.replay import Replay, ReplayStore
+from tianji.stores.rings import Index
 
 Priorities = npt.NDArray[np.float64]
 
@@ -30,6 +31,7 @@ class Prioritised(Replay):
 
     alpha: float = 0.6  # 0: uniform
     beta: float = 0.4  # of the importance-sampling weights; 1: they correct in full
+    anneal: int | None = None  # batches over which beta rises to 1 in a line; None: it stays
     reweighs: ClassVar[bool] = True
 
     def batch_schema(self, trajectory: Schema) -> Schema:
@@ -45,8 +47,7 @@ class Prioritised(Replay):
 
     def n_bytes(self, trajectory: Schema, n_sources: int, slack: int) -> int:
         """Bytes of all rings and of the tree."""
-        rows = n_sources * (self.steps_per_source(trajectory, n_sources) + 1)
-        rows *= trajectory.fields[-1].shape[1]
+        rows = self.n_rows(trajectory, n_sources)
         return super().n_bytes(trajectory, n_sources, slack) + rows * 8 + SumTree.n_bytes(rows)
 
 
@@ -58,10 +59,18 @@ class PrioritisedStore(ReplayStore):
     ) -> None:
         super().__init__(sampling, trajectory, n_sources, seed)
         n_rows = len(self._rows["valid"])
-        self._alpha, self._beta = sampling.alpha, sampling.beta
+        self._alpha, self._first_beta, self._anneal = sampling.alpha, sampling.beta, sampling.anneal
+        self._batches = 0  # drawn so far
         self._tree = SumTree(n_rows)
         self._generation = np.zeros(n_rows, np.int64)
         self._largest = 1.0  # priority ** alpha of a sample that nobody has learned from
+
+    @property
+    def beta(self) -> float:
+        """The exponent of the next batch's weights."""
+        if self._anneal is None:
+            return self._first_beta
+        return self._first_beta + (1 - self._first_beta) * min(1.0, self._batches / self._anneal)
 
     def _rewritten(self, rows: Index) -> None:
         self._generation[rows] += 1
@@ -73,17 +82,22 @@ class PrioritisedStore(ReplayStore):
         marks = (np.arange(n) + self._random.random(n)) * (total / n)
         row = self._tree.find(marks)
         probability = self._tree.values(row) / total
-        weight = (self.size() * probability) ** -self._beta
+        weight = (self.size() * probability) ** -self.beta
+        self._batches += 1
         out["weight"][...] = weight / weight.max()
         out["row"][...] = row
         self._generation.take(row, 0, out["generation"])
         return row
 
     def reweigh(self, feedback: Arrays) -> int:
-        """Sets the priorities of samples that are still here."""
+        """Sets the priorities of samples that are still here; one that is no number is the largest.
+
+        So a learner that fails cannot spoil the sum of all others.
+        """
         rows, priority = feedback["row"], feedback["priority"].astype(np.float64)
         here = (self._generation[rows] == feedback["generation"]) & self._rows["valid"][rows]
         weighed = np.maximum(np.abs(priority[here]), LEAST) ** self._alpha
+        weighed[~np.isfinite(weighed)] = self._largest
         if weighed.size:
             self._largest = max(self._largest, float(weighed.max()))
             self._tree.set(rows[here], weighed)
@@ -95,15 +109,17 @@ class PrioritisedStore(ReplayStore):
         self._tree.clear()
         return super().clear()
 
-    def state(self) -> State:
+    def state(self) -> State | None:
         """A replay's, with the priorities; generations start anew, for nothing is in flight."""
-        return {**super().state(), "priority": self._tree.leaves, "largest": self._largest}
+        about = {"priority": self._tree.leaves, "largest": self._largest, "batches": self._batches}
+        state = super().state()
+        return None if state is None else {**state, **about}
 
     def restore(self, state: State) -> None:
         """Draws on with the priorities of that time."""
         super().restore(state)
         self._generation += 1
-        self._largest = state["largest"]
+        self._largest, self._batches = state["largest"], state["batches"]
         rows = np.arange(len(self._generation))
         self._tree.set(rows, np.where(self._rows["valid"], state["priority"], 0.0))
 

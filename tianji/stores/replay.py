@@ -1,4 +1,7 @@
-"""Off-policy storage: keeps the last samples and draws them again and again."""
+"""Off-policy storage: keeps the last samples and draws them again and again.
+
+Where a policy sees several frames, each is kept once, and stacks are put together when drawn.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tianji.core.errors import TianJiError
+from tianji.core.frames import BEFORE, FIRST, STACKED, TICKET, shape_seen
 from tianji.core.schema import Arrays, Field, Schema
 from tianji.core.state import State, random_state, restore_random
-from tianji.core.store import Amount, axes_of, observed_fields, step_fields
+from tianji.core.store import Amount, axes_of, observed_fields, stack_of, step_fields
+from tianji.models.device_frames import DeviceFrames
+from tianji.stores.rings import Index, Rings
 
-Index = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 ABOUT = (
     Field("ends", "bool"),  # terminated or truncated
@@ -37,6 +43,7 @@ class Replay:
     gamma: float = 0.99
     n_step: int = 1
     updates_per_step: float = 1.0  # of serial training
+    device: str | None = None  # where the frames of `obs` are kept; None: beside all else
 
     unit: ClassVar[str] = "samples"
     once: ClassVar[bool] = False
@@ -73,13 +80,17 @@ class Replay:
     def drawn(self, trajectory: Schema) -> list[Field]:
         """Fields that go into a batch as they are: the action and what the policy added to it."""
         observed = {field.name for field in observed_fields(trajectory)}
-        made_of = {*observed, *(f"final_{name}" for name in observed), *MADE_OF}
+        made_of = {*observed, *(f"final_{name}" for name in observed), *MADE_OF, FIRST}
         return [field for name, field in step_fields(trajectory).items() if name not in made_of]
 
     def batch_schema(self, trajectory: Schema) -> Schema:
         """One row per sample."""
-        observed = observed_fields(trajectory)
+        stack = stack_of(trajectory)
+        fields = [f for f in observed_fields(trajectory) if not self._apart(f)]
+        observed = [Field(f.name, f.dtype, shape_seen(f, stack)) for f in fields]
+        ticket = () if self.device is None else (Field(TICKET, "int64"),)
         rows = (
+            *ticket,
             *observed,
             *(Field(f"next_{f.name}", f.dtype, f.shape) for f in observed),
             *self.drawn(trajectory),
@@ -100,20 +111,38 @@ class Replay:
         _, n_envs = axes_of(trajectory)
         return max(1, math.ceil(self.capacity / (n_sources * n_envs)))
 
+    def n_rows(self, trajectory: Schema, n_sources: int) -> int:
+        """Rows of all rings: those that are kept, the newest of each, and what is seen with them.
+
+        A policy that sees k frames needs k - 1 frames before the oldest step.
+        """
+        _, n_envs = axes_of(trajectory)
+        kept = self.steps_per_source(trajectory, n_sources)
+        return n_sources * n_envs * (kept + stack_of(trajectory))
+
+    def row(self, trajectory: Schema) -> Schema:
+        """What is kept of each sample in the CPU's memory."""
+        fields = [f for f in step_fields(trajectory).values() if not self._apart(f)]
+        return Schema((*fields, *ABOUT))
+
+    def _apart(self, field: Field) -> bool:
+        return self.device is not None and field.name == STACKED
+
     def n_bytes(self, trajectory: Schema, n_sources: int, slack: int) -> int:
         """Bytes of all rings."""
-        _, n_envs = axes_of(trajectory)
-        rows = n_sources * n_envs * (self.steps_per_source(trajectory, n_sources) + 1)
-        fields = (*step_fields(trajectory).values(), *ABOUT)
-        return rows * sum(field.n_bytes for field in fields)
+        fields = self.row(trajectory).fields
+        return self.n_rows(trajectory, n_sources) * sum(field.n_bytes for field in fields)
 
 
 class ReplayStore:
     """One ring in time per actor; successors and n-step returns are put together when drawing.
 
     A ring has one position more than it keeps steps: the newest observation, which no action
-    belongs to yet. Ring a, position p, environment e is row (a * ring + p) * E + e of every array.
-    Actor a fills ring a, until another has been silent: see `_ring_of`.
+    belongs to yet. Actor a fills ring a, until another has been silent: see `_ring_of`.
+
+    Where k frames are stacked, a ring has k - 1 positions more, for the frames before its oldest
+    step. A step of which some frames are missing, because the one before it is another actor's or
+    was lost, is not valid.
     """
 
     def __init__(self, sampling: Replay, trajectory: Schema, n_sources: int, seed: int) -> None:
@@ -121,22 +150,29 @@ class ReplayStore:
         self._sampling = sampling
         self._silence = 2 * n_sources * length * self._n_envs  # steps: nobody is late for so long
         self._kept = sampling.steps_per_source(trajectory, n_sources)
-        self._ring = self._kept + 1
+        self._stack = stack_of(trajectory)
+        self._ring = self._kept + self._stack
         fields = step_fields(trajectory)
-        self._layout = Schema((*fields.values(), *ABOUT))  # of one row
-        by_time = self._layout.stacked(n_sources, self._ring, self._n_envs)
-        self._by_time: Arrays = {f.name: np.zeros(f.shape, f.dtype) for f in by_time.fields}
-        self._rows = {name: a.reshape(-1, *a.shape[3:]) for name, a in self._by_time.items()}
+        self._layout, frames = sampling.row(trajectory), None  # of one row
+        if sampling.device is not None:
+            about = sampling.n_rows(trajectory, n_sources), self._stack, sampling.batch
+            frames = DeviceFrames(fields[STACKED], *about, sampling.device)
+        self._rings = Rings(self._layout, n_sources, self._ring, self._n_envs, self._stack, frames)
+        self._by_time, self._rows = self._rings.by_time, self._rings.flat
         self._filled_by = np.arange(n_sources)  # the ring of each actor
         self._cut = np.zeros(n_sources, bool)  # the next steps of a ring are of another actor
         self._newest = np.zeros(n_sources, np.int64)  # steps received when it was last written
+        # Frames that are known before the newest one, and belong with it; stack - 1 are enough.
+        self._known = np.zeros((n_sources, self._n_envs), np.int64)
         self._written = np.zeros(n_sources, np.int64)  # steps ever written
         self._rows_up_to = np.zeros(n_sources, np.int64)  # cumulative rows to draw from
         self._n_valid = 0
         self._received = 0
         self._random = np.random.default_rng(seed)
         self._observed = [field.name for field in observed_fields(trajectory)]
-        self._copied = [name for name in fields if name not in self._observed]
+        self._shown = [name for name in self._observed if name in self._rows]
+        self._followed = [*self._observed, *([FIRST] if self._stack > 1 else [])]  # T+1 rows
+        self._copied = [name for name in fields if name not in self._followed]
         self._drawn = [field.name for field in sampling.drawn(trajectory)]
         self._same_step = f"final_{self._observed[0]}" in fields
         self._reward_axes = (slice(None),) + (None,) * len(fields["reward"].shape)
@@ -144,39 +180,44 @@ class ReplayStore:
     def add(self, source: int, trajectory: Arrays, version: int) -> Amount:
         """Appends the steps to the actor's ring, over the oldest."""
         length = int(trajectory["length"])
-        start = max(0, length - self._kept)  # where a ring is too small, the newest steps stay
+        start = max(0, length - self._ring + 1)  # where a ring is too small, the newest stay
         steps = int(np.count_nonzero(trajectory["valid"][:length]))
         self._received += steps
         number = self._ring_of(source)
         ring = {name: array[number] for name, array in self._by_time.items()}
         written = int(self._written[number])
-        self._cut_where_broken(ring, written, trajectory, bool(self._cut[number]))
-        rows = np.arange(written, written + length - start) % self._ring
-        self._n_valid -= int(np.count_nonzero(ring["valid"][rows]))
-        self._n_valid += int(np.count_nonzero(trajectory["valid"][start:length]))
-        for name in (*self._observed, *self._copied):
-            ring[name][rows] = trajectory[name][start:length]
+        broken = self._cut_where_broken(number, trajectory)
+        new = np.arange(written, written + length - start)
+        # Behind the newest position lie those of which only frames are needed.
+        beyond = np.arange(written + len(new), written + len(new) + self._stack) % self._ring
+        rows = new % self._ring
+        changed = np.arange(written, written + len(new) + self._stack)[: self._ring] % self._ring
+        self._n_valid -= int(np.count_nonzero(ring["valid"][changed]))
+        for name in (*self._followed, *self._copied):
+            self._rings.write(name, number, rows, trajectory[name][start:length])
+        if self._stack > 1:
+            ring["valid"][rows] &= self._whole(number, trajectory[FIRST][: length + 1])[start:]
         ring["ends"][rows] = ring["terminated"][rows] | ring["truncated"][rows]
         ring["version"][rows] = version
         ring["born"][rows] = self._received
         ring["drawn"][rows] = False
-        written += length - start
-        head = written % self._ring
-        self._n_valid -= int(np.count_nonzero(ring["valid"][head]))
-        ring["valid"][head] = False
-        for name in self._observed:
-            ring[name][head] = trajectory[name][length]
-        self._written[number] = written
+        for name in self._followed:
+            self._rings.write(name, number, beyond[:1], trajectory[name][length : length + 1])
+        ring["valid"][beyond] = False
+        self._n_valid += int(np.count_nonzero(ring["valid"][changed]))
+        self._written[number] += len(new)
         self._newest[number], self._cut[number] = self._received, False
         self._count_rows()
-        changed = np.arange(written - (length - start) - 1, written + 1) % self._ring
-        self._rewritten(self._rows_at(number, changed))
+        self._rewritten(np.concatenate((broken, self._rings.rows(number, changed))))
         return Amount(steps, steps)
 
-    def _rows_at(self, number: int, positions: Index) -> Index:
-        """The rows of all environments at these positions of a ring."""
-        first = (number * self._ring + positions) * self._n_envs
-        return (first[:, None] + np.arange(self._n_envs)).ravel()
+    def _whole(self, number: int, first: Mask) -> Mask:
+        """Where all frames of a stack are known, [T, E] of `first` [T+1, E]."""
+        known = self._known[number] + np.arange(len(first))[:, None]
+        known[np.maximum.accumulate(first, 0)] = self._stack - 1
+        whole: Mask = known >= self._stack - 1
+        self._known[number] = np.minimum(known[-1], self._stack - 1)
+        return whole[:-1]
 
     def _rewritten(self, rows: Index) -> None:
         """Is told which rows hold another sample than before, or may not be drawn any more."""
@@ -190,7 +231,7 @@ class ReplayStore:
         own, other = int(self._filled_by[source]), int(self._newest.argmin())
         silent = self._received - self._newest[other] > self._silence
         if silent and own != other and self._written[own] >= self._kept:
-            oldest = self._by_time["born"][own, (self._written[own] + 1) % self._ring, 0]
+            oldest = self._by_time["born"][own, (self._written[own] - self._kept) % self._ring, 0]
             if oldest > self._newest[other]:
                 self._filled_by[self._filled_by == other] = own
                 self._filled_by[source] = other
@@ -200,19 +241,28 @@ class ReplayStore:
     def _count_rows(self) -> None:
         self._rows_up_to = np.cumsum(np.minimum(self._written, self._kept) * self._n_envs)
 
-    def _cut_where_broken(
-        self, ring: Arrays, written: int, trajectory: Arrays, everywhere: bool
-    ) -> None:
-        """Invalidates the last step where what is observed first does not follow: a new start."""
+    def _cut_where_broken(self, number: int, trajectory: Arrays) -> Index:
+        """Invalidates the last step where what is observed first does not follow: a new start.
+
+        Returns the rows of the steps that were valid until now.
+        """
+        written = int(self._written[number])
         if not written:
-            return
-        broken = np.full(self._n_envs, everywhere)
-        for name in self._observed:
-            head, first = ring[name][written % self._ring], trajectory[name][0]
-            broken |= (head != first).reshape(self._n_envs, -1).any(1)
-        last = ring["valid"][(written - 1) % self._ring]
-        self._n_valid -= int(np.count_nonzero(last & broken))
-        last &= ~broken
+            return np.empty(0, np.int64)
+        head = self._rings.rows(number, np.array([written % self._ring]))
+        broken = np.full(self._n_envs, self._cut[number])
+        for name in self._followed:
+            here, first = self._rings.read(name, head), trajectory[name][0]
+            broken |= (here != first).reshape(self._n_envs, -1).any(1)
+        if self._stack > 1:
+            known = self._known[number] >= self._stack - 1
+            broken |= known & self._rings.has_another_past(head, trajectory[BEFORE])
+            self._known[number][broken] = 0
+        last: Index = self._rings.before(head)[broken]
+        last = last[self._rows["valid"][last]]
+        self._rows["valid"][last] = False
+        self._n_valid -= len(last)
+        return last
 
     def size(self) -> int:
         """Valid samples."""
@@ -231,6 +281,7 @@ class ReplayStore:
         dropped, self._n_valid = self._n_valid, 0
         self._by_time["valid"].fill(False)
         self._written.fill(0)
+        self._known.fill(0)
         self._count_rows()
         return Amount(dropped, dropped)
 
@@ -242,8 +293,10 @@ class ReplayStore:
         """Draws `batch` samples uniformly over everything kept."""
         row = self._choose(self._sampling.batch, out)
         rows = self._rows
-        for name in (*self._observed, *self._drawn):
-            rows[name].take(row, 0, out[name])
+        for name in self._shown:
+            self._rings.show(name, row, out[name])
+        for name in self._drawn:
+            rows[name].take(row, 0, out[name], "clip")
         self._look_ahead(row, out)
         rows["version"].take(row, 0, out["version"])
         np.subtract(self._received, rows["born"][row], out=out["age"])
@@ -267,18 +320,10 @@ class ReplayStore:
         position = (self._written[source] - 1 - back) % self._ring
         return (source * self._ring + position) * self._n_envs + e
 
-    def _following(self, row: Index) -> Index:
-        """The rows one step later in the same environment."""
-        following = row + self._n_envs
-        ring_rows = self._ring * self._n_envs
-        wrapped = following // ring_rows != row // ring_rows
-        following[wrapped] -= ring_rows
-        return following
-
     def _look_ahead(self, row: Index, out: Arrays) -> None:
         """Writes reward, discount and next_obs over up to n steps, or to the end of the episode."""
         rows, gamma = self._rows, np.float32(self._sampling.gamma)
-        last, following = row, self._following(row)
+        last, following = row, self._rings.after(row)
         reward, factor = rows["reward"][row], np.full(row.size, gamma)
         for _ in range(self._sampling.n_step - 1):
             # The newest position of a ring is never valid, so nothing runs past it.
@@ -286,22 +331,29 @@ class ReplayStore:
             reward += (going * factor)[self._reward_axes] * rows["reward"][following]
             factor = np.where(going, factor * gamma, factor)
             last = np.where(going, following, last)
-            following = self._following(last)
+            following = self._rings.after(last)
         out["reward"][...] = reward
         np.multiply(factor, ~rows["terminated"][last], out=out["discount"])
         cut = np.flatnonzero(rows["truncated"][last]) if self._same_step else None
-        for name in self._observed:
+        if (frames := self._rings.frames) is not None:
+            out[TICKET][...] = frames.draw(self._rings.places(row), self._rings.places(following))
+        for name in self._shown:
             following_obs = out[f"next_{name}"]
-            rows[name].take(following, 0, following_obs)
+            self._rings.show(name, following, following_obs)
             if cut is not None:
-                following_obs[cut] = rows[f"final_{name}"][last[cut]]
+                self._rings.show_final(name, last[cut], following_obs, cut)
 
     def reweigh(self, feedback: Arrays) -> int:
         """Draws are uniform: nobody sends priorities."""
         raise NotImplementedError
 
-    def state(self) -> State:
-        """Views of the positions that were ever written, and where writing and drawing stand."""
+    def state(self) -> State | None:
+        """Views of the positions that were ever written, and where writing and drawing stand.
+
+        None with frames on a device: bringing them back takes as much memory as was to be saved.
+        """
+        if self._rings.frames is not None:
+            return None
         used = min(int(self._written.max()) + 1, self._ring)
         return {
             "rows": {name: array[:, :used] for name, array in self._by_time.items()},
@@ -309,6 +361,7 @@ class ReplayStore:
             "written": self._written,
             "filled_by": self._filled_by,
             "cut": self._cut,
+            "known": self._known,
             "n_valid": self._n_valid,
             "received": self._received,
             "random": random_state(self._random),
@@ -325,6 +378,7 @@ class ReplayStore:
         self._filled_by[...] = state.get("filled_by", self._filled_by)
         # Older checkpoints may say whose a ring is, and not whether it has just changed hands.
         self._cut[...] = state.get("cut", "filled_by" in state)
+        self._known[...] = state.get("known", 0)
         self._newest[...] = self._by_time["born"].max((1, 2))
         self._n_valid, self._received = state["n_valid"], state["received"]
         restore_random(self._random, state["random"])

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tianji import __version__
+from tianji.core import atomic_file
 from tianji.core.algorithm import PolicyGraph
 from tianji.core.errors import TianJiError
 from tianji.runs.trained import Trained, load
@@ -79,7 +80,8 @@ def onnx(run: str | Path, out: str | Path | None = None) -> Exported:
             f"(want {parity.tolerance:.1e}): look at {trained.algorithm.__name__}.exported"
         )
     about = _about(trained, parity)
-    _write(path, _labelled(graph.model, about))
+    with atomic_file.claiming(path, "name another file with --out") as file:
+        file.write(_labelled(graph.model, about))
     inputs, outputs = (
         tuple(map(_signature, values)) for values in (session.get_inputs(), session.get_outputs())
     )
@@ -195,19 +197,3 @@ def _labelled(model: bytes, about: dict[str, str]) -> bytes:
     helper.set_model_props(proto, about)
     checker.check_model(proto)
     return bytes(proto.SerializeToString())
-
-
-def _write(path: Path, data: bytes) -> None:
-    """A new file with all of `data`, or none."""
-    try:
-        with path.open("xb") as file:  # x: whatever came there meanwhile is not overwritten
-            try:
-                file.write(data)
-                file.flush()
-            except OSError:
-                path.unlink()
-                raise
-    except OSError as error:
-        raise TianJiError(
-            f"{path} cannot be written ({error.strerror}): name another file with --out"
-        ) from error

@@ -10,12 +10,11 @@ from typing import Any
 
 from tianji.core import checkpoint
 from tianji.core.columns import aligned
-from tianji.core.errors import TianJiError
+from tianji.core.wording import count_of, number
 from tianji.envs import Rendering
-from tianji.observe.report.run_reader import refuse_other
 from tianji.roles.evaluation import FILE, Evaluation, add_row, check, evaluate, play
-from tianji.runs.trained import Trained, load, refuse_part
-from tianji.runs.weights_file import BEST, FINAL, read
+from tianji.runs.trained import Trained, load, newest, run_of
+from tianji.runs.weights_file import BEST, FINAL
 
 BAR = 20  # characters of the longest bar in a table
 
@@ -36,73 +35,12 @@ class Score:
         return self.evaluation.row("eval", self.env_steps)
 
 
-def run_of(path: Path) -> Path:
-    """The folder of the run that `path`, a run or one of its checkpoints, belongs to."""
-    if not path.exists():
-        raise TianJiError(f"{path} does not exist: name a run's folder or one of its checkpoints")
-    if path.is_file() or (path / "manifest.json").exists():
-        return path.resolve().parent.parent
-    refuse_part(path)
-    return path
-
-
-def newest(run: Path) -> tuple[Path, list[str]]:
-    """What a run ended with, or the newest intact checkpoint of one that has not ended.
-
-    Beside it, a line about all that is newer and not intact.
-    """
-    damaged = []
-    if (file := run / "checkpoints" / FINAL).exists():
-        try:
-            read(file)
-            return run, []
-        except TianJiError as error:
-            damaged.append(str(error))
-    found, broken = checkpoint.newest(run)
-    if found is not None:
-        return found.folder, damaged + broken
-    if damaged:
-        raise TianJiError(f"{damaged[0]}, and there is no checkpoint to play with instead")
-    refuse_other(run)
-    best = "--best plays what did best in an evaluation. " if _has_best(run) else ""
-    raise TianJiError(
-        f"{run} has no trained policy yet: neither checkpoints/{FINAL} nor a checkpoint. {best}"
-        "Let it train until its first checkpoint, or to its end"
-    )
-
-
-def best(run: Path) -> tuple[Path, list[str]]:
-    """The weights with the best evaluation while training, or else the best checkpoint's.
-
-    Beside it, what is to be said about the choice.
-    """
-    if _has_best(run):
-        return run / "checkpoints" / BEST, []
-    refuse_other(run)
-    if (folder := checkpoint.best(run)) is not None:
-        note = (
-            f"{run} has no evaluation (exp.eval_step): this is {folder.name}, the checkpoint with "
-            "the best return while training"
-        )
-        return folder, [note]
-    raise TianJiError(
-        f"{run} has no best policy: neither an evaluation while it trained (exp.eval_step) "
-        "nor a checkpoint"
-    )
-
-
 def kept(run: Path) -> list[Path]:
     """Every checkpoint of a run and its end, in the order of their steps, and then the best."""
-    paths = list(checkpoint.folders_of(run))
-    if (run / "checkpoints" / FINAL).exists():
-        paths.append(run / "checkpoints" / FINAL)
-    if _has_best(run):
-        paths.append(run / "checkpoints" / BEST)
+    paths = checkpoint.folders_of(run)
+    weights = (run / "checkpoints" / name for name in (FINAL, BEST))
+    paths += [file for file in weights if file.exists()]
     return paths or [newest(run)[0]]
-
-
-def _has_best(run: Path) -> bool:
-    return (run / "checkpoints" / BEST).exists()
 
 
 def score(path: Path, episodes: int, seed: int) -> Score:
@@ -126,8 +64,7 @@ def _timed(path: Path, played: Callable[[Trained], Evaluation]) -> Score:
     evaluation = played(trained)
     seconds = time.monotonic() - began
     name = path.stem if path.is_file() else path.resolve().name
-    run = run_of(path)
-    return Score(run, "final" if run == path else name, trained.env_steps, evaluation, seconds)
+    return Score(run_of(path), name, trained.env_steps, evaluation, seconds)
 
 
 def append(scored: Score) -> str | None:
@@ -146,12 +83,11 @@ def describe(scored: Score) -> str:
     (low, high), n = result.interval, len(result.returns)
     steps = "" if scored.env_steps is None else f", {scored.env_steps:,} steps"
     rate = sum(result.lengths) / max(scored.seconds, 1e-9)
-    games = "1 game" if n == 1 else f"{n:,} games"
     lines = [
-        f"Mean return {_number(result.mean)} over {games} without exploration.",
+        f"Mean return {number(result.mean)} over {count_of(n, 'game')} without exploration.",
         _line("weights", f"{scored.name}: {result.version:,} updates{steps}"),
-        _line("return", f"std {_number(result.std)}, {_range(result.returns)}"),
-        _line("IQM", f"{_number(result.iqm)}, 95 % interval {_number(low)} to {_number(high)}"),
+        _line("return", f"std {number(result.std)}, {_range(result.returns)}"),
+        _line("IQM", f"{number(result.iqm)}, 95 % interval {number(low)} to {number(high)}"),
         _line("length", f"mean {sum(result.lengths) / n:,.1f} steps, {_range(result.lengths)}"),
         _line("time", f"{scored.seconds:.1f} s, {rate:,.0f} steps/s"),
         _line("seed", str(result.seed)),
@@ -180,14 +116,7 @@ def _cells(scored: Score) -> tuple[str, ...]:
 
 
 def _range(values: tuple[float, ...] | tuple[int, ...]) -> str:
-    return f"{_number(min(values))} to {_number(max(values))}"
-
-
-def _number(value: float) -> str:
-    """Whole numbers as such, small ones with what matters of them."""
-    if value == round(value) or abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:,.1f}" if abs(value) >= 10 else f"{value:,.3g}"
+    return f"{number(min(values))} to {number(max(values))}"
 
 
 def _line(label: str, text: str) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tianji.core import atomic_file
 from tianji.core.errors import TianJiError
 from tianji.envs import Rendering, ShownEnv
 from tianji.envs.shown import Picture
@@ -45,27 +45,11 @@ def record(trained: Trained, path: Path, seed: int) -> Evaluation:
     games = Games(env, trained.policy, 1)
     write = _write_mp4 if path.suffix.lower() == ".mp4" else _write_gif
     try:
-        with _claimed(path):
+        with atomic_file.claiming(path, "name another file with --video"):
             write(path, _pictures(env, games, env_seed(seed)), env.fps)
     finally:
         env.close()
     return outcome(games, trained.version, seed)
-
-
-@contextmanager
-def _claimed(path: Path) -> Iterator[None]:
-    """Makes the file, so that nobody else's is written over, and removes what stays half done."""
-    try:
-        path.open("xb").close()
-    except OSError as error:
-        raise TianJiError(f"{path} cannot be written: {error.strerror}") from error
-    try:
-        yield
-    except BaseException as error:
-        path.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise TianJiError(f"{path} cannot be written: {error}") from error
-        raise
 
 
 def _pictures(env: ShownEnv, games: Games, seed: int) -> Iterator[Picture]:

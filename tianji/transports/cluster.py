@@ -19,8 +19,7 @@ from typing import Protocol
 from tianji.core.channel import ChannelSpec, Delivery, Inbox, Outbox
 from tianji.transports import ring
 from tianji.transports.courier import Courier
-from tianji.transports.descriptor_exchange import Meeting, fetch
-from tianji.transports.descriptors import reserve
+from tianji.transports.descriptors import Meeting, fetch, reserve
 from tianji.transports.local import aligned
 from tianji.transports.routes import Beside, EveryIn, EveryOut, LatestIn, LatestOut, Route
 from tianji.transports.shm import ShmTransport

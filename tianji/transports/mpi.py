@@ -17,7 +17,7 @@ import numpy as np
 
 from tianji.core.errors import USER_MISTAKE, TianJiError
 from tianji.machine import mpirun
-from tianji.transports.descriptor_exchange import Meeting
+from tianji.transports.descriptors import Meeting
 from tianji.transports.mpi_library import MPI, library
 from tianji.transports.mpi_wire import MpiWire
 

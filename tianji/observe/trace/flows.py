@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tianji.observe.trace.format import Doing, What
+from tianji.core.tracer import What
+from tianji.observe.trace.format import Doing
 from tianji.observe.trace.reader import Rows, Trace
 from tianji.roles.role_specs import Kind, group_of, kind_of, role_name
 

@@ -47,21 +47,6 @@ class Doing(enum.IntEnum):
         return self.name.lower()
 
 
-class What(enum.IntEnum):
-    """What was sent or received."""
-
-    TRAJECTORY = 0  # `number` of its actor, which is `peer`; `version` of the policy that began it
-    BATCH = enum.auto()  # made for the update of this `version`
-    WEIGHTS = enum.auto()  # of this `version`
-    GRADIENT = enum.auto()  # between the learners of a group
-    PARAMETERS = enum.auto()  # between a group and the reducer
-
-    @property
-    def word(self) -> str:
-        """As people read it."""
-        return self.name.lower()
-
-
 class Wait(enum.IntEnum):
     """What an idle role waited for: a dependency of the paper, or none of them."""
 

@@ -11,19 +11,11 @@ import numpy.typing as npt
 
 from tianji.core.errors import TianJiError
 from tianji.core.json_file import read_json
+from tianji.core.tracer import What
 from tianji.core.wording import count_of
 from tianji.observe.report.run_reader import refuse_other
 from tianji.observe.trace import ENDING, FOLDER
-from tianji.observe.trace.format import (
-    DTYPE,
-    MAGIC,
-    PREFIX,
-    Doing,
-    Heading,
-    Wait,
-    What,
-    heading_from,
-)
+from tianji.observe.trace.format import DTYPE, MAGIC, PREFIX, Doing, Heading, Wait, heading_from
 
 Rows = npt.NDArray[Any]  # of DTYPE
 Times = npt.NDArray[np.float64]  # two rows: when each began, when it ended

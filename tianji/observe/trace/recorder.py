@@ -9,8 +9,12 @@ from __future__ import annotations
 import mmap
 import os
 import time
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tianji.core.channel import Message
+from tianji.core.tracer import Tracer, What
 from tianji.observe.trace.format import MAGIC, PREFIX, ROW, Doing, Heading, Wait
 
 CHUNK_SECONDS = 0.1  # of idling are written down at once: a process that hangs can be seen to
@@ -66,40 +70,63 @@ class Recorder:
         self._map.close()
 
 
-class Track:
+class Track(Tracer):
     """The rows of one role; they never overlap."""
 
-    def __init__(self, recorder: Recorder, role: int) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        role: int,
+        waits_for: Callable[[], Wait],
+        version: Callable[[], int] = lambda: 0,  # of the weights that are updated
+    ) -> None:
         self._recorder = recorder
         self._role = role
+        self._waits_for = waits_for
+        self._version = version
+        self._began = 0.0
+        self._decided = 0.0
+        self._sent: Counter[What] = Counter()
+        self._came: Counter[int] = Counter()  # trajectories of each actor
         self._idle_since = NEVER
         self._wait = Wait.BALANCE
 
-    def add(
-        self,
-        kind: Doing,
-        began: float,
-        number: float = 0,
-        version: float = 0,
-        what: int = 0,
-        peer: int = 0,
-    ) -> None:
-        """The role did something from `began` to now."""
-        if self._idle_since != NEVER:
-            self._end_idle(began)
-        ended = time.monotonic()
-        self._recorder.add(self._role, kind, began, ended, number, version, what, peer)
+    def begin(self) -> None:
+        """What is told of next begins now."""
+        self._began = time.monotonic()
 
-    def act(self, began: float, decided: float, simulated: float) -> None:
-        """The role chose actions until `decided`; since `simulated` its environments stepped."""
-        if self._idle_since != NEVER:
-            self._end_idle(began)
-        ended = time.monotonic()
-        self._recorder.add(self._role, Doing.ACT, began, decided, simulated, ended)
+    def decided(self) -> None:
+        """There is an action for every environment; simulation begins."""
+        self._decided = time.monotonic()
 
-    def wait(self, wait: Wait) -> None:
+    def acted(self) -> None:
+        """Writes an inference and a simulation, in one row."""
+        self._add(Doing.ACT, self._decided, time.monotonic(), ended=self._decided)
+
+    def updated(self) -> None:
+        """Writes an update, or a piece of one."""
+        self._add(Doing.UPDATE, 0, self._version())
+
+    def sent(self, what: What, version: int) -> None:
+        """Writes what was sent, with its number since the beginning of this process."""
+        self._add(Doing.SEND, self._sent[what], version, what)
+        self._sent[what] += 1
+
+    def received(self, what: What, message: Message, peer: int = 0) -> None:
+        """Writes what has come; trajectories are counted as their actor counts them."""
+        number = message.sequence
+        if what is What.TRAJECTORY and number >= 0:  # below: nobody has sent it
+            number = self._came[peer]
+            self._came[peer] += 1
+        self._add(Doing.RECEIVE, number, message.version, what, peer)
+
+    def skip(self, waiting: Sequence[int]) -> None:
+        """So many trajectories of each actor were sent by an earlier process."""
+        self._came.update({peer: -n for peer, n in enumerate(waiting)})
+
+    def idle(self) -> None:
         """The role has nothing to do now, as it may have had nothing to do before."""
-        now = time.monotonic()
+        now, wait = time.monotonic(), self._waits_for()
         if self._idle_since == NEVER:
             self._idle_since, self._wait = now, wait
         elif wait is not self._wait or now - self._idle_since > CHUNK_SECONDS:
@@ -110,6 +137,21 @@ class Track:
         """Nothing more will come."""
         if self._idle_since != NEVER:
             self._end_idle(time.monotonic())
+
+    def _add(
+        self,
+        kind: Doing,
+        number: float,
+        version: float,
+        what: int = 0,
+        peer: int = 0,
+        ended: float | None = None,
+    ) -> None:
+        """Writes what the role did from `begin` until now."""
+        if self._idle_since != NEVER:
+            self._end_idle(self._began)
+        ended = time.monotonic() if ended is None else ended
+        self._recorder.add(self._role, kind, self._began, ended, number, version, what, peer)
 
     def _end_idle(self, now: float) -> None:
         self._recorder.add(self._role, Doing.IDLE, self._idle_since, now, what=self._wait)

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from tianji.core import atomic_file
+from tianji.core.tracer import What
 from tianji.observe.trace.flows import flows_of
-from tianji.observe.trace.format import Doing, Wait, What
+from tianji.observe.trace.format import Doing, Wait
 from tianji.observe.trace.reader import Rows, Trace
 
 Event = dict[str, Any]

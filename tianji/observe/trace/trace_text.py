@@ -61,17 +61,6 @@ def waiting_of(trace: Trace, kind: Kind, wait: Wait) -> float | None:
     return float(np.mean(shares)) if shares else None
 
 
-def hand_over(trace: Trace) -> float | None:
-    """Median seconds from the end of an inference to the beginning of its simulation."""
-    found = []
-    for role in _of(trace, Kind.ACTOR):
-        kind, rows = role.rows["kind"], role.rows
-        pairs = (kind[:-1] == Doing.INFERENCE) & (kind[1:] == Doing.SIMULATION)
-        found.append((rows["began"][1:] - rows["ended"][:-1])[pairs])
-    gaps = np.concatenate(found) if found else np.zeros(0)
-    return float(np.median(gaps)) if gaps.size else None
-
-
 def gaps_of(trace: Trace, n: int = N_GAPS) -> list[Gap]:
     """The longest ones: of a role that was idle, or of a process of which nothing is known."""
     found = [gap for role in trace.roles for gap in _idle(role, trace)]
@@ -95,8 +84,6 @@ def describe(trace: Trace, width: int | None = None) -> str:
         "",
         *fitted(waits, width),
     ]
-    if (seconds := hand_over(trace)) is not None:
-        lines += ["", f"an action is handed over within its actor, in {duration(seconds)}"]
     if gaps := gaps_of(trace):
         rows = [_gap(gap) for gap in gaps]
         lines += ["", *fitted([["longest gaps", "at", "", ""], *rows], width, (2, 3))]

@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from tianji.core.errors import TianJiError
 from tianji.strategy.plan.profile import ActorCost, LearnerCost, Profile
 
 HALVINGS = 12  # of a range: to a share of 0.0002
@@ -27,8 +26,6 @@ class Turn:
 
 def actor_cost_at(profile: Profile, envs: int) -> ActorCost:
     """The cost of an actor with so many environments, on the line through the two nearest."""
-    if not profile.actors:
-        raise TianJiError("the profile has no actor: measure it again")
     low, high = _around([cost.envs for cost in profile.actors], envs)
     a, b = profile.actors[low], profile.actors[high]
 
@@ -52,8 +49,6 @@ def actor_cost_at(profile: Profile, envs: int) -> ActorCost:
 
 def learner_cost_at(profile: Profile, cores: int, batch: int) -> LearnerCost:
     """The cost of a learner; more cores than were measured bring nothing that was not measured."""
-    if not profile.learners:
-        raise TianJiError("the profile has no learner: measure it again")
     counts = sorted({cost.cores for cost in profile.learners})
     nearest = max((n for n in counts if n <= cores), default=counts[0])
     fewest, known = (

@@ -5,22 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tianji.config import Config
+from tianji.config.binder import bind
+from tianji.config.section import Place, Section
 from tianji.core import atomic_file
 from tianji.core.errors import TianJiError
 from tianji.core.wording import count_of
 from tianji.observe.pace import Comparison, Pace
-from tianji.strategy.plan.digest import batch_apart, digest_of, told_apart
-from tianji.strategy.plan.profile import Machine, Profile
-from tianji.strategy.plan.ranges import refuse_out_of_range
-from tianji.strategy.plan.split import Bound, Prediction, Split
-from tianji.strategy.plan.typed import refuse_other_types
+from tianji.strategy.plan.model import predict
+from tianji.strategy.plan.profile import Machine, Profile, count
+from tianji.strategy.plan.same_job import batch_apart, digest_of, told_apart
+from tianji.strategy.plan.split import Prediction, Split
 
 NAME = "plan.json"  # in a run's folder
 FORMAT = 2  # 1: the digest was of other keys
+DERIVED = ("tianji_plan", "set", "predicted")  # what follows from the rest of a file
 
 
 @dataclass(frozen=True)
@@ -29,9 +32,13 @@ class Plan:
 
     profile: Profile
     split: Split
-    prediction: Prediction
     settings: Mapping[str, Any] = field(default_factory=dict)  # beside those of the split
-    env_scale: int = 1  # times as many environments as the configuration has (--batch-scale)
+    env_scale: int = count(1, "times the configuration's environments (--batch-scale)")
+
+    @cached_property
+    def prediction(self) -> Prediction:
+        """What is expected of the split."""
+        return predict(self.profile, self.split)
 
     @property
     def overrides(self) -> dict[str, Any]:
@@ -83,30 +90,29 @@ def is_plan(path: Path) -> bool:
 
 def read(path: Path) -> Plan:
     """The plan in a file; refuses what is none."""
-    try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-    except IsADirectoryError as error:
+    make = f"make one with tianji plan CONFIG --out {path}"
+    if path.is_dir():
         raise TianJiError(
             f"{path}: this is a folder: name the file of a plan, which tianji plan CONFIG writes"
-        ) from error
-    except OSError as error:
-        raise TianJiError(
-            f"{path}: the plan cannot be read ({error.strerror}): make one with tianji plan CONFIG "
-            f"--out {path}"
-        ) from error
-    except ValueError as error:
-        raise _no_plan(path) from error
-    if not isinstance(plain, dict) or "tianji_plan" not in plain:
-        raise _no_plan(path)
-    if plain["tianji_plan"] != FORMAT:
-        raise TianJiError(
-            f"{path}: this is no plan of this version: make one: tianji plan CONFIG --out {path}"
         )
     try:
-        plan = _from_json(plain)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TianJiError(f"{path}: the plan cannot be read ({error.strerror}): {make}") from error
+    except ValueError:
+        plain = None
+    if not isinstance(plain, dict) or "tianji_plan" not in plain:
         raise TianJiError(
-            f"{path}: this plan is damaged ({error}): make a new one with tianji plan CONFIG"
+            f"{path}: this file is no plan: make one with tianji plan CONFIG, and name the file "
+            "that it writes"
+        )
+    if plain["tianji_plan"] != FORMAT:
+        raise TianJiError(f"{path}: this is no plan of this version: {make}")
+    try:
+        plan = _bound(plain, path)
+    except TianJiError as error:
+        raise TianJiError(
+            f"{error}: this plan is damaged: make a new one with tianji plan CONFIG"
         ) from error
     if plan.overrides != plain.get("set"):
         raise TianJiError(
@@ -117,31 +123,13 @@ def read(path: Path) -> Plan:
     return plan
 
 
-def _no_plan(path: Path) -> TianJiError:
-    return TianJiError(
-        f"{path}: this file is no plan: make one with tianji plan CONFIG, and name the file that "
-        "it writes"
-    )
-
-
-def _from_json(plain: dict[str, Any]) -> Plan:
-    predicted = dict(plain["predicted"])
-    predicted.pop("imbalance")
-    predicted["bound"] = Bound(predicted["bound"])
-    plan = Plan(
-        Profile.from_json(plain["profile"]),
-        Split(**plain["split"]),
-        Prediction(**predicted),
-        dict(plain["settings"]),
-        plain.get("env_scale", 1),  # plans of older versions do not say
-    )
-    parts = {"profile": plan.profile, "split": plan.split, "predicted": plan.prediction}
-    for name, part in parts.items():
-        refuse_other_types(part, name)
-        refuse_out_of_range(part, name)
-    if type(plan.env_scale) is not int or plan.env_scale < 1:
-        raise ValueError(f"env_scale is {plan.env_scale!r}, want a whole number of at least 1")
-    return plan
+def _bound(plain: dict[str, Any], path: Path) -> Plan:
+    place = Place(str(path))
+    section = Section.of({k: v for k, v in plain.items() if k not in DERIVED}, place)
+    profile = section.get_section("profile")
+    machine = profile.get_section("machine").without("memory_bytes")  # of older versions
+    profile = profile.replaced("machine", machine, place)
+    return bind(Plan, section.replaced("profile", profile, place), "plan")
 
 
 def check(
@@ -151,18 +139,23 @@ def check(
 
     The run is spread over `hosts` that offer what `machine` does; None: nobody knows how many.
     """
-    _refuse_unfit(plan, config, machine, source)
+    work, split, there = plan.profile.work, plan.split, plan.profile.machine
+    if digest_of(config) != work.digest:
+        raise _for_another(told_apart(work, config), config, source)
+    of_group = split.cores(work) // split.groups
+    if of_group > machine.cores:
+        raise TianJiError(
+            f"{source}: each group of this plan wants {of_group} cores and this machine offers "
+            f"{machine.cores}: make a plan here with tianji plan CONFIG, or leave --plan out"
+        )
     warnings = []
-    there = plan.profile.machine
     if (there.cpu, there.gpu) != (machine.cpu, machine.gpu):
         warnings.append(
             f"{source} was made on another machine ({_name_of(there)}; this one is "
             f"{_name_of(machine)}): what it predicts does not hold here, and another split may be "
             "faster"
         )
-    if hosts is not None:
-        warnings += _about_cores(plan, machine, source, hosts)
-    return warnings
+    return warnings if hosts is None else [*warnings, *_about_cores(plan, machine, source, hosts)]
 
 
 def refuse_other_batch(plan: Plan, config: Config, source: str) -> None:
@@ -178,43 +171,21 @@ def _for_another(apart: str, config: Config, source: str) -> TianJiError:
     )
 
 
-def _refuse_unfit(plan: Plan, config: Config, machine: Machine, source: str) -> None:
-    """Raises if the plan is for another job, or a group of it has no room on a machine."""
-    work, split = plan.profile.work, plan.split
-    if digest_of(config) != work.digest:
-        raise _for_another(told_apart(work, config), config, source)
-    of_group = split.cores(work) // split.groups
-    if of_group > machine.cores:
-        raise TianJiError(
-            f"{source}: each group of this plan wants {of_group} cores and this machine offers "
-            f"{machine.cores}: make a plan here with tianji plan CONFIG, or leave --plan out"
-        )
-
-
 def _about_cores(plan: Plan, machine: Machine, source: str, hosts: int) -> Iterator[str]:
     """That the plan wants more cores than there are, or was made for fewer."""
     needed, made_on = plan.split.cores(plan.profile.work), plan.profile.machine.cores
     if needed > machine.cores * hosts:
-        where = "this machine offers" if hosts == 1 else f"{hosts} machines like this one offer"
+        where = count_of(hosts, "machine") + " like this one"
         yield (
-            f"{source} wants {needed} cores and {where} {machine.cores * hosts}: on more machines "
-            "that is right; on so many, roles will wait for each other's cores"
+            f"{source} wants {needed} cores and {where} have {machine.cores * hosts}: on more "
+            "machines that is right; on so many, roles will wait for each other's cores"
         )
     groups = plan.split.groups
     used = -(-groups // hosts) * (needed // groups)  # on the host with most groups
-    if used >= machine.cores:
-        return
-    if plan.split.one_core:  # which are bound to no core
+    if used < machine.cores and (plan.split.one_core or made_on < machine.cores):
         yield (
-            f"{source} was made for a single core that all roles share, and here they have "
-            f"{machine.cores}: what it predicts does not hold here, and tianji plan CONFIG makes a "
-            "plan for this machine"
-        )
-    elif made_on < machine.cores:
-        yield (
-            f"{source} was made on {count_of(made_on, 'core')} and leaves {machine.cores - used} "
-            f"of this machine's {machine.cores} cores idle: tianji plan CONFIG plans for all of "
-            "them"
+            f"{source} was made on {count_of(made_on, 'core')} and plans for {used} of this "
+            f"machine's {machine.cores}: tianji plan CONFIG plans for all of them"
         )
 
 

@@ -9,10 +9,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
-FORGOTTEN = ("memory_bytes",)  # of a machine, in plans of older versions
+from tianji.config.binder import REQUIRED, key
+
 FOREIGN_SHARE = 0.15  # of the cores: where others keep more of them busy, a profile is disturbed
+
+count = partial(key, at_least=1)
+above_zero = partial(key, above=0)
+at_least_zero = partial(key, at_least=0)
+share = partial(key, at_least=0, at_most=1)
 
 
 @dataclass(frozen=True)
@@ -20,7 +27,7 @@ class Machine:
     """Where the costs were measured."""
 
     cpu: str  # the model's name
-    cores: int  # that this process may use
+    cores: int = count(REQUIRED, "that this process may use")
     gpu: str | None = None  # the learner's, if it had one; a host has one for all its learners
 
 
@@ -30,21 +37,21 @@ class Work:
 
     name: str  # of the configuration
     digest: str  # of all keys that change a cost; the split itself is not among them
-    steps: int  # T: steps per trajectory and environment
-    batch: int  # B_s: units per update
-    pool: int  # N_s: units that a batch is drawn from
-    warmup: int  # units received before the first update
-    ratio: float  # units consumed per unit produced
-    envs: int  # environments in all that the configuration has in a group
-    alternates: bool  # acting and learning take turns (synchronous on-policy training)
-    weights_bytes: int
-    send_interval: int = 1  # updates from one publication to the next
-    on_policy: bool = False  # a batch is made of whole trajectories, so `envs` must stay as it is
-    rollouts: int | None = None  # trajectories per batch where they were given; else one per actor
-    learners: int = 1  # in a group, each with a part of every batch
-    fusion_interval: int = 10  # updates from one fusion of the groups to the next
-    store_bytes: int = 0  # of a group: the pool, and what waits to get into it
-    slackless: bool = False  # `slack = 0`: the order of serial training, one trajectory under way
+    steps: int = count(REQUIRED, "T: steps per trajectory and environment")
+    batch: int = count(REQUIRED, "B_s: units per update")
+    pool: int = count(REQUIRED, "N_s: units that a batch is drawn from")
+    warmup: int = at_least_zero(REQUIRED, "units received before the first update")
+    ratio: float = above_zero(REQUIRED, "units consumed per unit produced")
+    envs: int = count(REQUIRED, "environments in all that the configuration has in a group")
+    alternates: bool = key(REQUIRED, "acting and learning take turns (synchronous training)")
+    weights_bytes: int = at_least_zero(REQUIRED, "what a publication carries")
+    send_interval: int = count(1, "updates from one publication to the next")
+    on_policy: bool = key(False, "a batch is whole trajectories, so `envs` must stay as it is")
+    rollouts: int | None = count(None, "trajectories per batch if given; else one per actor")
+    learners: int = count(1, "in a group, each with a part of every batch")
+    fusion_interval: int = count(10, "updates from one fusion of the groups to the next")
+    store_bytes: int = at_least_zero(0, "of a group: the pool, and what waits to get into it")
+    slackless: bool = key(False, "`slack = 0`: serial order, one trajectory under way")
     keys: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What the digest is of; nothing in plans of older versions."""
 
@@ -61,30 +68,32 @@ class Work:
 class ActorCost:
     """An actor on a core of its own while the other cores are busy."""
 
-    envs: int  # environments that it steps at once
-    step_seconds: float  # one inference and one step of all of them
-    send_seconds: float  # T_sd: one trajectory, beyond what writing it in place costs
-    receive_seconds: float  # T_rv: the same trajectory in the buffer
-    trajectory_bytes: int
-    memory_bytes: int  # of the process
-    act_seconds: float | None = None  # the inference in `step_seconds`; None: not measured apart
-    computing: float = (
-        1.0  # share of its time that it needs a core; the rest it waits for something
-    )
+    envs: int = count(REQUIRED, "environments that it steps at once")
+    step_seconds: float = above_zero(REQUIRED, "one inference and one step of all of them")
+    send_seconds: float = at_least_zero(REQUIRED, "T_sd: one trajectory, beyond writing it")
+    receive_seconds: float = at_least_zero(REQUIRED, "T_rv: the same trajectory in the buffer")
+    trajectory_bytes: int = at_least_zero(REQUIRED, "of one message")
+    memory_bytes: int = at_least_zero(REQUIRED, "of the process")
+    act_seconds: float | None = at_least_zero(None, "the inference in a step, if measured apart")
+    computing: float = share(1.0, "of its time that it needs a core; the rest it waits")
 
 
 @dataclass(frozen=True)
 class LearnerCost:
     """A learner with `cores` of its own (or a GPU) while the other cores are busy."""
 
-    cores: int
-    batch: int  # units
-    update_seconds: float  # learning from one batch and publishing the weights
-    draw_seconds: float  # making the batch, in the buffer
-    memory_bytes: int  # of the process, without the store
-    contention: float = 1.0  # times as long as alone that it takes beside busy cores
-    on_gpu: tuple[tuple[int, float], ...] = ()
+    cores: int = count(REQUIRED, "of its own")
+    batch: int = count(REQUIRED, "units")
+    update_seconds: float = above_zero(REQUIRED, "learning from one batch and publishing")
+    draw_seconds: float = at_least_zero(REQUIRED, "making the batch, in the buffer")
+    memory_bytes: int = at_least_zero(REQUIRED, "of the process, without the store")
+    contention: float = count(1.0, "times as long as alone that it takes beside busy cores")
+    on_gpu: tuple[tuple[float, ...], ...] = ()
     """Learners that share the GPU, and times as long as alone that each of them takes."""
+
+    def __post_init__(self) -> None:
+        if any(len(pair) != 2 or min(pair) <= 0 for pair in self.on_gpu):
+            raise ValueError("on_gpu must have pairs of numbers above 0")
 
 
 @dataclass(frozen=True)
@@ -95,10 +104,14 @@ class Profile:
     work: Work
     actors: tuple[ActorCost, ...]  # by `envs`, fewest first
     learners: tuple[LearnerCost, ...]  # by `cores`, fewest first
-    load_seconds: float = 0.0  # an actor takes newer weights
-    link_bytes_per_second: float | None = None  # between hosts, where there are several
-    unevenness: float = 0.0  # standard deviation of the speeds of cores, as a share of their mean
-    foreign_cores: float = 0.0  # that others kept busy meanwhile
+    load_seconds: float = at_least_zero(0.0, "an actor takes newer weights")
+    link_bytes_per_second: float | None = above_zero(None, "between hosts, if there are several")
+    unevenness: float = share(0.0, "standard deviation of the speeds of cores, of their mean")
+    foreign_cores: float = at_least_zero(0.0, "that others kept busy meanwhile")
+
+    def __post_init__(self) -> None:
+        if not self.actors or not self.learners:
+            raise ValueError("actors and learners must have one cost at least: measure it again")
 
     @property
     def was_disturbed(self) -> bool:
@@ -106,28 +119,6 @@ class Profile:
         return self.foreign_cores > FOREIGN_SHARE * self.machine.cores
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data that `from_json` reads."""
+        """Plain data that a plan's file has."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return plain
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Profile:
-        """The inverse of `to_json`."""
-        return cls(
-            **{
-                **plain,
-                "machine": _machine(plain["machine"]),
-                "work": Work(**plain["work"]),
-                "actors": tuple(ActorCost(**cost) for cost in plain["actors"]),
-                "learners": tuple(_learner(cost) for cost in plain["learners"]),
-            }
-        )
-
-
-def _machine(plain: Mapping[str, Any]) -> Machine:
-    return Machine(**{name: value for name, value in plain.items() if name not in FORGOTTEN})
-
-
-def _learner(plain: Mapping[str, Any]) -> LearnerCost:
-    shared = plain.get("on_gpu", ())  # JSON has no tuples
-    return LearnerCost(**{**plain, "on_gpu": tuple((n, times) for n, times in shared)})

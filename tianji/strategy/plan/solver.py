@@ -7,8 +7,8 @@ group stay as they are however many groups there are, and so does their quotient
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from tianji.core.errors import TianJiError
 from tianji.core.wording import count_of, one_of
@@ -38,16 +38,13 @@ class Wish:
     buffer_alone: bool | None = None  # on a core of its own
 
 
-OPTIONS = {
-    "groups": "--groups {}",
-    "actors": "--actors {}",
-    "envs": "--envs {}",
-    "learner_cores": "--learner-cores {}",
-    "buffer_alone": "--buffer-alone",
-    "hosts": "--hosts",
-    "cores": "--cores",
+WISHED = {
+    "groups": "global_cfg.group_num",
+    "actors": "actor_cfg.num",
+    "envs": "actor_cfg.envs",
+    "learner_cores": "learner_cfg.cores",
 }
-"""How a user has said what a `Wish` fixes."""
+"""The keys that say what a `Wish` may fix."""
 
 
 @dataclass(frozen=True)
@@ -67,40 +64,29 @@ def possible(profile: Profile, wish: Wish) -> list[Choice]:
     """Every split that the cores and the memory allow; raises where there is none."""
     found = [Choice(split, predict(profile, split)) for split in candidates(profile, wish)]
     if not found:
-        raise TianJiError(_no_split(profile.work, wish, OPTIONS))
-    room = None if wish.memory_bytes is None else wish.memory_bytes * wish.hosts
-    fitting = [c for c in found if room is None or c.prediction.memory_bytes <= room]
-    if not fitting:
-        least = min(choice.prediction.memory_bytes for choice in found)
+        raise TianJiError(_no_split(profile.work, wish))
+    if wish.memory_bytes is None:
+        return found
+    room = wish.memory_bytes * wish.hosts
+    least = min(choice.prediction.memory_bytes for choice in found)
+    if least > room:
+        smaller = "actor_cfg.envs" if profile.work.on_policy else "hyp.buffer_size"
         raise TianJiError(
             f"no plan fits into memory: the smallest needs {least / 2**20:,.0f} MiB and "
-            f"{(room or 0) / 2**20:,.0f} MiB are free{_on_all(wish)}: lower "
-            + " or ".join(_what_helps(profile.work, wish))
+            f"{room / 2**20:,.0f} MiB are free on {count_of(wish.hosts, 'host')}: lower {smaller}, "
+            "or what was fixed of groups, actors and environments"
         )
-    return fitting
+    return [choice for choice in found if choice.prediction.memory_bytes <= room]
 
 
-def _on_all(wish: Wish) -> str:
-    return f" on {wish.hosts} hosts" if wish.hosts > 1 else ""
-
-
-def _what_helps(work: Work, wish: Wish) -> Iterator[str]:
-    """What makes the smallest plan smaller: it has as few roles as it may already."""
-    yield "actor_cfg.envs" if work.on_policy else "hyp.buffer_size"
-    least = {"groups": wish.hosts, "actors": 1, "envs": 1}
-    for name, n in least.items():
-        if (getattr(wish, name) or n) > n and not (work.on_policy and name == "envs"):
-            yield OPTIONS[name].split()[0]
-
-
-def refuse_impossible(work: Work, wish: Wish, said: Mapping[str, str] = OPTIONS) -> None:
+def refuse_impossible(work: Work, wish: Wish) -> None:
     """Raises where no split has what is wished for, whatever will be measured of the job.
 
     A learner with one core is always measured, and no actor can have fewer than one environment: a
-    wish that not even these can meet needs no measurement. `said` is how the user put it.
+    wish that not even these can meet needs no measurement.
     """
     if next(_splits(work, wish, [1], [1]), None) is None:
-        raise TianJiError(_no_split(work, wish, said))
+        raise TianJiError(_no_split(work, wish))
 
 
 def candidates(profile: Profile, wish: Wish) -> Iterator[Split]:
@@ -190,42 +176,20 @@ def ranked(choices: list[Choice], work: Work) -> list[Choice]:
     return [simplest(first, MORE_STEPS), *others[:MOST_SHOWN]]
 
 
-def _no_split(work: Work, wish: Wish, said: Mapping[str, str]) -> str:
-    """Why there is none, in the words that the user has said it in."""
-    names = ("groups", "actors", "envs", "learner_cores")
-    values = {name: value for name in names if (value := getattr(wish, name)) is not None}
-    words = {name: said[name].format(value) for name, value in values.items()}
-    if wish.buffer_alone:
-        words["buffer_alone"] = said["buffer_alone"]
-    if wish.envs is not None and work.steps * wish.envs > work.pool and not work.on_policy:
-        return (
-            f"{words['envs']}: a trajectory of so many environments has "
-            f"{work.steps * wish.envs:,} samples and the pool {work.pool:,}: name fewer, or raise "
-            "hyp.buffer_size"
-        )
-    if wish.groups is not None and wish.groups % wish.hosts:
-        return (
-            f"{words['groups']}: each of {wish.hosts} hosts has as many groups as the others: "
-            f"name a multiple of that, or another number of {said['hosts']}"
-        )
-    if work.on_policy and (others := _other_actors(work, wish)):
-        return (
-            f"{words['actors']}: the actors of a group share {count_of(work.envs, 'environment')} "
-            f"in equal parts; with the rest as it is there can be {one_of(others)}: name that"
-        )
-    learners = f", {count_of(work.learners, 'learner')} in a group" if work.learners > 1 else ""
-    envs = count_of(work.envs, "environment")
-    total = f"; the actors of a group share {envs}" if work.on_policy else ""
+def _no_split(work: Work, wish: Wish) -> str:
+    """Why there is none: what was wished for, and what every split keeps to."""
+    words = [f"{key}={n}" for name, key in WISHED.items() if (n := getattr(wish, name)) is not None]
+    words += ["buffer_cfg.cores=1"] if wish.buffer_alone else []
+    rules = [f"{count_of(work.learners, 'learner')} in a group"] if work.learners > 1 else []
+    if work.on_policy:
+        envs = count_of(work.envs, "environment")
+        rules.append(f"its actors share {envs} equally: {one_of(work.equal_parts())} of them")
+    elif wish.envs is not None:
+        rules.append(f"the pool has room for {work.pool // work.steps:,} environments")
+    if wish.hosts > 1:
+        rules.append(f"each of {wish.hosts} hosts has as many groups as the others")
     return (
         f"no split of {count_of(wish.cores, 'core')} on {count_of(wish.hosts, 'host')} has "
-        f"{', '.join(words.values()) or 'what the configuration asks for'}{learners}{total}: "
-        f"leave more of it open, or offer more {said['cores']}"
+        f"{', '.join(words) or 'what the configuration asks for'}"
+        f"{''.join(f'; {rule}' for rule in rules)}: leave more of it open, or offer more --cores"
     )
-
-
-def _other_actors(work: Work, wish: Wish) -> list[int]:
-    """Numbers of actors that could be instead of one that cannot share the batch of a group."""
-    if wish.actors is None or any(_envs(work, wish, wish.actors, [1])):
-        return []
-    wishes = {n: replace(wish, actors=n) for n in work.equal_parts() if n <= wish.cores}
-    return [n for n, other in wishes.items() if any(_splits(work, other, [1], [1]))]

@@ -7,8 +7,9 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tianji.config.binder import REQUIRED, key
 from tianji.roles.balance import depth_for
-from tianji.strategy.plan.profile import Work
+from tianji.strategy.plan.profile import Work, count
 
 
 class Bound(enum.StrEnum):
@@ -56,16 +57,16 @@ class Taking:
 class Split:
     """Who gets how many cores; everything but `groups` is of one group."""
 
-    groups: int
-    learner_cores: int  # of each learner
-    actors: int
-    envs: int  # of each actor
-    batch: int  # B_s: units per update
-    pool: int  # N_s: units that a batch is drawn from
-    learners: int = 1
-    buffer_alone: bool = False  # a core of its own instead of riding with the learner
-    one_core: bool = False  # all roles of a group share a single core
-    hosts: int = 1  # that the groups are spread over, each of them whole
+    groups: int = count(REQUIRED, "of learners with their actors")
+    learner_cores: int = count(REQUIRED, "of each learner")
+    actors: int = count(REQUIRED, "of each group")
+    envs: int = count(REQUIRED, "of each actor")
+    batch: int = count(REQUIRED, "B_s: units per update")
+    pool: int = count(REQUIRED, "N_s: units that a batch is drawn from")
+    learners: int = count(1, "of each group")
+    buffer_alone: bool = key(False, "a core of its own instead of riding with the learner")
+    one_core: bool = key(False, "all roles of a group share a single core")
+    hosts: int = count(1, "that the groups are spread over, each of them whole")
 
     @property
     def name(self) -> str:

@@ -70,16 +70,10 @@ class Hand:
         """Returns when the child has loaded its libraries; before that it disturbs others."""
         self._hear()
 
-    def prepare(self, config: Config, cores: Sequence[int], pause: float, seconds: float) -> None:
+    def prepare(self, task: Task, seconds: float) -> None:
         """Has the child make and warm up what is measured; `await_ready` waits until it has."""
-        task = {
-            "config": config.to_json(),
-            "cores": list(cores),
-            "seconds": seconds,
-            "threads": self.threads,
-            "pause": pause,
-        }
-        self._tell(json.dumps(task))
+        given = {"config": task.config.to_json(), "cores": list(task.cores), "pause": task.pause}
+        self._tell(json.dumps(given | {"seconds": seconds, "threads": self.threads}))
 
     def await_ready(self) -> None:
         """Returns when all is made and warm, and raises if it cannot be."""
@@ -149,7 +143,7 @@ def together(tasks: Sequence[Task], seconds: float) -> list[Answer]:
     used again.
     """
     for task in tasks:
-        task.hand.prepare(task.config, task.cores, task.pause, seconds)
+        task.hand.prepare(task, seconds)
     ready, answers = list[Hand](), list[Answer]()
     lacking: OutOfMemory | None = None
     for task in tasks:

@@ -13,8 +13,6 @@ import numpy as np
 
 from tianji.config import Config
 from tianji.config.parallel import ExitConfig
-from tianji.core.algorithm import Weights
-from tianji.core.channel import Message
 from tianji.core.counts import Count
 from tianji.core.schema import Arrays
 from tianji.engines.worker_loop import Loop, ProcessPorts
@@ -23,7 +21,14 @@ from tianji.job.job import Job, prepare
 from tianji.roles import Actor, Buffer, Learner
 from tianji.roles.role import Role
 from tianji.roles.role_specs import Kind, RoleSpec, batches_of, role_name, roles_of, weights_of
-from tianji.strategy.probe.probe_ends import Clockwork, Drain, Ports, Spring, TimedStore
+from tianji.strategy.probe.probe_ends import (
+    Clockwork,
+    Drain,
+    Ports,
+    Published,
+    Spring,
+    Timed,
+)
 
 WARM_SECONDS = 0.15  # before an actor is measured
 WARM_LEARNER_SECONDS = 0.3  # torch's first updates take long
@@ -89,7 +94,7 @@ class ActorProbe:
         role = next(role for role in roles_of(config) if role.kind is Kind.ACTOR)
         self._ports = Ports(job)
         self._weights = np.zeros(job.algorithm.n_weights(job.task), np.float32)
-        self._ports.inboxes[weights_of(0)] = _Weights(self._weights)
+        self._ports.inboxes[weights_of(0)] = Published(self._weights, FAR_VERSION)
         self._actor = cast(Actor, build(role, job, self._ports))
 
     def run(self, seconds: float, go: Callable[[], None] = lambda: None) -> Acting:
@@ -120,7 +125,7 @@ class ActorProbe:
             go()
 
         clock = Clockwork(WARM_SECONDS, seconds, read, enough, ready)
-        actor.weights = _Weights(self._weights, clock)
+        actor.weights = Published(self._weights, FAR_VERSION, clock)
         _loop([actor], self._ports)
         took, steps, sent, sending, computing = (b - a for a, b in zip(*marks, strict=True))
         return Acting(
@@ -157,21 +162,22 @@ class LearnerProbe:
             ports.join(batches_of(0, i))
         self._buffer = cast(Buffer, build(roles[Kind.BUFFER], job, ports))
         self._learner = cast(Learner, build(roles[Kind.LEARNER], job, ports))
-        self._store = TimedStore(self._buffer.store)
-        self._buffer.store = self._store
+        store = self._buffer.store
+        self._adding, self._drawing = Timed(store.add), Timed(store.draw)
+        store.add, store.draw = self._adding, self._drawing  # type: ignore[method-assign]  # timed
 
     def _version(self) -> int:
         return self._learner.version
 
     def run(self, seconds: float, go: Callable[[], None] = lambda: None) -> Learning:
         """Learns for `seconds`; `go` returns when everybody is warm."""
-        learner, store = self._learner, self._store
+        learner, adding, drawing = self._learner, self._adding, self._drawing
         marks: list[tuple[float, ...]] = []
 
         def read() -> None:
             busy = float(learner.counts[Count.BUSY_SECONDS])
             awake = time.perf_counter() - sum(spring.paused for spring in self._springs)
-            done = learner.version, store.n_added, busy, store.adding, store.drawing
+            done = learner.version, adding.times, busy, adding.seconds, drawing.seconds
             marks.append((awake, *done))
 
         def enough() -> bool:
@@ -179,38 +185,10 @@ class LearnerProbe:
 
         learner.control = Clockwork(WARM_LEARNER_SECONDS, seconds, read, enough, go)
         _loop([self._buffer, learner], self._ports)
-        took, updates, received, busy, adding, drawing = (
-            b - a for a, b in zip(*marks, strict=True)
-        )
-        storing = adding / received if received else store.adding / store.n_added
-        done = int(updates), int(received), busy, adding, drawing
+        took, updates, received, busy, added, drew = (b - a for a, b in zip(*marks, strict=True))
+        storing = added / received if received else adding.seconds / adding.times
+        done = int(updates), int(received), busy, added, drew
         return Learning(took, *done, storing, own_bytes())
-
-
-class _Weights:
-    """Weights of a version that nobody need wait for; `clock` ends the stream."""
-
-    waiting = 0
-
-    def __init__(self, weights: Weights, clock: Clockwork | None = None) -> None:
-        self._message: Message | None = Message({"weights": weights}, FAR_VERSION, 0)
-        self._clock = clock
-
-    @property
-    def closed(self) -> bool:
-        """Whether the measurement is over."""
-        return self._clock is not None and self._clock.closed
-
-    def take(self) -> Message | None:
-        """The only publication, once."""
-        message, self._message = self._message, None
-        return message
-
-    def free(self) -> None:
-        """Nothing waits for room."""
-
-    def close(self) -> None:
-        """Nothing depends on it."""
 
 
 def _one_trajectory(job: Job, role: RoleSpec) -> Arrays:
@@ -218,7 +196,7 @@ def _one_trajectory(job: Job, role: RoleSpec) -> Arrays:
     ports, name = Ports(job), f"trajectories {role.name}"
     ports.join(name)
     weights = np.zeros(job.algorithm.n_weights(job.task), np.float32)
-    ports.inboxes[weights_of(0)] = _Weights(weights)
+    ports.inboxes[weights_of(0)] = Published(weights, FAR_VERSION)
     actor, inbox = cast(Actor, build(role, job, ports)), ports.inbox(name)
     ends = time.perf_counter() + PLAYING_SECONDS
     actor.step()

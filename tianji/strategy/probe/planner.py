@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,22 +12,23 @@ from typing import Any
 from tianji.config import Config, load
 from tianji.config.keywords import as_overrides
 from tianji.core.errors import TianJiError
+from tianji.core.signals import Interrupted, Signals
 from tianji.job.job import Job
 from tianji.job.preflight import try_out
 from tianji.machine import resources
 from tianji.roles.role_specs import Kind, role_name, roles_of
-from tianji.strategy.plan.digest import batch_apart, digest_of, told_apart
 from tianji.strategy.plan.model import predict
 from tianji.strategy.plan.plan_file import Plan
 from tianji.strategy.plan.profile import Profile, Work
+from tianji.strategy.plan.same_job import batch_apart, digest_of, told_apart
 from tianji.strategy.plan.solver import Choice, Wish, possible, ranked
 from tianji.strategy.plan.split import Split
 from tianji.strategy.probe import MOST_SECONDS
 from tianji.strategy.probe.probe import probe
 from tianji.strategy.probe.probe_children import Say
-from tianji.strategy.probe.stopping import stoppable
 from tianji.strategy.probe.variants import work_of
 
+STOPPED = "stopped while measuring: nothing was written"
 GROUP_UPDATES = 100  # of a group within exp.train_steps: with fewer it has hardly begun to learn
 
 
@@ -56,8 +59,8 @@ def measure(
     """
     config = load(file, [*overrides, *as_overrides(settings or {}, "plan")])
     if profile is None:
-        with stoppable():
-            return config, probe(tried(config, refuse), cores, say, seconds)
+        with _stoppable():
+            return config, probe(_tried(config, refuse), cores, say, seconds)
     apart = batch_apart(profile.work, config)
     if profile.work.digest != digest_of(config):
         apart = told_apart(profile.work, config)
@@ -89,24 +92,13 @@ def make(
     fewer = found if wish.groups else [choice for choice in found if choice.split.groups <= most]
     choices = ranked(fewer, profile.work)
     if len(fewer) < len(found) and ranked(found, profile.work)[0].split.groups > most:
-        note = _why_no_more(config)
+        limit = f"{GROUP_UPDATES} updates each within exp.train_steps={config.exp.train_steps:,}"
+        limit = limit if fused else "since global_cfg.use_group_parallel=False averages none"
+        note = f"no more groups ({limit}): change that, or say --groups N"
     own = dict(settings or {})
     env_scale = 1 if own.pop("actor_cfg.envs", None) is None else batch_scale  # the split has them
-    plan = Plan(profile, choices[0].split, choices[0].prediction, own, env_scale)
+    plan = Plan(profile, choices[0].split, own, env_scale)
     return Planned(plan, choices, _configured(config, profile, wish), note)
-
-
-def _why_no_more(config: Config) -> str:
-    """What limits the groups, and how to have more."""
-    if not config.parallel.global_cfg.use_group_parallel:
-        return (
-            "no more groups, since global_cfg.use_group_parallel=False has nobody average them: "
-            "leave that key out, or say --groups N"
-        )
-    return (
-        f"no more groups, so that each makes {GROUP_UPDATES} updates of its share of "
-        f"exp.train_steps={config.exp.train_steps:,}: raise that, or say --groups N"
-    )
 
 
 def most_groups(config: Config, work: Work) -> int:
@@ -145,18 +137,28 @@ def _configured(config: Config, profile: Profile, wish: Wish) -> Choice | None:
     return Choice(split, predict(profile, split))
 
 
-def tried(config: Config, refuse: Callable[[Work], None]) -> Job:
+def _tried(config: Config, refuse: Callable[[Work], None]) -> Job:
     """The job that is to be measured; raises for what no measurement can mend."""
-    _refuse_without_gpu(config)
-    job = try_out(config)
-    refuse(work_of(job))
-    return job
-
-
-def _refuse_without_gpu(config: Config) -> None:
-    """Raises where the learner could not be measured; the probe would find out much later."""
     if config.parallel.learner_cfg.device == "cuda" and resources.gpu_of("cuda") is None:
         raise TianJiError(
             "learner_cfg.device='cuda' (--gpu): torch sees no GPU here: leave it out, or measure "
             "where there is one; tianji doctor says more"
         )
+    job = try_out(config)
+    refuse(work_of(job))
+    return job
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Raises `Interrupted` with words to be said where a signal would have ended the command.
+
+    A signal that a program has an answer of its own to, as Python has to Ctrl-C, is left to that.
+    """
+    open_ = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is signal.SIG_DFL]
+    with Signals(open_) as signals:
+        signals.at_once = True
+        try:
+            yield
+        except Interrupted as stop:
+            raise Interrupted(stop.number, STOPPED) from None

@@ -8,6 +8,7 @@ measured once, on those where the one with fewer was.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,9 +17,9 @@ from tianji.config import Config
 from tianji.core.wording import count_of
 from tianji.job.job import Job
 from tianji.strategy.plan.profile import ActorCost, LearnerCost
-from tianji.strategy.probe.answers import Acted, learner_cost
 from tianji.strategy.probe.child_handle import Answer, Hand, OutOfMemory, Task, together
-from tianji.strategy.probe.timetable import Timetable
+from tianji.strategy.probe.measure import LEAST_STEPS, LEAST_UPDATES
+from tianji.strategy.probe.role_costs import Acted, learner_cost
 from tianji.strategy.probe.variants import env_choices, takes_turns, variant
 
 MOST_LEARNER_CORES = 8  # beyond them even larger networks gain little
@@ -26,6 +27,9 @@ MOST_LEARNERS = 8  # at once, where there are as many pairs of cores
 MOST_AGAIN = 4  # times that what matters most is measured again
 LEAST_GAIN = 0.05  # of an update's time that more cores must save
 ON_GPU = (2, 16, 4, 8)  # learners at once: few, and as many as there may be; then between
+
+LONGEST_SECONDS, SHORTEST_SECONDS = 1.2, 0.3  # of one measurement
+MAKING_SECONDS = 0.7  # what comes before each: environments, networks, warming up
 
 Say = Callable[[str], None]
 
@@ -38,6 +42,39 @@ class Found:
     learners: list[LearnerCost]  # with one core first
     acted: Acted
     pause: float = 0.0  # of a learner that takes turns with actors, from one update to the next
+
+
+class TimeLeft:
+    """Until when there may be measurements, and how long each of them is."""
+
+    def __init__(self, ends: float, n_stages: int, n_later: int) -> None:
+        """`ends` is a moment of `time.monotonic`; `n_later` of all stages must come at the end."""
+        self._ends = ends
+        each = (ends - time.monotonic()) / n_stages - MAKING_SECONDS
+        self.seconds = min(LONGEST_SECONDS, max(SHORTEST_SECONDS, each))
+        self._turn = 0.0  # seconds from one update to the next, as soon as that is known
+        self._kept = n_later * (self.seconds + MAKING_SECONDS)
+
+    def expect(self, update_seconds: float, pause: float = 0.0) -> None:
+        """Counts with a learner that takes so long for an update, and sleeps before it."""
+        self._turn = update_seconds + pause
+
+    def spend_all(self) -> None:
+        """From now on nothing is kept for what must come at the end."""
+        self._kept = 0.0
+
+    def is_late(self, n_stages: int = 1, times: float = 1.0, needed: float = 0.0) -> bool:
+        """Whether there is no time for so many stages, and `needed` seconds beside.
+
+        Their updates take `times` as long as expected; one of them is for warming up.
+        """
+        each = self.seconds + MAKING_SECONDS + (1 + LEAST_UPDATES) * times * self._turn
+        return time.monotonic() + n_stages * each + needed + self._kept > self._ends
+
+    def is_late_for(self, envs: int, before: ActorCost, n_stages: int = 1) -> bool:
+        """The same where actors have `envs` environments; `before` is what some others cost."""
+        stepping = before.step_seconds * max(1.0, envs / before.envs)
+        return self.is_late(n_stages, needed=n_stages * (1 + LEAST_STEPS) * stepping)
 
 
 class Crew:
@@ -79,7 +116,7 @@ class Crew:
         n_more = 2 if in_turns else len(self.learners)  # a look and a crowd, or learners alone
         n_later = 1 + len(self.on_gpu)  # larger batches, and learners that share a GPU
         n_stages = len(self.choices) + len(self.learners) + n_more + n_later
-        self.time = Timetable(ends, n_stages, n_later)
+        self.time = TimeLeft(ends, n_stages, n_later)
 
     def move_on(self) -> None:
         """Has everybody sit on the next core."""

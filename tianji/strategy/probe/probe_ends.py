@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Generic, ParamSpec, TypeVar
 
+from tianji.core.algorithm import Weights
 from tianji.core.channel import Inbox, Message, Outbox
 from tianji.core.schema import Arrays
-from tianji.core.store import Amount, Store
 from tianji.job.job import Job
 from tianji.job.wiring import channels_of
 from tianji.transports.local import LocalTransport
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Drain:
@@ -24,42 +28,36 @@ class Drain:
     `pause` is how long.
     """
 
+    in_flight = 0
+    abandoned = False
+
     def __init__(self, outbox: Outbox, inbox: Inbox) -> None:
         self.pause = 0.0  # seconds
         self.paused = 0.0  # seconds in all
         self.rollouts: list[float] = []  # seconds of each, if there are pauses between them
         self.n_sent = 0
         self.n_steps = 0  # of the trajectories among them
-        self.seconds = 0.0
         self.refused = 0
         self._outbox = outbox
+        self._open, self._send = Timed(outbox.slot), Timed(outbox.commit)
         self._inbox = inbox
         self._slot: Arrays = {}
         self._awake_since = time.perf_counter()
 
     @property
-    def in_flight(self) -> int:
-        """Nothing waits here."""
-        return 0
-
-    @property
-    def abandoned(self) -> bool:
-        """Somebody always listens."""
-        return False
+    def seconds(self) -> float:
+        """That sending took."""
+        return self._open.seconds + self._send.seconds
 
     def slot(self) -> Arrays | None:
         """As a ring with room would answer."""
-        began = time.perf_counter()
-        slot = self._outbox.slot()
-        self.seconds += time.perf_counter() - began
+        slot = self._open()
         self._slot = slot or {}
         return slot
 
     def commit(self, version: int) -> None:
         """Sends, and makes room for the next."""
-        began = time.perf_counter()
-        self._outbox.commit(version)
-        self.seconds += time.perf_counter() - began
+        self._send(version)
         self.n_sent += 1
         length = self._slot.get("length")
         if length is not None and length.ndim == 0:
@@ -81,36 +79,15 @@ class Drain:
         """Nothing depends on it."""
 
 
-class Spring:
-    """An inbox with the same message again and again, as new as the learner's last version.
+class Source:
+    """An inbox within this process, on whose other end there is nobody."""
 
-    Where roles take turns the learner sleeps meanwhile, and is slower when it wakes up: `pause` is
-    how long a message takes to come.
-    """
+    waiting = 0
+    closed = False
 
-    def __init__(self, arrays: Arrays, version: Callable[[], int], pause: float = 0.0) -> None:
-        self.paused = 0.0  # seconds in all
-        self._arrays = arrays
-        self._version = version
-        self._pause = pause
-        self._n = 0
-
-    @property
-    def waiting(self) -> int:
-        """There is always one more."""
-        return 1
-
-    @property
-    def closed(self) -> bool:
-        """It never runs dry."""
-        return False
-
-    def take(self) -> Message:
-        """The next one."""
-        self._n += 1
-        if self._pause:
-            self.paused += _slept(self._pause)
-        return Message(self._arrays, self._version(), self._n)
+    def take(self) -> Message | None:
+        """Nothing, unless a subclass has something."""
+        return None
 
     def free(self) -> None:
         """Nothing waits for room."""
@@ -119,7 +96,31 @@ class Spring:
         """Nothing depends on it."""
 
 
-class Clockwork:
+class Spring(Source):
+    """An inbox with the same message again and again, as new as the learner's last version.
+
+    Where roles take turns the learner sleeps meanwhile, and is slower when it wakes up: `pause` is
+    how long a message takes to come.
+    """
+
+    waiting = 1
+
+    def __init__(self, arrays: Arrays, version: Callable[[], int], pause: float = 0.0) -> None:
+        self.paused = 0.0  # seconds in all
+        self._arrays = arrays
+        self._version = version
+        self._pause = pause
+        self._n = 0
+
+    def take(self) -> Message:
+        """The next one."""
+        self._n += 1
+        if self._pause:
+            self.paused += _slept(self._pause)
+        return Message(self._arrays, self._version(), self._n)
+
+
+class Clockwork(Source):
     """An inbox that brings nothing and is closed by the clock: what ends a measurement.
 
     A role looks at it in every step, and so it also takes the readings: when the warm-up is over
@@ -143,12 +144,7 @@ class Clockwork:
         self._n_read = 0
 
     @property
-    def waiting(self) -> int:
-        """Nothing comes."""
-        return 0
-
-    @property
-    def closed(self) -> bool:
+    def closed(self) -> bool:  # type: ignore[override]  # it depends on the time
         """Whether the time is over."""
         now = time.perf_counter()
         if not self._next:
@@ -163,15 +159,23 @@ class Clockwork:
             self._next = time.perf_counter() + self._seconds
         return self._n_read == 2
 
+
+class Published(Source):
+    """Weights of a version that nobody need wait for; `clock` ends the stream."""
+
+    def __init__(self, weights: Weights, version: int, clock: Clockwork | None = None) -> None:
+        self._message: Message | None = Message({"weights": weights}, version, 0)
+        self._clock = clock
+
+    @property
+    def closed(self) -> bool:  # type: ignore[override]  # it depends on the time
+        """Whether the measurement is over."""
+        return self._clock is not None and self._clock.closed
+
     def take(self) -> Message | None:
-        """Nothing."""
-        return None
-
-    def free(self) -> None:
-        """Nothing waits for room."""
-
-    def close(self) -> None:
-        """Nothing depends on it."""
+        """The only publication, once."""
+        message, self._message = self._message, None
+        return message
 
 
 class Ports:
@@ -212,33 +216,20 @@ class Ports:
         """The memory goes with the last view of it."""
 
 
-class TimedStore:
-    """A buffer's store that knows how long it took to add and to draw."""
+class Timed(Generic[P, R]):
+    """A deed that knows how often it was done, and how long that took."""
 
-    def __init__(self, store: Store) -> None:
-        self.n_added = 0
-        self.adding = self.drawing = 0.0  # seconds
-        self._store = store
-        self.size, self.ready, self.expire = store.size, store.ready, store.expire
-        self.clear, self.rejoin = store.clear, store.rejoin
+    def __init__(self, deed: Callable[P, R]) -> None:
+        self._deed = deed
+        self.times, self.seconds = 0, 0.0
 
-    def add(self, source: int, trajectory: Arrays, version: int) -> Amount:
-        """Adds, timed."""
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Does it."""
         began = time.perf_counter()
-        amount = self._store.add(source, trajectory, version)
-        self.adding += time.perf_counter() - began
-        self.n_added += 1
-        return amount
-
-    def draw(self, out: Arrays) -> None:
-        """Draws, timed."""
-        began = time.perf_counter()
-        self._store.draw(out)
-        self.drawing += time.perf_counter() - began
-
-    def reweigh(self, feedback: Arrays) -> int:
-        """As the store does."""
-        return self._store.reweigh(feedback)
+        done = self._deed(*args, **kwargs)
+        self.seconds += time.perf_counter() - began
+        self.times += 1
+        return done
 
 
 def _slept(seconds: float) -> float:

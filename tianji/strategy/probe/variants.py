@@ -8,8 +8,8 @@ from tianji.config import Config
 from tianji.core.errors import TianJiError
 from tianji.job.job import Job, prepare
 from tianji.job.wiring import n_bytes_of
-from tianji.strategy.plan.digest import digest_of, keys_of
 from tianji.strategy.plan.profile import Work
+from tianji.strategy.plan.same_job import digest_of, keys_of
 from tianji.strategy.probe.larger_batch import scaled
 
 ENVS = (1, 4, 16, 64)  # per actor, besides what the configuration has

@@ -20,8 +20,7 @@ from __future__ import annotations
 import math
 
 from tianji.core.wording import count_of
-from tianji.strategy.rebalance.decisions import MOST_IDLE, Change, Decision, Reading
-from tianji.strategy.rebalance.trial_changes import Trials
+from tianji.strategy.rebalance.trial_changes import MOST_IDLE, Change, Decision, Reading, Trials
 
 PAUSE_MARGIN = 0.5  # what the actors that stay could make beyond what the learner can use
 MIDDLE_MARGIN = 0.3  # aimed at when waking: between the other two, so that neither follows

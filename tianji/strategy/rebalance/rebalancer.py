@@ -26,7 +26,7 @@ from tianji.observe.rates import Counts, homes_in, updates_since
 from tianji.observe.watch import Progress
 from tianji.roles.role_specs import Kind, group_of, homes_of, kind_of, role_name, roles_of
 from tianji.strategy.rebalance.balancer import Balancer
-from tianji.strategy.rebalance.decisions import Change, Decision, Reading
+from tianji.strategy.rebalance.trial_changes import Change, Decision, Reading
 
 FILE = "balance.jsonl"  # in the folder of a run: a line for every decision
 READING_SECONDS = 1.0  # that a reading is taken over at least ...

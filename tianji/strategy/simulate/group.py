@@ -13,11 +13,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from tianji.roles.balance import Balance
-from tianji.strategy.simulate.events import Agenda, Level, Process, Routine
+from tianji.strategy.simulate.events import Agenda, Downlink, Level, Process, Routine, Uplink
 from tianji.strategy.simulate.layout import Costs
-from tianji.strategy.simulate.links import Downlink, Uplink
 from tianji.strategy.simulate.spread import Spread
-from tianji.strategy.simulate.version_pool import Pool
 
 ACT, SEND, RECEIVE, UPDATE = "act", "send", "receive", "update"  # what a process does
 WEIGHTS, TRAJECTORIES, ROOM = "weights", "trajectories", "room"  # what it waits for
@@ -264,3 +262,29 @@ class Group:
         level.add(1)
         yield seconds
         level.add(-1)
+
+
+class Pool:
+    """Versions of trajectories that are handed out once, as a store of rollouts keeps them.
+
+    It begins with what a warm-up leaves there, of the first version.
+    """
+
+    def __init__(self, costs: Costs, random: np.random.Generator) -> None:
+        self._n = costs.batch // costs.units
+        self._versions = [0] * ((costs.pool - costs.batch) // costs.units)
+        self._random = random
+
+    def add(self, version: int) -> None:
+        """Notes a trajectory that has come."""
+        self._versions.append(version)
+
+    def draw(self) -> list[int]:
+        """A batch: any of them, none twice."""
+        if self._n >= len(self._versions):
+            drawn, self._versions = self._versions, []
+            return drawn
+        chosen = set(self._random.choice(len(self._versions), self._n, replace=False).tolist())
+        drawn = [self._versions[i] for i in sorted(chosen)]
+        self._versions = [v for i, v in enumerate(self._versions) if i not in chosen]
+        return drawn

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Sequence
 
-from tianji.core.columns import fitted, wrapped
+from tianji.core.columns import fitted, labelled
 from tianji.core.wording import count_of, per_second
 from tianji.strategy.plan.solver import NOISE
 from tianji.strategy.simulate.result import Simulated
@@ -19,20 +19,14 @@ LEAST = (  # the first to go where room is scarce; the last ones are what was pr
     *("received/s", "stale p95", "envs", "updates/s", "learners", "link", "hosts", "staleness"),
     *("produced/s", "L idle", "A idle"),
 )
-RARER = 1.05  # times that fusions are rarer than configured, from which on it is said
 
 
-def table(rows: Sequence[Simulated], width: int | None = None, asked: Collection[str] = ()) -> str:
-    """A line for each layout, and below what is common to all.
-
-    Where room is scarce, columns that were `asked` for stay, and that of groups goes if there is
-    one in every row.
-    """
-    least = [*["groups"] * all(row.layout.groups == 1 for row in rows), *LEAST]
-    least = [name for name in least if name not in asked]
-    lines = fitted([HEAD, *(_cells(row) for row in rows)], width, left=(-1,), least=least)
-    notes = [line for note in _notes(rows) for line in wrapped(note, width, indent=2)]
-    return "\n".join([*lines, "", *notes])
+def table(rows: Sequence[Simulated], width: int | None = None) -> str:
+    """A line for each layout, and below what is common to all."""
+    lines = fitted([HEAD, *map(_cells, rows)], width, left=(-1,), least=LEAST)
+    notes = list(_notes(rows))
+    size = max(len(label) for label, _ in notes)
+    return "\n".join([*lines, "", *(labelled(*note, width, size) for note in notes)])
 
 
 def _cells(row: Simulated) -> tuple[str, ...]:
@@ -41,85 +35,65 @@ def _cells(row: Simulated) -> tuple[str, ...]:
         f"{row.cores:,}",
         f"{layout.groups:,}",
         f"{layout.learners} x {layout.learner_cores}" + " + B" * layout.buffer_alone,
-        f"{layout.actors:,}",
-        f"{row.envs:,}",
-        f"{layout.hosts:,}",
+        *(f"{n:,}" for n in (layout.actors, row.envs, layout.hosts)),
         *map(per_second, (row.production, row.receiving, row.consumption, row.updates)),
-        _percent(idle.actors),
-        _percent(idle.learner),
-        _percent(row.link),
+        *(_percent(share) for share in (idle.actors, idle.learner, row.link)),
         f"{row.staleness.mean:,.1f}",
         f"{row.staleness.p95:,.0f}",
         row.limit.value,
     )
 
 
-def _notes(rows: Sequence[Simulated]) -> list[str]:
+def _notes(rows: Sequence[Simulated]) -> Iterator[tuple[str, str]]:
     """What a column has no room for."""
     first, last = rows[0], rows[-1]
-    alone = ", B: the buffer's" if any(row.layout.buffer_alone for row in rows) else ""
-    notes = [
-        f"learners (with cores of each{alone}) and actors: of one group; envs: of one actor; "
-        "A, L idle and link: % of the time of actors, learner and the link to the learner's host"
-    ]
-    notes += _idle_cores(rows)
+    yield (
+        "columns",
+        "learners (x cores of each; B: a core of the buffer's) and actors: of one group; envs: of "
+        "one actor; A, L idle and link: % of the time of actors, learner and the link to it",
+    )
+    fewer = [row for row in rows if row.offered is not None and row.cores < row.offered]
+    if fewer:
+        words = ", ".join(f"{row.cores:,} of {row.offered:,}" for row in fewer)
+        yield (
+            "cores used",
+            f"{words}; groups are alike, and cores that make less than {100 * NOISE:g} % more are "
+            "left over",
+        )
     if not math.isinf(first.knee):
-        notes.append(
-            f"knee of equation 1: N_A* = (T_sp + T_sd) / T_rv = {first.knee:,.1f} actors, "
-            "for a buffer that only receives"
-        )
-    notes += [
-        f"{count_of(row.cores, 'core')}: {_waits(row)}" for row in dict.fromkeys((first, last))
-    ]
+        yield "equation 1", f"N_A* = {first.knee:,.1f} actors, for a buffer that only receives"
+    for row in dict.fromkeys((first, last)):
+        yield count_of(row.cores, "core"), _waits(row)
     if last.layout.groups > 1:
-        notes.append(
-            f"{last.layout.groups:,} groups: {_fusing(last)}; one group was simulated, the others "
-            "are as it is"
-        )
+        yield count_of(last.layout.groups, "group"), _fusing(last)
     if any(row.offered is not None and row.layout.groups > 1 for row in rows):
-        notes.append(
-            "groups: as many as make it fastest; a plan has no more than make enough updates each "
-            "within exp.train_steps, which is not asked here: it may have fewer for as many cores"
+        yield (
+            "groups",
+            "as many as make it fastest; a plan has no more than make enough updates each within "
+            "exp.train_steps",
         )
-    notes.append(f"simulated: {sum(row.n_events for row in rows):,} events")
-    return notes
+    yield "simulated", f"one group of each row, {sum(row.n_events for row in rows):,} events"
 
 
 def _fusing(row: Simulated) -> str:
     """How often parameters are averaged; where that is rarer than configured, why."""
-    rate = f"{row.fusions:.3g} fusions/s"
-    reducer = f"the reducer {_percent(row.reducer)} % busy"
-    reducer += f" ({REDUCED_BYTES_PER_SECOND / 1e9:g} GB/s, a guess)"
-    link = f"the link to its host {_percent(row.reducer_link)} %"
-    rarer = row.fusions_wanted / row.fusions if row.fusions else math.inf
-    if rarer < RARER:
-        return f"{rate}, as often as configured; {reducer}, {link}"
     limit = "the link to the reducer's host" if row.reducer_link > row.reducer else "the reducer"
+    is_rarer = row.fusions * 1.05 < row.fusions_wanted
     return (
-        f"{rate}, {rarer:,.3g} times rarer than configured (learner_cfg.send_root_interval asks "
-        f"for {row.fusions_wanted:,.3g}/s): {limit} is the limit; {reducer}, {link}"
+        f"{row.fusions:.3g} of {row.fusions_wanted:.3g} fusions/s as configured by "
+        f"learner_cfg.send_root_interval{f' ({limit} is the limit)' * is_rarer}; the reducer "
+        f"{_percent(row.reducer)} % busy ({REDUCED_BYTES_PER_SECOND / 1e9:g} GB/s, a guess), the "
+        f"link to its host {_percent(row.reducer_link)} %"
     )
-
-
-def _idle_cores(rows: Sequence[Simulated]) -> list[str]:
-    """Why rows have fewer cores than were asked for."""
-    fewer = [row for row in rows if row.offered is not None and row.cores < row.offered]
-    if not fewer:
-        return []
-    words = ", ".join(f"{row.cores:,} of {row.offered:,}" for row in fewer)
-    return [
-        f"cores used: {words}; groups are alike, and cores that are too few for one more, or would "
-        f"make less than {100 * NOISE:g} % more, stay idle"
-    ]
 
 
 def _waits(row: Simulated) -> str:
     idle = row.idle
     return (
         f"actors wait {_percent(idle.weights)} % for weights (I), {_percent(idle.action)} % for "
-        f"actions (II), {_percent(idle.room)} % held back; "
-        f"learner {_percent(idle.trajectories)} % for trajectories (III); "
-        f"first update after {row.warmup_seconds:.3g} s"
+        f"actions (II), {_percent(idle.room)} % held back; learner "
+        f"{_percent(idle.trajectories)} % for trajectories (III); first update after "
+        f"{row.warmup_seconds:.3g} s"
     )
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import enum
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from tianji.machine.resources import THREAD_VARIABLES
-from tianji.tools.doctor.finding import Finding, absent, note, ok, problem
-from tianji.tools.doctor.readings import Answer, Disk, Echo
+from tianji.tools.doctor.echo import Echo
 
-LEAST_PYTHON = (3, 11)
-LEAST_GIB, GOOD_GIB = 0.5, 2.0  # of memory: torch alone takes 0.2
-LEAST_DISK_GIB, GOOD_DISK_GIB = 0.1, 1.0
+GIB = 2**30
+LEAST_MEMORY, GOOD_MEMORY = 0.5 * GIB, 2 * GIB  # torch alone takes 0.2 GiB
+LEAST_DISK, GOOD_DISK = 0.1 * GIB, GIB
 SLOW_FSYNC_SECONDS = 0.5
 MANY_ACTORS = 64
 FILES_PER_CHILD = 3  # its doorbell, its log and the pipe of its description
@@ -19,152 +22,192 @@ UNLIMITED = -1  # as the operating system writes it
 SLOW_ROUND_TRIP = 2e-3  # seconds; a bell that wakes takes a tenth of a millisecond
 COARSE_CLOCK = 1e-3  # seconds
 RELEASE_YEAR = 2025  # no clock that is right shows an earlier one
+INSTALL_MPI = "pip install 'tianji[mpi]'"
+NEEDED = ("torch", "numpy", "gymnasium", "safetensors", "rich")
+OPTIONAL = {  # what a package is for, and the extra that brings it, where there is one
+    "tensorboard": ("looking at a run's event files", "tensorboard"),
+    "wandb": ("Weights & Biases", "wandb"),
+    "trackio": ("metrics in trackio", "trackio"),
+    "onnx": ("tianji export", "onnx"),
+    "onnxruntime": ("tianji export", "onnx"),
+    "onnxscript": ("exporting torch modules of your own", ""),
+    "ale-py": ("Atari environments", ""),
+    "pygame-ce": ("gymnasium's windows", ""),
+    "pillow": ("videos as .gif", "video"),
+    "imageio-ffmpeg": ("videos as .mp4", "video"),
+}
 
 
-def python(version: tuple[int, int, int]) -> Finding:
-    """New enough?"""
-    found = ".".join(map(str, version))
-    if version[:2] < LEAST_PYTHON:
-        return problem("Python", found, "install Python 3.11 or newer and set up again")
-    return ok("Python", found)
+class Verdict(enum.StrEnum):
+    """How a finding is to be taken."""
+
+    ABSENT = "-"  # not there, and nothing is wrong about that
+    OK = "ok"
+    NOTE = "note"  # runs work, but slower or with less than the machine could give
+    PROBLEM = "problem"  # some runs, or all, will fail
 
 
-def platform(system: str, machine: str, has_events: bool) -> Finding:
+NOTE, PROBLEM = Verdict.NOTE, Verdict.PROBLEM
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at: one line of the doctor's table."""
+
+    what: str
+    found: str
+    verdict: Verdict = Verdict.OK
+    advice: str = ""  # what to do; empty if there is nothing to do
+    section: str = ""  # those that belong together have the same
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command or a library said."""
+
+    found: bool  # it is there at all
+    value: Any = None
+    error: str = ""
+
+
+def judged(what: str, found: str, *rules: tuple[bool, Verdict, str]) -> Finding:
+    """The first rule that holds says how a finding is to be taken, and what to do; or all is well.
+
+    A rule is a condition, a verdict and advice.
+    """
+    verdict, advice = next((rule[1:] for rule in rules if rule[0]), (Verdict.OK, ""))
+    return Finding(what, found, verdict, advice)
+
+
+def platform(name: str, machine: str, has_events: bool) -> Finding:
     """Can processes share memory here the way that the process engine does it?"""
-    found = f"{system} {machine}"
-    if system != "Linux" or not has_events:
-        return problem(
-            "platform",
-            f"{found}, without memfd or eventfd",
-            "the process engine needs Linux: use --engine local here",
-        )
-    if machine not in ("x86_64", "AMD64"):
-        return note(
-            "platform",
-            found,
+    able = name == "Linux" and has_events
+    return judged(
+        "platform",
+        f"{name} {machine}, {'with memfd and' if able else 'without memfd or'} eventfd",
+        (not able, PROBLEM, "the process engine needs Linux: use --engine local here"),
+        (
+            machine not in ("x86_64", "AMD64"),
+            NOTE,
             "the channels without locks are proven on x86-64 alone: prefer --engine local",
-        )
-    return ok("platform", f"{found}, with memfd and eventfd")
+        ),
+    )
 
 
-def cores(available: int, present: int, quota: float | None) -> Finding:
-    """Enough for an actor beside a learner? `quota` is the control group's limit, in cores."""
-    found = f"{available} of {present}"
-    if quota is not None and quota < available:
-        found += f", but cpu.max allows the time of {quota:g}"
-    usable = available if quota is None else min(quota, available)
-    if usable < 1:
-        return problem("cores", found, "raise the CPU limit of the container to 2 cores or more")
-    if quota is not None and quota < available:
-        advice = "every process is stopped when the time is used up: ask for whole cores (cpuset)"
-        return note("cores", found, advice)
-    if usable < 2:
-        return note(
-            "cores", found, "roles take turns: give it 2 cores, or use --engine local for tiny jobs"
-        )
-    return ok("cores", found)
+def cores(available: int, present: int, limit: float | None) -> Finding:
+    """Enough for an actor beside a learner? `limit` is the control group's, in cores."""
+    found, usable = f"{available} of {present}", min(available, limit or available)
+    if usable < available:
+        found += f", but cpu.max allows the time of {usable:g}"
+    return judged(
+        "cores",
+        found,
+        (usable < 1, PROBLEM, "raise the CPU limit of the container to 2 cores or more"),
+        (
+            usable < available,
+            NOTE,
+            "every process is stopped when the time is used up: ask for whole cores (cpuset)",
+        ),
+        (
+            usable < 2,
+            NOTE,
+            "roles take turns: give it 2 cores, or use --engine local for tiny jobs",
+        ),
+    )
 
 
 def threads(variables: Mapping[str, str], n_cores: int) -> Finding:
     """Do variables in the environment make numerical libraries fight for the cores?"""
     given = {name: variables[name] for name in THREAD_VARIABLES if name in variables}
-    if not given:
-        return ok("threads", "no variable is set; the process engine sets them for each role")
-    found = ", ".join(f"{name}={value}" for name, value in given.items())
-    wrong = [value for value in given.values() if not value.isdigit() or int(value) > n_cores]
-    if wrong:
-        return note(
-            "threads",
-            found,
-            f"more than the {n_cores} cores here: unset it for --engine local and your own "
-            "scripts; the process engine sets its own for each role",
-        )
-    return ok("threads", f"{found}; for the local engine, the process engine sets its own")
+    listed = ", ".join(f"{name}={value}" for name, value in given.items())
+    return judged(
+        "threads",
+        f"{listed or 'no variable is set'}; the process engine sets them for each role",
+        (
+            any(not value.isdigit() or int(value) > n_cores for value in given.values()),
+            NOTE,
+            f"more than the {n_cores} cores here: unset it for --engine local and your own scripts",
+        ),
+    )
 
 
-def memory(free: int | None, total: int | None) -> Finding:
+def memory(free: int | None, total: int) -> Finding:
     """Room for libraries, channels and a replay store?"""
     if free is None:
-        return note("memory", "cannot be read here", "a run cannot check beforehand that it fits")
-    of = "" if total is None else f" of {_gib(total)}"
-    found = f"{_gib(free)} free{of}"
-    if free < LEAST_GIB * 2**30:
-        return problem("memory", found, f"a small run needs {LEAST_GIB:g} GiB: free or add some")
-    if free < GOOD_GIB * 2**30:
-        return note("memory", found, "keep hyp.buffer_size and actor_cfg.num small")
-    return ok("memory", found)
-
-
-def shared_memory(total: int | None) -> Finding:
-    """Nothing can be wrong with what is not used."""
-    size = "none" if total is None else _gib(total)
-    return ok("/dev/shm", f"{size}; not used: channels are anonymous memory, without that limit")
+        advice = "a run cannot check beforehand that it fits"
+        return Finding("memory", "cannot be read here", NOTE, advice)
+    return judged(
+        "memory",
+        f"{gib(free)} free of {gib(total)}",
+        (free < LEAST_MEMORY, PROBLEM, "a small run needs 0.5 GiB: free or add some"),
+        (free < GOOD_MEMORY, NOTE, "keep hyp.buffer_size and actor_cfg.num small"),
+    )
 
 
 def open_files(soft: int, hard: int) -> Finding:
     """Enough descriptors for a launcher with many actors? -1 is no limit."""
-    needed = FILES_PER_CHILD * (MANY_ACTORS + 2) + OTHER_FILES
+    wanted = FILES_PER_CHILD * (MANY_ACTORS + 2) + OTHER_FILES
     allowed = "unlimited" if soft == UNLIMITED else f"{soft:,} allowed"
-    found = f"{allowed}, {needed} needed with {MANY_ACTORS} actors"
-    if soft == UNLIMITED or soft >= needed:
-        return ok("open files", found)
+    too_few, for_ever = (limit != UNLIMITED and limit < wanted for limit in (soft, hard))
     most = max(1, (soft - OTHER_FILES) // FILES_PER_CHILD - 2)
-    enough = hard == UNLIMITED or hard >= needed
-    advice = "ulimit -n 1024" if enough else "have the hard limit raised (nofile)"
-    return note("open files", f"{found}, enough for {most}", advice)
+    return judged(
+        "open files",
+        f"{allowed}, {wanted} needed with {MANY_ACTORS} actors"
+        + (f", enough for {most}" if too_few else ""),
+        (too_few and for_ever, NOTE, "have the hard limit raised (nofile)"),
+        (too_few, NOTE, "ulimit -n 1024"),
+    )
 
 
-def locked_memory(soft: int) -> Finding:
-    """Nothing is locked here; some networks under MPI do so."""
-    size = "unlimited" if soft == UNLIMITED else f"{soft / 2**20:,.0f} MiB"
-    return ok("locked memory", f"{size}; not used by this version")
+def disk(free: int, fsync_seconds: float) -> Finding:
+    """Is a disk with so many free bytes large and fast enough?"""
+    return judged(
+        "disk",
+        f"{gib(free)} free, 1 MB safely written in {fsync_seconds * 1000:,.0f} ms",
+        (free < LEAST_DISK, PROBLEM, "free some space, or name another disk with --run-dir"),
+        (free < GOOD_DISK, NOTE, "checkpoints with a replay store may not fit: use --run-dir"),
+        (
+            fsync_seconds > SLOW_FSYNC_SECONDS,
+            NOTE,
+            "checkpoints will be slow: use a local disk with --run-dir",
+        ),
+    )
 
 
-def disk(reading: Disk) -> Finding:
-    """Can runs be written here, and how long does a safe write take?"""
-    if reading.error:
-        return problem(
-            "disk",
-            f"{reading.folder} cannot be written ({reading.error})",
-            "go to another folder, or name one with --run-dir",
-        )
-    milliseconds = reading.fsync_seconds * 1000
-    found = f"{_gib(reading.free)} free, 1 MB safely written in {milliseconds:,.0f} ms"
-    if reading.free < LEAST_DISK_GIB * 2**30:
-        return problem("disk", found, "free some space, or name another disk with --run-dir")
-    if reading.free < GOOD_DISK_GIB * 2**30:
-        return note("disk", found, "checkpoints with a replay store may not fit: use --run-dir")
-    if reading.fsync_seconds > SLOW_FSYNC_SECONDS:
-        return note("disk", found, "checkpoints will be slow: use a local disk with --run-dir")
-    return ok("disk", found)
-
-
-def channel(reading: Echo) -> Finding:
+def channel(echo: Echo) -> Finding:
     """Does a message reach another process and wake it?"""
-    if reading.error:
-        return problem(
-            "channel", f"two processes could not talk: {reading.error}", "use --engine local here"
-        )
-    microseconds = reading.round_trip_seconds * 1e6
-    found = f"{reading.messages:,} messages there and back, {microseconds:,.0f} us each"
-    if reading.round_trip_seconds > SLOW_ROUND_TRIP:
-        return note(
-            "channel", found, "the machine is busy, or bells do not wake: try again when it is idle"
-        )
-    return ok("channel", found)
+    if echo.error:
+        found = f"two processes could not talk: {echo.error}"
+        return Finding("channel", found, PROBLEM, "use --engine local here")
+    return judged(
+        "channel",
+        f"{echo.messages:,} messages there and back, {echo.round_trip_seconds * 1e6:,.0f} us each",
+        (
+            echo.round_trip_seconds > SLOW_ROUND_TRIP,
+            NOTE,
+            "the machine is busy, or bells do not wake: try again when it is idle",
+        ),
+    )
 
 
 def clock(resolution_seconds: float, year: int, shared: bool) -> Finding:
     """Fine enough, set, and the same in every process?"""
     same = "the same in every process" if shared else "not the same in every process"
-    found = f"ticks of {resolution_seconds * 1e9:,.0f} ns, {same}, year {year}"
-    if not shared:
-        return problem("clock", found, "times of runs would be wrong: leave the time namespace")
-    if year < RELEASE_YEAR:
-        return problem("clock", found, "set the system's clock: names and times of runs use it")
-    if resolution_seconds > COARSE_CLOCK:
-        return note("clock", found, "times of single steps will be coarse on this machine")
-    return ok("clock", found)
+    return judged(
+        "clock",
+        f"ticks of {resolution_seconds * 1e9:,.0f} ns, {same}, year {year}",
+        (not shared, PROBLEM, "times of runs would be wrong: leave the time namespace"),
+        (
+            year < RELEASE_YEAR,
+            PROBLEM,
+            "set the system's clock: names and times of runs use it",
+        ),
+        (
+            resolution_seconds > COARSE_CLOCK,
+            NOTE,
+            "times of single steps will be coarse on this machine",
+        ),
+    )
 
 
 def gpu(torch: Answer, driver: Answer, visible: str | None) -> Finding:
@@ -174,46 +217,75 @@ def gpu(torch: Answer, driver: Answer, visible: str | None) -> Finding:
     `visible` is CUDA_VISIBLE_DEVICES.
     """
     if torch.error:
-        return problem("GPU", f"torch cannot be loaded: {torch.error}", "install torch again")
+        found = f"torch cannot be loaded: {torch.error}"
+        return Finding("GPU", found, PROBLEM, "install torch again")
     usable, built_for = torch.value["gpus"], torch.value["built_for"]
-    present = driver.value if driver.found else []
     if usable:
-        return ok("GPU", f"{'; '.join(usable)} (torch for {built_for})")
-    if not present:
-        return ok("GPU", "none; learners compute on the CPU")
-    found = "; ".join(present)
-    if visible is not None:
-        advice = "unset it, or name the GPU there (0 is the first)"
-        return note("GPU", f"{found}, unused with CUDA_VISIBLE_DEVICES={visible!r}", advice)
-    if built_for is None:
-        advice = "torch is a build for the CPU: install one for CUDA to use the GPU"
-        return note("GPU", f"{found}, unused", advice)
-    advice = f"torch for {built_for} cannot use it: update the driver, or install an older build"
-    return problem("GPU", f"{found}, but torch sees none", advice)
+        return Finding("GPU", f"{'; '.join(usable)} (torch for {built_for})")
+    if not driver.found:
+        return Finding("GPU", "none; learners compute on the CPU")
+    return judged(
+        "GPU",
+        f"{'; '.join(driver.value)}, which torch does not use"
+        + ("" if visible is None else f", with CUDA_VISIBLE_DEVICES={visible!r}"),
+        (visible is not None, NOTE, "unset it, or name the GPU there (0 is the first)"),
+        (
+            built_for is None,
+            NOTE,
+            "torch is a build for the CPU: install one for CUDA to use the GPU",
+        ),
+        (
+            True,
+            PROBLEM,
+            f"torch for {built_for} cannot use it: update the driver, or install an older build",
+        ),
+    )
 
 
 def mpi(binding: Answer, starter: Answer) -> Finding:
     """Could a run use several machines? `starter` is the mpirun that belongs to mpi4py."""
-    install = "pip install 'tianji[mpi]'"
     if not binding.found:
-        return absent("MPI", f"{install} for runs over several machines")
+        advice = f"{INSTALL_MPI} for runs over several machines"
+        return Finding("MPI", "not installed", Verdict.ABSENT, advice)
     if binding.error:
-        return note("MPI", f"mpi4py does not load: {binding.error}", install)
+        return Finding("MPI", f"mpi4py does not load: {binding.error}", NOTE, INSTALL_MPI)
     found = f"mpi4py {binding.value['version']}, {binding.value['library']}"
-    if starter.error:
-        return note("MPI", found, starter.error)
-    return ok("MPI", f"{found}, {starter.value}")
+    found += "" if starter.error else f", {starter.value}"
+    return judged("MPI", found, (bool(starter.error), NOTE, starter.error))
 
 
 def ulfm(binding: Answer, build: Answer) -> Finding:
     """Could survivors of a lost rank go on? `build` is the answer of ompi_info."""
-    able = not binding.error and binding.value["revoke"] and build.found and not build.error
-    if able and build.value["ft"]:
-        return ok("ULFM", "in this MPI: training goes on without an actor that was lost")
-    advice = "a rank that is lost ends the run: pip install 'tianji[mpi]' brings one that goes on"
-    return note("ULFM", "not in this MPI", advice)
+    built = "options:ft_mpi_support:yes" in (build.value or "").splitlines()
+    if built and binding.value["revoke"]:
+        return Finding("ULFM", "in this MPI: training goes on without an actor that was lost")
+    advice = f"a rank that is lost ends the run: {INSTALL_MPI} brings one that goes on"
+    return Finding("ULFM", "not in this MPI", NOTE, advice)
 
 
-def _gib(n_bytes: int) -> str:
-    gib = n_bytes / 2**30
-    return f"{gib:,.0f} GiB" if gib >= 10 else f"{gib:,.2g} GiB"
+def needed(name: str, version: str | None, least: str | None) -> Finding:
+    """Is a library there, and new enough?"""
+    advice = f"pip install '{name}>={least}'" if least else f"pip install {name}"
+    old = version is not None and least is not None and numbers(version) < numbers(least)
+    found = f"{version}, older than {least}" if old else version or "not installed"
+    return judged(name, found, (version is None or old, PROBLEM, advice))
+
+
+def optional(name: str, version: str | None) -> Finding:
+    """Whether a feature has what it wants; nothing is wrong if it has not."""
+    purpose, extra = OPTIONAL[name]
+    if version is not None:
+        return Finding(name, f"{version}, for {purpose}")
+    wanted = f"'tianji[{extra}]'" if extra else name
+    return Finding(name, "not installed", Verdict.ABSENT, f"pip install {wanted} for {purpose}")
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """`2.13.0+cpu` as (2, 13, 0), to be compared."""
+    return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:3])
+
+
+def gib(n_bytes: float) -> str:
+    """As in `0.5 GiB` or `24 GiB`."""
+    size = n_bytes / GIB
+    return f"{size:,.0f} GiB" if size >= 10 else f"{size:,.2g} GiB"

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -18,7 +19,6 @@ import numpy as np
 from tianji.core.channel import ChannelSpec
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field, Schema
-from tianji.tools.doctor.readings import Echo
 from tianji.transports.descriptors import reserve
 from tianji.transports.shm import ShmTransport
 
@@ -29,6 +29,16 @@ LAYOUT = Schema((Field("data", "int64", (1024,)), Field("clock", "float64")))
 DOCTOR, OTHER = "doctor", "other"
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Echo:
+    """What came of talking to another process over shared memory."""
+
+    messages: int = 0
+    round_trip_seconds: float = 0.0
+    shared_clock: bool = True  # the other's clock showed a time between question and answer
+    error: str = ""
 
 
 def talk(seconds: float = SECONDS) -> Echo:

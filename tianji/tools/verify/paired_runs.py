@@ -107,7 +107,9 @@ def _train_serially(job: Job, place: Path) -> None:
     outcome = serial.train(job)
     seconds = time.monotonic() - began
     lines = [
-        episode_file.Line(each.ended_at - began, 0, each.steps, each.version, *each[:2])
+        episode_file.Line(
+            each.ended_at - began, 0, each.steps, each.version, *each[:2], each.learned
+        )
         for each in outcome.episodes
     ]
     episode_file.write(place, lines)

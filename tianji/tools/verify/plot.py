@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,40 +11,19 @@ from tianji.observe import svg
 from tianji.observe.watch import WINDOW
 from tianji.tools.verify import measures
 from tianji.tools.verify.compare import Equivalence, Pair, Samples
-from tianji.tools.verify.measures import Floats, Rows, Training
+from tianji.tools.verify.measures import Floats, Training
 from tianji.tools.verify.settings import Settings
 
 WIDTH, HEIGHT = 460, 320  # of one panel
-LEFT, RIGHT, TOP, BOTTOM = 62, 14, 34, 46
+LEFT, RIGHT, TOP, BOTTOM = 62, 446, 34, 274  # edges of what is drawn in it
+TICKS = 5  # on each axis
 POINTS = 60  # of a curve
 DRAWS = 200  # for a band: it is looked at, not judged by
 BARS = 24
 SERIAL, DISTRIBUTED, TARGET = "#7a7a7a", "#0b6e99", "#c8553d"
+BOTH = (SERIAL, DISTRIBUTED)
 
-
-@dataclass
-class Panel:
-    """Axes, and what is drawn between them."""
-
-    title: str
-    x_label: str
-    x_top: float
-    y_low: float
-    y_top: float
-    shapes: list[str] = field(default_factory=list)
-
-    def x(self, value: float) -> float:
-        """Where a value lies, in pixels."""
-        return LEFT + (WIDTH - LEFT - RIGHT) * value / (self.x_top or 1.0)
-
-    def y(self, value: float) -> float:
-        """The same upwards."""
-        share = (value - self.y_low) / ((self.y_top - self.y_low) or 1.0)
-        return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share
-
-    def path(self, x: Floats, y: Floats) -> str:
-        """The corners of a line."""
-        return " ".join(f"{self.x(a):.1f},{self.y(b):.1f}" for a, b in zip(x, y, strict=True))
+Shape = tuple[str, Floats, Floats, str]  # colour, x, y, further attributes
 
 
 def draw(settings: Settings, pairs: list[Pair], found: Equivalence) -> str:
@@ -52,31 +31,55 @@ def draw(settings: Settings, pairs: list[Pair], found: Equivalence) -> str:
     panels = [_curves(settings, pairs), *(_ages(each) for each in found.samples)]
     lines: list[str] = []
     for i, panel in enumerate(panels):
-        lines += [f'<g transform="translate({i * WIDTH} 0)">', *_framed(panel), "</g>"]
-    lines += _legend(settings.engine)
+        lines += [f'<g transform="translate({i * WIDTH} 0)">', *panel, "</g>"]
+    for i, (name, colour) in enumerate(zip(("serial", settings.engine), BOTH, strict=True)):
+        y = BOTTOM - 26 + 16 * i
+        lines += [svg.rect(RIGHT - 90, y - 9, 14, 8, colour), svg.text(RIGHT - 70, y, name)]
     return svg.page(len(panels) * WIDTH, HEIGHT, lines)
 
 
-def _curves(settings: Settings, pairs: list[Pair]) -> Panel:
+def _panel(title: str, x_label: str, x_top: float, shapes: Sequence[Shape]) -> list[str]:
+    """Axes from zero, and shapes between them."""
+    heights = np.concatenate([np.zeros(1), *(y for _, _, y, _ in shapes)])
+    low, top = float(heights.min()), 1.05 * float(heights.max()) or 1.0
+
+    def across(x: Floats) -> Floats:
+        return LEFT + (RIGHT - LEFT) * x / (x_top or 1.0)
+
+    def up(y: Floats) -> Floats:
+        return BOTTOM - (BOTTOM - TOP) * (y - low) / (top - low)
+
+    parts = [
+        svg.text(LEFT, 20, title, weight="bold"),
+        f'<path d="M{LEFT} {TOP} V{BOTTOM} H{RIGHT}" fill="none" stroke="{svg.INK}"/>',
+        svg.text((LEFT + RIGHT) / 2, HEIGHT - 10, x_label, anchor="middle"),
+    ]
+    x_ticks, y_ticks = np.linspace(0, x_top, TICKS), np.linspace(low, top, TICKS)
+    for x, at in zip(x_ticks, across(x_ticks), strict=True):
+        parts.append(svg.text(round(at), BOTTOM + 16, f"{x:,.5g}", anchor="middle"))
+    for y, at in zip(y_ticks, up(y_ticks), strict=True):
+        parts.append(svg.text(LEFT - 6, round(at) + 4, f"{y:.3g}", anchor="end"))
+    for colour, x, y, more in shapes:
+        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(across(x), up(y), strict=True))
+        parts.append(f'<polyline points="{points}" stroke="{colour}" fill="none"{more}/>')
+    return parts
+
+
+def _curves(settings: Settings, pairs: list[Pair]) -> list[str]:
     grid = np.linspace(0, settings.steps, POINTS + 1)[1:]
-    bands = [_band(list(arm), grid) for arm in zip(*pairs, strict=True)]
-    known = [value for band in bands for value in band.ravel() if np.isfinite(value)]
-    low, top = min(0.0, *known, 0.0), max([*known, 1.0])
+    shapes: list[Shape] = []
+    for colour, arm in zip(BOTH, zip(*pairs, strict=True), strict=False):
+        rows = np.vstack([grid, _band(list(arm), grid)])
+        x, middle, low, high = rows[:, np.isfinite(rows).all(axis=0)]
+        around = np.r_[x, x[::-1]], np.r_[low, high[::-1]]
+        shaded = f' stroke-opacity="0" fill-opacity="0.2" style="fill:{colour}"'
+        shapes += [(colour, *around, shaded), (colour, x, middle, ' stroke-width="1.8"')]
+    highest = max((float(y.max(initial=0.0)) for _, _, y, _ in shapes), default=0.0)
+    if settings.target is not None and settings.target <= 1.05 * highest:
+        ends, level = np.array([0.0, settings.steps]), np.full(2, settings.target)
+        shapes.append((TARGET, ends, level, ' stroke-dasharray="4 3"'))
     title = f"return of {WINDOW} episodes: IQM, 95 % band"
-    panel = Panel(title, "environment steps", settings.steps, low, 1.05 * top)
-    for colour, (middle, lower, upper) in zip((SERIAL, DISTRIBUTED), bands, strict=False):
-        there = np.isfinite(middle)
-        x = grid[there]
-        around = panel.path(np.r_[x, x[::-1]], np.r_[lower[there], upper[there][::-1]])
-        panel.shapes += [
-            f'<polygon points="{around}" fill="{colour}" fill-opacity="0.2"/>',
-            _line(panel.path(x, middle[there]), colour),
-        ]
-    if settings.target is not None and settings.target <= panel.y_top:
-        y = round(panel.y(settings.target), 1)
-        dashes = ' stroke-dasharray="4 3"'
-        panel.shapes.append(svg.line(LEFT, y, WIDTH - RIGHT, y, TARGET, dashes))
-    return panel
+    return _panel(title, "environment steps", settings.steps, shapes)
 
 
 def _band(arm: list[Training], grid: Floats) -> Floats:
@@ -88,56 +91,18 @@ def _band(arm: list[Training], grid: Floats) -> Floats:
     return found
 
 
-def _ages(samples: Samples) -> Panel:
+def _ages(samples: Samples) -> list[str]:
     """Both histograms as lines over bars of one width."""
     both = (samples.serial, samples.distributed)
     top = max((edge for rows in both for edge, _ in rows), default=0) + 1
-    width = max(1, -(-top // BARS))
-    shares = [_shares(rows, width, -(-top // width)) for rows in both]
-    highest = max(float(each.max()) for each in shares) or 1.0
+    width = -(-top // BARS)
+    edges = np.repeat(np.arange(-(-top // width) + 1) * float(width), 2)[1:-1]
+    shapes: list[Shape] = []
+    for colour, rows in zip(BOTH, both, strict=True):
+        counts = np.zeros(edges.size // 2)
+        for edge, count in rows:
+            counts[edge // width] += count
+        shares = np.repeat(counts / (counts.sum() or 1.0), 2)
+        shapes.append((colour, edges, shares, ' stroke-width="1.8"'))
     title = f"{samples.name} of samples: KS {samples.distance.ks:.3f}"
-    axis = f"{samples.name} in {samples.unit}"
-    panel = Panel(title, axis, width * shares[0].size, 0.0, 1.1 * highest)
-    for colour, each in zip((SERIAL, DISTRIBUTED), shares, strict=True):
-        edges = np.repeat(np.arange(each.size + 1) * width, 2)[1:-1].astype(np.float64)
-        panel.shapes.append(_line(panel.path(edges, np.repeat(each, 2)), colour))
-    return panel
-
-
-def _shares(rows: Rows, width: int, n: int) -> Floats:
-    counts = np.zeros(n)
-    for edge, count in rows:
-        counts[edge // width] += count
-    return counts / (counts.sum() or 1.0)
-
-
-def _line(points: str, colour: str) -> str:
-    return f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.8"/>'
-
-
-def _framed(panel: Panel) -> list[str]:
-    bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
-    lines = [
-        svg.text(LEFT, 20, panel.title, weight="bold"),
-        f'<path d="M{LEFT} {TOP} V{bottom} H{right}" fill="none" stroke="{svg.INK}"/>',
-        svg.text((LEFT + right) / 2, HEIGHT - 10, panel.x_label, anchor="middle"),
-    ]
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        value = panel.y_low + share * (panel.y_top - panel.y_low)
-        y, across = panel.y(value) + 4, share * panel.x_top
-        lines.append(svg.text(LEFT - 6, y, f"{value:.3g}", anchor="end"))
-        said = f"{across:,.0f}" if panel.x_top >= 10 else f"{across:g}"
-        anchor = "end" if share == 1.0 else "middle"
-        lines.append(svg.text(panel.x(across), bottom + 16, said, anchor))
-    return [*lines, *panel.shapes]
-
-
-def _legend(engine: str) -> list[str]:
-    lines = []
-    for i, (name, colour) in enumerate((("serial", SERIAL), (engine, DISTRIBUTED))):
-        x, y = WIDTH - RIGHT - 90, HEIGHT - BOTTOM - 26 + 16 * i
-        lines += [
-            svg.rect(x, y - 9, 14, 8, colour),
-            svg.text(x + 20, y, name),
-        ]
-    return lines
+    return _panel(title, f"{samples.name} in {samples.unit}", float(edges[-1]), shapes)

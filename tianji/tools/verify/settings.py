@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from tianji.config import load
+from tianji.config import Section, bind, load
+from tianji.config.section import Place
 from tianji.core.errors import TianJiError
+from tianji.core.json_file import load_json
 from tianji.job.job import Job
 from tianji.job.preflight import try_out
-from tianji.tools.verify.defaults import (
+from tianji.tools.verify import (
     MARGIN,
     QUICK_SEEDS,
     QUICK_STEPS,
@@ -61,11 +61,6 @@ class Settings:
     def job(self, seed: int) -> Job:
         """The job of a run of this seed."""
         return try_out(load(self.config, self.overrides_of(seed)))
-
-    def to_json(self) -> dict[str, Any]:
-        """As `verify.json` has it."""
-        said: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
-        return said
 
 
 def settle(
@@ -124,38 +119,26 @@ def _refuse_other_ends(config: str, job: Job) -> None:
 
 
 def make_folder(folder: Path, settings: Settings) -> Path:
-    """The folder of the comparison: a new one, or one of the same settings to go on with."""
+    """The folder of the comparison: a new one, or one of the same settings to go on with.
+
+    More seeds and other margins are welcome there; other runs are not.
+    """
+    file = folder / "verify.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        before = _settings_in(folder / "verify.json")
-    except FileNotFoundError:
-        if any(folder.iterdir()):
-            raise TianJiError(
-                f"--out {folder}: there is something else in it: name a new folder"
-            ) from None
-        return folder
+        if not file.exists():
+            if any(folder.iterdir()):
+                raise TianJiError(
+                    f"--out {folder}: there is something else in it: name a new folder"
+                )
+            return folder
     except OSError as error:
         raise TianJiError(f"--out {folder}: {error.strerror}: name a folder to write to") from error
-    except (ValueError, RecursionError) as error:
-        raise TianJiError(f"{folder}/verify.json is damaged: name another folder") from error
-    _refuse_others(folder, before, settings.to_json())
-    return folder
-
-
-def _settings_in(path: Path) -> dict[str, Any]:
-    """Those that a comparison has left; ValueError where there are none."""
-    found = json.loads(path.read_text(encoding="utf-8"))
-    settings = found.get("settings") if isinstance(found, dict) else None
-    if not isinstance(settings, dict):
-        raise ValueError("it has no settings")
-    return settings
-
-
-def _refuse_others(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """More seeds and other margins are welcome; other runs are not."""
+    said = {"settings": load_json(file, "what `tianji verify` wrote").get("settings")}
+    before = bind(Settings, Section.of(said, Place(str(file))).get_section("settings"), "settings")
     for name in ("config", "overrides", "engine", "steps", "target", "ratio", "content"):
-        if before.get(name) != now[name]:
+        if (old := getattr(before, name)) != (new := getattr(settings, name)):
             raise TianJiError(
-                f"--out {folder} holds runs with {name} {before.get(name)!r}, not {now[name]!r}: "
-                "name another folder"
+                f"--out {folder} holds runs with {name} {old!r}, not {new!r}: name another folder"
             )
+    return folder

@@ -1,0 +1,99 @@
+"""Puts a recorder beside the roles of one process; without it nothing of this is even loaded."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tianji.config import Config
+from tianji.observe.trace import ENDING, FOLDER
+from tianji.observe.trace.format import ROWS_PER_SECOND, Heading, Wait
+from tianji.observe.trace.recorder import Recorder, Track
+from tianji.roles import Actor, Buffer, Learner
+from tianji.roles.episodes import Clock
+from tianji.roles.role import Role
+
+
+def record(
+    roles: Sequence[Role],
+    config: Config,
+    folder: Path,
+    home: str,
+    clock: Clock = time.monotonic,
+) -> Recording | None:
+    """Records the roles of a process; None, with a word in its log, where the disk refuses."""
+    seconds = config.exp.trace_seconds
+    assert seconds is not None
+    heading = Heading(
+        home=home,
+        roles=tuple(role.name for role in roles),
+        host=os.environ.get("TIANJI_HOST") or platform.node(),
+        pid=os.getpid(),
+        seconds=seconds,
+        capacity=max(1, round(seconds * ROWS_PER_SECOND)),
+        offset=0.0 if clock is time.monotonic else clock() - time.monotonic(),
+        recorded_at=time.strftime("%Y-%m-%d %H:%M:%S"),
+    )
+    try:
+        recorder = Recorder(folder / FOLDER / f"{home}{ENDING}", heading)
+    except OSError as error:
+        print(f"{home} is not traced: {error.filename}: {error.strerror}", file=sys.stderr)
+        return None
+    return Recording(recorder, roles)
+
+
+class Recording:
+    """What the roles of one process do, in a file."""
+
+    def __init__(self, recorder: Recorder, roles: Sequence[Role]) -> None:
+        self._recorder = recorder
+        self._tracks = [Track(recorder, i, *_questions(role)) for i, role in enumerate(roles)]
+        for role, track in zip(roles, self._tracks, strict=True):
+            role.tracer = track
+            if isinstance(role, Learner):
+                for part in (role.exchange, role.fusion):
+                    if part is not None:
+                        part.tracer = track
+
+    def resumed(self, roles: Sequence[Role]) -> None:
+        """What is in flight now was sent by an earlier process."""
+        for role, track in zip(roles, self._tracks, strict=True):
+            if isinstance(role, Buffer):
+                track.skip([inbox.waiting for inbox in role.trajectories])
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        for track in self._tracks:
+            track.close()
+        self._recorder.close()
+
+
+def _questions(role: Role) -> tuple[Callable[[], Wait], Callable[[], int]]:
+    """Why it has nothing to do, right after a step that said so; and its version."""
+    if isinstance(role, Actor):
+        return lambda: _actor_waits_for(role), lambda: role.version
+    if isinstance(role, Buffer):
+        return lambda: _buffer_waits_for(role), lambda: role.handed
+    if isinstance(role, Learner):
+        return lambda: _learner_waits_for(role), lambda: role.version
+    return lambda: Wait.GROUPS, lambda: 0
+
+
+def _actor_waits_for(actor: Actor) -> Wait:
+    due = 0 if actor.per_version is None else actor.trajectory.sent // actor.per_version
+    return Wait.WEIGHTS if actor.version < due else Wait.BALANCE
+
+
+def _buffer_waits_for(buffer: Buffer) -> Wait:
+    """A batch that it owes finds no room, or it has nothing to make one of."""
+    owes = buffer.store.ready() and buffer.balance.may_consume()
+    return Wait.BALANCE if owes else Wait.TRAJECTORIES
+
+
+def _learner_waits_for(learner: Learner) -> Wait:
+    running = learner.exchange is not None and learner.exchange.running
+    return Wait.LEARNERS if running else Wait.TRAJECTORIES
