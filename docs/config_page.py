@@ -11,6 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from tianji.config.binder import facts_of
 from tianji.config.parallel import ParallelConfig
 from tianji.config.schema import (
+    ALGORITHMS,
     AgentConfig,
     EnvironmentConfig,
     ExpConfig,
@@ -116,8 +117,8 @@ def type_name(hint: Any) -> str:
 def main() -> str:
     """The page with the keys of `hyp` of the algorithms that come with the package."""
     sections = list(SECTIONS)
-    for module, name in (("dqn", "DQN"), ("ppo", "PPO")):
-        algorithm = getattr(importlib.import_module(f"tianji.algorithms.{module}"), name)
+    for name in ALGORITHMS:
+        algorithm = getattr(importlib.import_module(f"tianji.algorithms.{name.lower()}"), name)
         sections.append((f"hyp of {name}", algorithm.Hyp))
     return document(sections)
 

@@ -9,8 +9,11 @@ import pytest
 from carrying import carried
 from fields import act, learned, spec_of
 
+from tianji.algorithms.apex import ApeX, ApeXHyp
 from tianji.algorithms.dqn import DQN, DQNHyp
+from tianji.algorithms.impala import IMPALA, IMPALAHyp
 from tianji.algorithms.ppo import PPO, PPOHyp
+from tianji.algorithms.pqn import PQN, PQNHyp
 from tianji.config.schema import ModelConfig
 from tianji.core.algorithm import Algorithm, Task
 from tianji.core.errors import TianJiError
@@ -30,14 +33,23 @@ CONTINUOUS = spec_of(
 SMALL, DUELING = ModelConfig(hidden=(8, 8)), ModelConfig(hidden=(8,), dueling=True)
 ON_POLICY = PPOHyp(step_len=6, minibatch=8)
 PICTURES = spec_of(Field("obs", "uint8", (2, 12, 12)), Field("action", "int64"), 4, n_envs=2)
+FRAMES = spec_of(Field("obs", "uint8", (12, 12)), Field("action", "int64"), 4, n_envs=2, stack=2)
 CNN = ModelConfig(type="CNN", convs=((4, 4, 2),), hidden=(8,), precision="float32")
 NORMALISED = replace(ON_POLICY, normalise_obs=True, normalise_reward=True, normalise_value=True)
 ADAPTIVE = replace(ON_POLICY, kl_target=0.01, value_clip=0.2)
 FEW = DQNHyp(batch_size=8)
+APEX = ApeXHyp(batch_size=8, buffer_size=200, warmup_size=32)
+LATE, FRESH = IMPALAHyp(step_len=6), PQNHyp(step_len=6, minibatch=8, max_decay_step=100)
 PIXELS = {
     "dqn cnn": (DQN, Task(PICTURES, CNN, FEW)),
     "ppo cnn": (PPO, Task(PICTURES, CNN, ON_POLICY)),
     "ppo cnn normalised": (PPO, Task(PICTURES, CNN, NORMALISED)),
+    "impala cnn": (IMPALA, Task(PICTURES, CNN, LATE)),
+    "pqn cnn": (PQN, Task(PICTURES, CNN, FRESH)),
+    "apex cnn": (ApeX, Task(PICTURES, CNN, APEX)),
+    "impala frames": (IMPALA, Task(FRAMES, CNN, LATE)),
+    "pqn frames": (PQN, Task(FRAMES, CNN, FRESH)),
+    "apex frames": (ApeX, Task(FRAMES, CNN, APEX)),
 }
 CASES = {
     "dqn": (DQN, Task(DISCRETE, SMALL, DQNHyp(batch_size=8))),
@@ -52,6 +64,11 @@ CASES = {
     "ppo normalised": (PPO, Task(DISCRETE, SMALL, NORMALISED)),
     "ppo continuous normalised": (PPO, Task(CONTINUOUS, SMALL, NORMALISED)),
     "ppo adaptive": (PPO, Task(DISCRETE, SMALL, ADAPTIVE)),
+    "impala": (IMPALA, Task(DISCRETE, SMALL, LATE)),
+    "impala continuous": (IMPALA, Task(CONTINUOUS, SMALL, replace(LATE, optimiser="rmsprop"))),
+    "pqn": (PQN, Task(DISCRETE, SMALL, FRESH)),
+    "pqn dueling": (PQN, Task(DISCRETE, DUELING, FRESH)),
+    "apex": (ApeX, Task(DISCRETE, SMALL, APEX)),
 }
 
 

@@ -1,4 +1,4 @@
-"""Both algorithms learn, in both engines."""
+"""All algorithms learn, in both engines."""
 
 import pytest
 from commands import ROOT, TASKS, train
@@ -6,12 +6,33 @@ from commands import ROOT, TASKS, train
 pytestmark = [pytest.mark.learning, pytest.mark.process]
 
 ENGINES = ("local", "process")
+ALGORITHMS = ("apex", "dqn", "impala", "ppo", "pqn")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_echo_task_is_learned_in_seconds(tmp_path, algorithm, engine):
     done = train(TASKS / f"echo_{algorithm}.py", tmp_path / "run", "--engine", engine)
+    assert done.status == 0, done.err
+    assert done.summary["status"] == "solved"
+
+
+SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_game_of_pixels_is_learned(tmp_path, algorithm, seed):
+    options = ("--engine", "local", "--seed", str(seed))
+    done = train(TASKS / f"catch_{algorithm}.py", tmp_path / "run", *options)
+    assert done.status == 0, done.err
+    assert done.summary["status"] == "solved"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_game_of_pixels_is_learned_by_processes(tmp_path, algorithm):
+    done = train(TASKS / f"catch_{algorithm}.py", tmp_path / "run", "--engine", "process")
     assert done.status == 0, done.err
     assert done.summary["status"] == "solved"
 

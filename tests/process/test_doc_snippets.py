@@ -162,7 +162,7 @@ def test_a_command_runs_or_could_begin(words, place, trained, capsys):
 
 
 SHARED = """
-from own_algorithm import A2C, layout
+from own_algorithm import A2C, network
 from tianji.core.lazy import torch
 
 
@@ -172,7 +172,7 @@ class Shared(A2C):
 
     @classmethod
     def n_parameters(cls, task):
-        return cls.n_weights(task) + layout(task, 1).n_weights
+        return cls.n_weights(task) + network(task, 1).n_weights
 
     def parameters(self):
         return self._flat.vector.numpy()

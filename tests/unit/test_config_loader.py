@@ -98,6 +98,10 @@ def refusal(text: str, *overrides: str) -> str:
     return str(caught.value)
 
 
+AGENTS = "'ApeX', 'DQN', 'IMPALA', 'PPO', 'PQN' or your own as 'module:Class'"
+HEADS = AGENTS.replace("',", "Head',").replace("PQN'", "PQNHead'")
+
+
 def later(what: str, offer: str) -> str:
     return f"{what} is known, but not in this version of tianji yet. It has {offer}."
 
@@ -177,11 +181,11 @@ def test_the_keys_of_the_release_load_for_ppo() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (QMIX, later("agent.type 'QMIX'", "'DQN', 'PPO' or your own as 'module:Class'")),
-        (MADDPG, later("agent.type 'MADDPG'", "'DQN', 'PPO' or your own as 'module:Class'")),
+        (QMIX, later("agent.type 'QMIX'", AGENTS)),
+        (MADDPG, later("agent.type 'MADDPG'", AGENTS)),
         (
             QMIX.replace("type='QMIX', ", ""),
-            later("embryo.type 'MixerHead'", "'DQNHead', 'PPOHead' or your own as 'module:Class'"),
+            later("embryo.type 'MixerHead'", HEADS),
         ),
     ],
     ids=["QMIX", "MADDPG", "MixerHead"],
@@ -216,7 +220,7 @@ def test_a_wrapper_of_atari_games_belongs_to_an_atari_env(wrapper: str) -> None:
         ),
         (
             ENVIRONMENT + "agent = dict(type='a:b:c')",
-            "agent.type 'a:b:c' is not known. Use 'DQN', 'PPO'",
+            "agent.type 'a:b:c' is not known. Use 'ApeX', 'DQN'",
         ),
         (
             ENVIRONMENT + "agent = dict(embyro=1)",

@@ -15,6 +15,8 @@ LAYOUTS = [
     MLPLayout(3, (16,), 5, "relu", dueling=True),
     MLPLayout(3, (16, 8), 1, "tanh", dueling=True),
     MLPLayout(6, (), 3),
+    MLPLayout(4, (16, 8), 2, "tanh", norm=True),
+    MLPLayout(3, (16,), 5, "relu", dueling=True, norm=True),
 ]
 
 
@@ -29,8 +31,11 @@ def flat_of(module):
 def plain_forward(layout, weights, x):
     """The network as a textbook would write it, for autograd."""
     act = torch.tanh if layout.act == "tanh" else torch.relu
-    for i in range(0, len(weights) - 2, 2):
-        x = act(torch.nn.functional.linear(x, weights[i], weights[i + 1]))
+    for i in range(0, len(weights) - 2, 4 if layout.norm else 2):
+        x = torch.nn.functional.linear(x, weights[i], weights[i + 1])
+        if layout.norm:
+            x = torch.nn.functional.layer_norm(x, x.shape[1:], weights[i + 2], weights[i + 3])
+        x = act(x)
     x = torch.nn.functional.linear(x, weights[-2], weights[-1])
     if layout.dueling:
         x = x[:, :1] + x[:, 1:] - x[:, 1:].mean(1, keepdim=True)
@@ -42,6 +47,17 @@ def test_numpy_computes_what_torch_computes(layout):
     obs = np.random.default_rng(0).standard_normal((9, layout.n_inputs), np.float32)
     ours, theirs = NumpyMLP(layout), network(layout)
     ours.load(flat_of(theirs))
+    with torch.no_grad():
+        np.testing.assert_allclose(ours(obs), theirs(torch.from_numpy(obs)).numpy(), atol=1e-5)
+
+
+def test_a_norm_has_a_gain_and_a_shift():
+    layout = MLPLayout(4, (16, 8), 2, norm=True)
+    ours, theirs = NumpyMLP(layout), network(layout)
+    flat = flat_of(theirs) + np.random.default_rng(1).normal(0, 0.3, layout.n_weights).astype("f4")
+    FlatParameters(list(theirs.parameters())).vector.copy_(torch.from_numpy(flat))
+    ours.load(flat)
+    obs = np.random.default_rng(0).standard_normal((9, 4), np.float32)
     with torch.no_grad():
         np.testing.assert_allclose(ours(obs), theirs(torch.from_numpy(obs)).numpy(), atol=1e-5)
 

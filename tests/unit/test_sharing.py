@@ -1,10 +1,9 @@
 """DQN and PPO learned by several learners: the update of one, to rounding."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from fields import learned, spec_of
+from sharing import parts_of, several, together
 
 from tianji.algorithms.dqn import DQN, DQNHyp
 from tianji.algorithms.ppo import PPO, Gains, PPOHyp, pooled
@@ -15,37 +14,6 @@ from tianji.core.schema import Field
 
 ENV = spec_of(Field("obs", "float32", (3,)), Field("action", "int64"), 4, n_envs=2)
 MODEL = ModelConfig(hidden=(16,), act="tanh")
-
-
-def together(algorithms, parts):
-    """One update of all, with the exchange done by hand; returns what each of them logs."""
-    updates = [a.updates(a.stage(part)) for a, part in zip(algorithms, parts, strict=True)]
-    results, n_exchanges = [], 0
-    while True:
-        vectors = []
-        for update in updates:
-            try:
-                vectors.append(next(update))
-            except StopIteration as end:
-                results.append(end.value)
-        assert len(vectors) in (0, len(updates)), "not equally many gradients"
-        if not vectors:
-            return results, n_exchanges
-        n_exchanges += 1
-        mean = np.mean(vectors, axis=0)
-        for vector in vectors:
-            vector[...] = mean
-
-
-def parts_of(batch, k):
-    n = len(batch["version"]) // k
-    return [{name: a[i * n : (i + 1) * n] for name, a in batch.items()} for i in range(k)]
-
-
-def several(algorithm, task, k):
-    alone = algorithm(task, 3)
-    many = [algorithm(dataclasses.replace(task, n_learners=k), 3) for _ in range(k)]
-    return alone, many
 
 
 def samples(seed, n=12):

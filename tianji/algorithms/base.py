@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -152,21 +153,82 @@ def advantages(
     through. With V-trace the targets are those of the IMPALA paper, lambda being part of its c; the
     advantage is target minus value, which is the paper's own for lambda = 1 and GAE's for weight 1.
     """
+    delta, onward = _errors(batch, value, final_value, gamma)
+    through = gae_lambda * onward
+    if weight is not None and weight.vtrace:
+        delta = delta * weight.clipped
+        through = through * weight.clipped
+    advantage = _summed(delta * batch["valid"], through)
+    target = advantage + value[:, :-1]
+    return advantage.astype(np.float32), target.astype(np.float32)
+
+
+def vtrace(
+    batch: Arrays,
+    value: Floats,
+    final_value: Floats | None,
+    gamma: float,
+    ratio: Floats,
+    clips: tuple[float, float, float] = (1.0, 1.0, 1.0),
+) -> tuple[Floats, Floats]:
+    """The policy's advantage and the value target of every step (Espeholt et al. 2018).
+
+    `ratio` is the probability of each action under the learner's policy over that under the
+    actor's. `clips` are the largest rho, the largest c, and the lambda that c is multiplied by.
+    Boundaries are those of `advantages`.
+    """
+    rho: Floats = np.minimum(ratio, np.float32(clips[0]))
+    c: Floats = np.float32(clips[2]) * np.minimum(ratio, np.float32(clips[1]))
+    delta, onward = _errors(batch, value, final_value, gamma)
+    above = _summed((rho * delta) * batch["valid"], c * onward)  # v - V
+    gain = rho * delta
+    gain[:, :-1] += (rho * onward)[:, :-1] * above[:, 1:]
+    return gain.astype(np.float32), (above + value[:, :-1]).astype(np.float32)
+
+
+def _errors(
+    batch: Arrays, value: Floats, final_value: Floats | None, gamma: float
+) -> tuple[Floats, Floats]:
+    """TD errors, and `gamma` where the next step belongs to the same episode, 0 elsewhere."""
     ended = batch["terminated"] | batch["truncated"]
     following = value[:, 1:]
     if final_value is not None:
         following = np.where(batch["truncated"], final_value, following)
     delta = batch["reward"] + gamma * following * ~batch["terminated"] - value[:, :-1]
-    through = gamma * gae_lambda * (~ended).astype(np.float32)
-    through[:, :-1] *= batch["valid"][:, 1:]
-    if weight is not None and weight.vtrace:
-        delta = delta * weight.clipped
-        through = through * weight.clipped
-    advantage = delta * batch["valid"]
-    for t in range(advantage.shape[1] - 2, -1, -1):
-        advantage[:, t] += through[:, t] * advantage[:, t + 1]
-    target = advantage + value[:, :-1]
-    return advantage.astype(np.float32), target.astype(np.float32)
+    onward = gamma * (~ended).astype(np.float32)
+    onward[:, :-1] *= batch["valid"][:, 1:]
+    return delta, onward
+
+
+def _summed(errors: Floats, through: Floats) -> Floats:
+    """What is in `errors` [n, T, E], with `through` times the same of the step after; in place."""
+    for t in range(errors.shape[1] - 2, -1, -1):
+        errors[:, t] += through[:, t] * errors[:, t + 1]
+    return errors
+
+
+def bound_of_lag(max_lag: int | None, n_actors: int, batch: int) -> int:
+    """Updates that a rollout may be behind: what can be in flight, at least."""
+    in_flight = math.ceil(n_actors / batch) + 1
+    if max_lag is None:
+        return in_flight
+    if max_lag < in_flight:
+        raise TianJiError(
+            f"hyp.max_lag: {n_actors} actors with {batch} rollouts per update are up to "
+            f"{in_flight} updates behind, and {max_lag} would drop what they make: "
+            "raise max_lag or batch_size"
+        )
+    return max_lag
+
+
+def equal_share(batch: int, n_actors: int, advice: str = "") -> int:
+    """Rollouts of each actor in a synchronous batch."""
+    if batch % n_actors:
+        raise TianJiError(
+            f"hyp.batch_size: {batch} rollouts per update cannot come in equal shares from "
+            f"{n_actors} actors: use a multiple of {n_actors}{advice}"
+        )
+    return batch // n_actors
 
 
 def one_choice(task: Task, name: str) -> int:

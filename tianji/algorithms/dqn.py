@@ -27,6 +27,9 @@ from tianji.stores.replay import Replay
 class DQNHyp:
     """Hyper-parameters of DQN, under the paper's names."""
 
+    name: ClassVar[str] = "DQN"
+    duels: ClassVar[bool] = False  # unless the model says so
+
     lr: float = key(5e-4, "learning rate of Adam", above=0)
     lr_decay: int | None = key(
         None, "updates over which lr falls in a line to lr_final; None: it stays", at_least=1
@@ -39,7 +42,8 @@ class DQNHyp:
     )
     epsilon_spread: float = key(
         0.0,
-        "actor i of N explores with epsilon ** (1 + spread * i / (N - 1)); 0: all alike",
+        "environment i of N, of all actors, explores with epsilon ** (1 + spread * i / (N - 1)); "
+        "0: all alike",
         at_least=0,
     )
     batch_size: int = key(32, "samples per update", at_least=1)
@@ -113,9 +117,8 @@ class DQN(GradientAlgorithm):
     def policy(cls, task: Task, actor: int, seed: int) -> GreedyPolicy:
         """Greedy with probability 1 - epsilon."""
         h: DQNHyp = task.hyp
-        spread = h.epsilon_spread * actor / max(1, task.n_actors - 1)
         random_until = h.warmup_size / task.n_actors if h.warmup_full_random else 0
-        final, decay = h.epsilon ** (1 + spread), h.max_decay_step / task.n_actors
+        final, decay = _final_epsilon(task, actor), h.max_decay_step / task.n_actors
         values = None if h.distribution == "none" else partial(mean_values, h)
         return GreedyPolicy(task, q_network(task), seed, final, decay, random_until, values)
 
@@ -202,9 +205,20 @@ class DQN(GradientAlgorithm):
 
 def q_network(task: Task) -> Network:
     """The Q-network of a job: one output per action, or several where it is a distribution."""
-    n_actions, h = one_choice(task, "DQN"), task.hyp
+    h: DQNHyp = task.hyp
+    n_actions, duels = one_choice(task, h.name), task.model.dueling
     atoms = 1 if h.distribution == "none" else h.atoms
-    return network_of(task, n_actions * atoms, task.model.dueling, atoms)
+    return network_of(task, n_actions * atoms, h.duels if duels is None else duels, atoms)
+
+
+def _final_epsilon(task: Task, actor: int) -> float | Floats:
+    """How much an actor explores in the end, or each of its environments, where they differ."""
+    h, n_envs = task.hyp, task.env.n_envs
+    if not h.epsilon_spread:
+        return float(h.epsilon)
+    i, n = actor * n_envs + np.arange(n_envs), task.n_actors * n_envs
+    exponent: Floats = (1 + h.epsilon_spread * i / max(1, n - 1)).astype(np.float32)
+    return np.float32(h.epsilon) ** exponent
 
 
 def mean_values(hyp: DQNHyp, out: Floats) -> Floats:

@@ -9,7 +9,13 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from tianji.algorithms.base import GradientAlgorithm, Importance, advantages
+from tianji.algorithms.base import (
+    GradientAlgorithm,
+    Importance,
+    advantages,
+    bound_of_lag,
+    equal_share,
+)
 from tianji.config.binder import key
 from tianji.core.algorithm import Policy, PolicyGraph, Scalars, Task, Weights, learning_rate
 from tianji.core.errors import TianJiError
@@ -170,13 +176,10 @@ class PPO(GradientAlgorithm):
         if pool > batch:  # Lag-k: old samples are what is asked for
             return Rollouts(batch, pool, rows)
         if h.mode == "async":
-            return Rollouts(batch, pool, rows, max_lag=_bound_of_lag(h, task.n_actors, batch))
-        if batch % task.n_actors:
-            raise TianJiError(
-                f"hyp.batch_size: {batch} rollouts per update cannot come in equal shares from "
-                f"{task.n_actors} actors: use a multiple of {task.n_actors}, or mode='async'"
-            )
-        return Rollouts(batch, pool, rows, per_version=batch // task.n_actors)
+            lag = bound_of_lag(h.max_lag, task.n_actors, batch)
+            return Rollouts(batch, pool, rows, max_lag=lag)
+        share = equal_share(batch, task.n_actors, ", or mode='async'")
+        return Rollouts(batch, pool, rows, per_version=share)
 
     @classmethod
     def n_weights(cls, task: Task) -> int:
@@ -486,17 +489,3 @@ def _measured(
             "approx_kl": (ratio - 1 - change).mean(),
             "clip_fraction": (ratio != clipped).float().mean(),
         }
-
-
-def _bound_of_lag(hyp: PPOHyp, n_actors: int, batch: int) -> int:
-    """Updates that a rollout may be behind: what can be in flight, at least."""
-    in_flight = math.ceil(n_actors / batch) + 1
-    if hyp.max_lag is None:
-        return in_flight
-    if hyp.max_lag < in_flight:
-        raise TianJiError(
-            f"hyp.max_lag: {n_actors} actors with {batch} rollouts per update are up to "
-            f"{in_flight} updates behind, and {hyp.max_lag} would drop what they make: "
-            "raise max_lag or batch_size"
-        )
-    return hyp.max_lag

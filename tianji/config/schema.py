@@ -14,9 +14,11 @@ from tianji.config.parallel import ParallelConfig
 from tianji.config.section import Place, Section, nearest
 from tianji.config.wrappers import CLASSIC, WrapperConfig, Wrapping, wrapping_of
 
-AGENT_NAMES = Names(("DQN", "PPO"), later=("QMIX", "MADDPG"), own=True)
-HEAD_NAMES = Names(("DQNHead", "PPOHead"), later=("MixerHead", "MADDPGHead"), own=True)
-HEADS = {"DQN": "DQNHead", "PPO": "PPOHead", "QMIX": "MixerHead", "MADDPG": "MADDPGHead"}
+ALGORITHMS = ("ApeX", "DQN", "IMPALA", "PPO", "PQN")
+AGENT_NAMES = Names(ALGORITHMS, later=("QMIX", "MADDPG"), own=True)
+HEADS = {name: f"{name}Head" for name in ALGORITHMS}
+HEAD_NAMES = Names(tuple(HEADS.values()), later=("MixerHead", "MADDPGHead"), own=True)
+HEADS |= {"QMIX": "MixerHead", "MADDPG": "MADDPGHead"}
 """The embryo that belongs to each agent."""
 
 AGENTS_ENVIRONMENTS = (
@@ -202,8 +204,12 @@ class ModelConfig:
         "(channels, kernel, stride) of each convolution; default: ((32, 8, 4), (64, 4, 2), "
         "(64, 3, 1))",
     )
-    norm: bool = key(False, "LayerNorm behind every dense layer of a CNN")
-    dueling: bool = key(False, "separate value and advantage streams (DQN)")
+    norm: bool | None = key(
+        None, "LayerNorm behind every dense layer but the last; default: with PQN"
+    )
+    dueling: bool | None = key(
+        None, "separate value and advantage streams (DQN, ApeX, PQN); default: with ApeX"
+    )
     shared: bool | None = key(
         None, "one network for policy and value; default: of a CNN, not of an MLP"
     )
@@ -225,12 +231,14 @@ class AgentConfig:
 
     type: str = key(
         "PPO",
-        "algorithm: DQN, PPO, or a class of your own; default: what the embryo says",
+        f"algorithm: {', '.join(ALGORITHMS)}, or a class of your own as `module:Class`; default: "
+        "what the embryo says",
         names=AGENT_NAMES,
     )
     embryo: str | None = key(
         None,
-        "`dict(type='DQNHead' or 'PPOHead', model=model, hyp=hyp)`; its model and hyp are used",
+        "`dict(type='PPOHead', model=model, hyp=hyp)`: the agent's type and `Head`; its model and "
+        "hyp are used",
         names=HEAD_NAMES,
     )
     alg_type: Any = key(None, "name of the algorithm", no_effect="agent.type names the algorithm")

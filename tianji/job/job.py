@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tianji.config import Config, bind
+from tianji.config.schema import ALGORITHMS
 from tianji.core.algorithm import Algorithm, Task
 from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
@@ -20,7 +21,7 @@ from tianji.models.layout import Network
 from tianji.roles.balance import depth_for, slack_for
 from tianji.roles.role_specs import Kind
 
-BUILT_IN = {"DQN": "tianji.algorithms.dqn:DQN", "PPO": "tianji.algorithms.ppo:PPO"}
+BUILT_IN = {name: f"tianji.algorithms.{name.lower()}:{name}" for name in ALGORITHMS}
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,8 @@ def exported(
         start = network.n_weights + n_more
         normaliser.numbers[...] = weights[start : start + len(normaliser.numbers)]
     n_scores = env.n_actions or int(np.prod(env.action.shape, dtype=int))
-    plain = isinstance(network, MLPLayout) and normaliser is None and head is None
-    if plain and network.n_outputs == n_scores:
+    plain = isinstance(network, MLPLayout) and not network.norm
+    if plain and normaliser is None and head is None and network.n_outputs == n_scores:
         assert isinstance(network, MLPLayout)
         return perceptron(network, weights, env, scores)
     from tianji.models.export_module import Acting

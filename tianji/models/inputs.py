@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +12,22 @@ import torch
 from tianji.core.env import EnvSpec
 from tianji.core.frames import BEFORE
 from tianji.core.schema import Arrays
-from tianji.models.actor_critic import ActorCritic
 from tianji.models.frames import RolloutPlaces, stacks
 from tianji.models.layout import Floats
 from tianji.models.normaliser import LIMIT, Normaliser
 from tianji.models.staging import Stage
 
 CHUNK = 2_048  # pictures that pass through a network at once, where no gradient is wanted
+
+
+class Valuing(Protocol):
+    """What says how much a state is worth, as an `ActorCritic` does."""
+
+    def __call__(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The policy's outputs [B, n] and the values [B]."""
+
+    def values(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The values [B] alone."""
 
 
 class RolloutInputs:
@@ -57,6 +66,12 @@ class RolloutInputs:
             return self._normalised(self._acted_on[rows])
         return self._stacked(self._places.rows(rows.cpu().numpy()))
 
+    def at(self, rows: torch.Tensor) -> torch.Tensor:
+        """The inputs of these of the n * (T+1) * E observations."""
+        if self._places is None:
+            return self._normalised(self._all[rows.to(self._all.device)])
+        return self._stacked(self._places.all()[rows.cpu().numpy()])
+
     def _stacked(self, places: npt.NDArray[np.int64]) -> torch.Tensor:
         """Stacks of frames at these places, put together on the device."""
         return self._normalised(
@@ -80,9 +95,7 @@ class RolloutInputs:
         return ((inputs.float() - self._mean) * self._scale).clamp(-LIMIT, LIMIT)
 
     @torch.no_grad()
-    def through(
-        self, networks: ActorCritic, with_policy: bool
-    ) -> tuple[torch.Tensor | None, Floats]:
+    def through(self, networks: Valuing, with_policy: bool) -> tuple[torch.Tensor | None, Floats]:
         """The policy's outputs for every step, if wanted, and the values [n, T+1, E] on the CPU."""
         shape = (self._n, self._length + 1, self._n_envs)
         outs, values = [], []
@@ -100,7 +113,7 @@ class RolloutInputs:
         return policy.view(*shape, -1)[:, :-1].flatten(0, 2), found
 
     @torch.no_grad()
-    def final(self, networks: ActorCritic) -> Floats | None:
+    def final(self, networks: Valuing) -> Floats | None:
         """Values of last observations, where the environment resets within the step that ended."""
         if self._final is None:
             return None

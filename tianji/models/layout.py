@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float32]
 
+NORM_EPS = 1e-5  # torch's own
+
 
 class Forward(Protocol):
     """A network that acts: no gradients, weights in one flat vector."""
@@ -99,7 +101,7 @@ class Network(ABC):
 
 @dataclass(frozen=True)
 class MLPLayout(Network):
-    """A multi-layer perceptron.
+    """A multi-layer perceptron; with `norm` a LayerNorm follows every layer but the last.
 
     With `dueling` the last layer has one output more, the state's value V, and the result is
     Q = V + A - mean(A); where every action has several `atoms`, that many more.
@@ -111,6 +113,7 @@ class MLPLayout(Network):
     act: str = "relu"
     dueling: bool = False
     atoms: int = 1
+    norm: bool = False
 
     @property
     def input_shape(self) -> tuple[int, ...]:  # type: ignore[override]  # the base has a variable
@@ -119,15 +122,16 @@ class MLPLayout(Network):
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
-        """Weight [out, in] and bias [out] of each layer, in the order of the flat vector."""
-        sizes = [self.n_inputs, *self.hidden, self.n_outputs + self.atoms * self.dueling]
+        """Weight [out, in] and bias [out] of each layer, and of the norm behind it."""
+        sizes = [self.n_inputs, *self.hidden]
         shapes: list[tuple[int, ...]] = []
         for size_in, size_out in pairwise(sizes):
-            shapes += [(size_out, size_in), (size_out,)]
-        return shapes
+            shapes += [(size_out, size_in), (size_out,)] + [(size_out,), (size_out,)] * self.norm
+        n = self.n_outputs + self.atoms * self.dueling
+        return [*shapes, (n, sizes[-1]), (n,)]
 
     def build(self) -> torch.nn.Module:
-        """The module, all weights zero."""
+        """The module, all its layers' weights zero."""
         from tianji.models.mlp import MLP
 
         return MLP(self)
@@ -227,12 +231,12 @@ def network_of(task: Task, n_outputs: int, dueling: bool = False, atoms: int = 1
     model, env, last = task.model, task.env, (dueling, atoms)
     if model.type == "MLP":
         hidden = (64, 64) if model.hidden is None else tuple(model.hidden)
-        return MLPLayout(env.n_inputs, hidden, n_outputs, model.act, *last)
+        return MLPLayout(env.n_inputs, hidden, n_outputs, model.act, *last, bool(model.norm))
     if model.type == "CNN":
         hidden = (512,) if model.hidden is None else tuple(model.hidden)
         convs = NATURE if model.convs is None else tuple(_conv(each) for each in model.convs)
         shape = env.input_shape
-        return CNNLayout(shape, n_outputs, convs, hidden, model.act, model.norm, *last)
+        return CNNLayout(shape, n_outputs, convs, hidden, model.act, bool(model.norm), *last)
     assert task.own_network is not None, "a job loads the class that its model names"
     made: Network = task.own_network(env.input_shape, n_outputs, **model.kwargs)
     return made
@@ -257,7 +261,8 @@ class NumpyMLP:
         for shape in layout.shapes:
             views.append(self.flat[start : start + math.prod(shape)].reshape(shape))
             start += math.prod(shape)
-        self._layers = [(views[i].T, views[i + 1]) for i in range(0, len(views), 2)]
+        n = 4 if layout.norm else 2
+        self._layers = [(views[i].T, *views[i + 1 : i + n]) for i in range(0, len(views), n)]
         self._tanh = layout.act == "tanh"
 
     def load(self, flat: Floats) -> None:
@@ -268,9 +273,11 @@ class NumpyMLP:
         """Outputs [E, n_outputs] for inputs [E, ...]."""
         x = np.asarray(inputs.reshape(len(inputs), -1), np.float32)
         *inner, (weight, bias) = self._layers
-        for w, b in inner:
+        for w, b, *norm in inner:
             x = x @ w
             x += b
+            if norm:
+                x = _normed(x, *norm)
             if self._tanh:
                 np.tanh(x, out=x)
             else:
@@ -282,3 +289,10 @@ class NumpyMLP:
             advantage = parts[:, 1:]
             x = parts[:, :1] + advantage - advantage.mean(1, keepdims=True)
         return x.reshape(len(x), -1)
+
+
+def _normed(x: Floats, weight: Floats, bias: Floats) -> Floats:
+    """A LayerNorm, as torch's."""
+    x = x - x.mean(1, keepdims=True)
+    x /= np.sqrt(np.square(x).mean(1, keepdims=True) + NORM_EPS)
+    return x * weight + bias

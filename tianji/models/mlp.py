@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tianji.models.layout import MLPLayout
+from tianji.models.layout import NORM_EPS, MLPLayout
 
 
 class MLP(nn.Module):
@@ -24,11 +24,15 @@ class MLP(nn.Module):
         self.layout = layout
         self.weights = nn.ParameterList([torch.zeros(shape) for shape in layout.shapes])
         self._list = list(self.weights)
+        pairs = list(zip(self._list[::2], self._list[1::2], strict=True))
+        self._linear = [pair for pair in pairs if pair[0].ndim == 2]
+        for gain, _ in (pair for pair in pairs if pair[0].ndim == 1):
+            nn.init.ones_(gain)
 
     def orthogonal(self, generator: torch.Generator, last_gain: float) -> MLP:
         """Starts with orthogonal weights and no biases; a small last layer decides little."""
         gain = math.sqrt(2.0) if self.layout.act == "relu" else 5 / 3
-        *inner, last = [weight for weight in self._list if weight.ndim == 2]
+        *inner, last = [weight for weight, _ in self._linear]
         for weight in inner:
             nn.init.orthogonal_(weight, gain, generator=generator)
         nn.init.orthogonal_(last, last_gain, generator=generator)
@@ -36,9 +40,9 @@ class MLP(nn.Module):
 
     def uniform(self, generator: torch.Generator) -> MLP:
         """Starts with weights and biases of up to 1 / sqrt(inputs), as torch's linear layers do."""
-        for i in range(0, len(self._list), 2):
-            bound = 1 / math.sqrt(self._list[i].shape[1])
-            for parameter in self._list[i : i + 2]:
+        for pair in self._linear:
+            bound = 1 / math.sqrt(pair[0].shape[1])
+            for parameter in pair:
                 nn.init.uniform_(parameter, -bound, bound, generator=generator)
         return self
 
@@ -46,6 +50,8 @@ class MLP(nn.Module):
         """Outputs [B, n_outputs] for observations [B, ...]."""
         x = obs.reshape(obs.shape[0], -1).float()
         pass_through = _layers if x.is_cuda else _fused
+        if self.layout.norm:
+            pass_through = _normed_layers
         x = pass_through(x, self.layout.act, *self._list)
         return duelling(x, self.layout.atoms) if self.layout.dueling else x
 
@@ -55,6 +61,15 @@ def _layers(x: Tensor, act: str, *weights: Tensor) -> Tensor:
     for i in range(0, len(weights) - 2, 2):
         x = activation(torch.nn.functional.linear(x, weights[i], weights[i + 1]))
     return torch.nn.functional.linear(x, weights[-2], weights[-1])
+
+
+def _normed_layers(x: Tensor, act: str, *weights: Tensor) -> Tensor:
+    activation, functional = torch.relu if act == "relu" else torch.tanh, torch.nn.functional
+    for i in range(0, len(weights) - 2, 4):
+        x = functional.linear(x, weights[i], weights[i + 1])
+        gain, shift = weights[i + 2], weights[i + 3]
+        x = activation(functional.layer_norm(x, x.shape[1:], gain, shift, NORM_EPS))
+    return functional.linear(x, weights[-2], weights[-1])
 
 
 def duelling(x: Tensor, atoms: int) -> Tensor:

@@ -159,13 +159,14 @@ class GreedyPolicy:
         task: Task,
         network: Network,
         seed: int,
-        final: float,
+        final: float | Floats,
         decay: float,
         random_until: float = 0.0,
         values: Callable[[Floats], Floats] | None = None,
     ) -> None:
         """Epsilon falls from 1 to `final` over `decay` of this policy's own steps.
 
+        `final` is of all environments alike, or holds one number for each of them.
         `values` makes the value of every action out of the network's outputs, where they are not.
         """
         self._final, self._decay, self._random_until = final, decay, random_until
@@ -180,8 +181,8 @@ class GreedyPolicy:
         self._outputs.load(weights)
 
     @property
-    def epsilon(self) -> float:
-        """Probability of a random action at the current step."""
+    def epsilon(self) -> float | Floats:
+        """Probability of a random action at the current step, or that of each environment."""
         if self._steps < self._random_until:
             return 1.0
         if self._steps >= self._decay:

@@ -1,0 +1,178 @@
+"""IMPALA: an actor-critic whose actors never wait; V-trace corrects for the age of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from tianji.algorithms.base import GradientAlgorithm, bound_of_lag, vtrace
+from tianji.config.binder import key
+from tianji.core.algorithm import Policy, PolicyGraph, Scalars, Task, Weights, learning_rate
+from tianji.core.lazy import torch
+from tianji.core.schema import Arrays, Field
+from tianji.models.actor_critic import (
+    ActorCritic,
+    n_spread,
+    n_value_weights,
+    policy_fields,
+    policy_network,
+    policy_of,
+)
+from tianji.stores.rollouts import Rollouts
+
+MOST = 20.0  # log of the largest ratio that is told apart: float32 goes further
+
+
+@dataclass(frozen=True)
+class IMPALAHyp:
+    """Hyper-parameters of IMPALA."""
+
+    lr: float = key(6e-4, "learning rate", above=0)
+    lr_decay: int | None = key(
+        None, "updates over which lr falls in a line to lr_final; None: it stays", at_least=1
+    )
+    lr_final: float = key(0.0, "learning rate after lr_decay updates", at_least=0)
+    gamma: float = key(0.99, "discount per step", at_least=0, at_most=1)
+    step_len: int = key(20, "steps per rollout and environment", at_least=1)
+    batch_size: int | None = key(
+        None, "rollouts per update; default: as many as there are actors", at_least=1
+    )
+    max_lag: int | None = key(
+        None,
+        "versions that a rollout may be behind, older ones are dropped; default: what can be in "
+        "flight, actors / batch_size + 1",
+        at_least=1,
+    )
+    rho_clip: float = key(1.0, "largest weight of a TD error (rho bar)", above=0)
+    c_clip: float = key(1.0, "largest weight of what comes after a step (c bar)", at_least=0)
+    vtrace_lambda: float = key(1.0, "factor of c: below 1, less variance", at_least=0, at_most=1)
+    ent_coef: float = key(0.01, "weight of the entropy bonus", at_least=0)
+    vf_coef: float = key(0.5, "weight of the value loss, half the squared error", at_least=0)
+    max_grad_norm: float | None = key(
+        40.0,
+        "largest norm of the gradient, which is the sum over all steps of a batch; None: no limit",
+        above=0,
+    )
+    optimiser: Literal["adam", "rmsprop"] = key("adam", "Adam, or RMSProp as in the paper")
+    optimiser_eps: float | None = key(
+        None, "epsilon of the optimiser; default: 1e-5 of Adam, 0.01 of RMSProp", above=0
+    )
+
+
+class IMPALA(GradientAlgorithm):
+    """One step on V-trace's policy gradient for each batch of rollouts (Espeholt et al. 2018)."""
+
+    Hyp = IMPALAHyp
+    scalars: ClassVar[tuple[str, ...]] = (
+        "policy_gradient_loss",
+        "value_loss",
+        "entropy_loss",
+        "ratio_mean",
+        "clip_fraction",
+    )
+
+    def __init__(self, task: Task, seed: int, device: str = "cpu") -> None:
+        super().__init__(task, seed, device)
+        from tianji.models.optimisers import Adam, RMSProp
+
+        self.hyp: IMPALAHyp = task.hyp
+        self._discrete = task.env.n_actions is not None
+        self.networks = ActorCritic(task, seed)
+        self._own(self.networks.parameters(), device)
+        kind, eps = (Adam, 1e-5) if self.hyp.optimiser == "adam" else (RMSProp, 0.01)
+        self._optimiser = kind(self._flat, self.hyp.lr, self.hyp.optimiser_eps or eps)
+        samples = self.sampling(task).batch_units // task.n_learners
+        self._choose_precision(self.networks.actor, samples, task.model.precision)
+
+    @classmethod
+    def fields(cls, task: Task) -> tuple[Field, ...]:
+        """The density of what was drawn, and the draw itself where bounds may have changed it."""
+        return policy_fields(task)
+
+    @classmethod
+    def rollout_length(cls, task: Task) -> int:
+        """`step_len`."""
+        return int(task.hyp.step_len)
+
+    @classmethod
+    def policy(cls, task: Task, actor: int, seed: int) -> Policy:
+        """A policy for either kind of action."""
+        return policy_of(task, seed)
+
+    @classmethod
+    def sampling(cls, task: Task) -> Rollouts:
+        """Whole rollouts, each learned from once, as they come."""
+        h: IMPALAHyp = task.hyp
+        batch = h.batch_size or task.n_actors
+        lag = bound_of_lag(h.max_lag, task.n_actors, batch)
+        return Rollouts(batch, batch, h.step_len * task.env.n_envs, max_lag=lag)
+
+    @classmethod
+    def n_weights(cls, task: Task) -> int:
+        """Weights of the policy: an actor needs no values, unless they are of the same network."""
+        return policy_network(task).n_weights + n_spread(task)
+
+    @classmethod
+    def n_parameters(cls, task: Task) -> int:
+        """Those of the value network too."""
+        return cls.n_weights(task) + n_value_weights(task)
+
+    @classmethod
+    def exported(cls, task: Task, weights: Weights) -> PolicyGraph:
+        """The likeliest action with the logits, or the middle of the distribution."""
+        from tianji.models.export import exported
+
+        scores = "mean" if task.env.n_actions is None else "logits"
+        return exported(policy_network(task), weights, task.env, scores, n_spread(task))
+
+    def stage(self, batch: Arrays) -> Any:
+        """What is large goes to the device; the rest is looked at where it is."""
+        from tianji.models.inputs import RolloutInputs
+
+        return batch, RolloutInputs(self.task.env, batch, self._stage, None)
+
+    def updates(self, batch: Any) -> Generator[Weights, None, Scalars]:
+        """One step on the sum over a batch, as the paper has it: so learners can share it."""
+        h, loss, scalars = self.hyp, None, dict.fromkeys(self.scalars, 0.0)
+        if batch[0]["valid"].any():
+            loss, scalars = self._loss(*batch)
+            loss = loss * self.task.n_learners  # what they exchange is the mean
+        self._optimiser.lr = learning_rate(h.lr, h.lr_final, h.lr_decay, self._n_updates)
+        yield from self._descend(loss, h.max_grad_norm)
+        self._n_updates += 1
+        return scalars
+
+    def _loss(self, batch: Arrays, inputs: Any) -> tuple[torch.Tensor, Scalars]:
+        """The loss summed over the valid steps, and its parts as means."""
+        h, valid = self.hyp, batch["valid"]
+        acted = np.zeros_like(valid, shape=(len(valid), valid.shape[1] + 1, valid.shape[2]))
+        acted[:, :-1] = valid  # the others are states that episodes, or rollouts, end in
+        steps, ends = (torch.from_numpy(np.flatnonzero(which)) for which in (acted, ~acted))
+        out, value = self.networks(inputs.at(steps))
+        chosen = batch["action" if self._discrete else "raw"][valid]
+        logp, entropy = self.networks.log_probability(
+            out, torch.from_numpy(chosen).to(self._device)
+        )
+        values, ratio = np.empty(acted.shape, np.float32), np.ones(valid.shape, np.float32)
+        values[acted] = value.detach().cpu().numpy()
+        with torch.no_grad():
+            values[~acted] = self.networks.values(inputs.at(ends)).cpu().numpy()
+        change = logp.detach().cpu().numpy() - batch["logp"][valid]
+        ratio[valid] = np.exp(np.clip(change, -MOST, MOST))
+        clips = h.rho_clip, h.c_clip, h.vtrace_lambda
+        final = inputs.final(self.networks)
+        both = vtrace(batch, values, final, h.gamma, ratio, clips)
+        gain, goal = (torch.from_numpy(each[valid]).to(self._device) for each in both)
+        n, policy_loss = len(gain), -(gain * logp).sum()
+        value_loss = 0.5 * (value - goal).square().sum()
+        loss = policy_loss + h.vf_coef * value_loss - h.ent_coef * n * entropy
+        return loss, {
+            "policy_gradient_loss": policy_loss.detach() / n,
+            "value_loss": value_loss.detach() / n,
+            "entropy_loss": -entropy.detach(),
+            "ratio_mean": float(ratio[valid].mean()),
+            "clip_fraction": float((ratio[valid] > h.rho_clip).mean()),
+        }
