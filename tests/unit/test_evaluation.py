@@ -115,6 +115,23 @@ def test_a_reset_between_two_games_takes_a_step_that_is_not_counted():
     assert finish(Games(Stairs([[3, 1, 2]], same_step=True), Climber(), 3)) == 3 + 1 + 2
 
 
+class Fragile(Stairs):
+    """Loses its first game to an error before the third step: that row only resets."""
+
+    def step(self, action):
+        if self.t[0] == 2 and not hasattr(self, "lost"):
+            self.lost, self.t[0] = True, 0
+            none = np.array([False])
+            return step_of(self.observe(), np.zeros(1, np.float32), none, none, none)
+        return super().step(action)
+
+
+def test_a_game_that_broke_is_played_once_more():
+    games = Games(Fragile([[3, 1]]), Climber(), 2)
+    assert finish(games) == 2 + 1 + 3 + 1 + 1
+    assert (games.returns.tolist(), games.lengths.tolist()) == ([6, 1], [3, 1])
+
+
 def test_more_environments_than_games_do_no_harm():
     games = Games(Stairs([[2], [3], [1]]), Climber(), 2)
     finish(games)

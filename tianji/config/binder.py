@@ -29,6 +29,7 @@ class Names:
     later: tuple[str, ...] = ()
     idle: Mapping[str, str] = dataclasses.field(default_factory=dict)  # word -> why in vain
     own: bool = False  # 'module:Class' is accepted
+    open: tuple[str, ...] = ()  # of those it has: whose section takes keys of their own
 
     @property
     def offer(self) -> str:
@@ -49,7 +50,7 @@ class Key:
     aliases: tuple[str, ...] = ()
     names: Names | None = None
     no_effect: str = ""  # why the key is accepted but does nothing
-    rest: Literal["", "own", "always"] = ""  # collects unknown keys: never, of an own class, always
+    rest: Literal["", "own", "always"] = ""  # collects unknown keys: never, of `own` types, always
 
 
 def key(default: Any, meaning: str, **facts: Any) -> Any:
@@ -154,7 +155,7 @@ class _Binding:
         for name, field in fields.items():
             for spelling in (name, *facts_of(field).aliases):
                 names[spelling.lower()] = name
-        own = is_own(self.section.get("type"))
+        own = self._is_open(fields)
         collects_own = own and any(facts_of(field).rest == "own" for field in fields.values())
         written: dict[str, str] = {}
         unknown = []
@@ -171,11 +172,17 @@ class _Binding:
         order = list(fields)
         return dict(sorted(written.items(), key=lambda item: order.index(item[0]))), unknown
 
+    def _is_open(self, fields: dict[str, dataclasses.Field[Any]]) -> bool:
+        """Whether the section's type is one that has keys of its own."""
+        kind = self.section.get("type")
+        names = facts_of(fields["type"]).names if "type" in fields else None
+        return is_own(kind) or (names is not None and kind in names.open)
+
     def _collect(
         self, unknown: list[str], fields: dict[str, dataclasses.Field[Any]], values: dict[str, Any]
     ) -> None:
         """Hands unknown keys to the field that collects them, if there is one."""
-        own = is_own(self.section.get("type"))
+        own = self._is_open(fields)
         for name, field in fields.items():
             rest = facts_of(field).rest
             if rest == "always" or (rest == "own" and own):

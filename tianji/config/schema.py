@@ -21,6 +21,19 @@ HEAD_NAMES = Names(tuple(HEADS.values()), later=("MixerHead", "MADDPGHead"), own
 HEADS |= {"QMIX": "MixerHead", "MADDPG": "MADDPGHead"}
 """The embryo that belongs to each agent."""
 
+AGENTS_ENVIRONMENTS = (
+    "PettingZooEnv",
+    "MultiagentParticleEnv",
+    "StarCraft2Env",
+    "SMAXEnv",
+    "LBFEnv",
+    "MatrixGameEnv",
+)
+"""Environments of several agents; their keys are in docs/agents.md."""
+
+ENVIRONMENTS = ("GymEnv", "AtariEnv", "Catch", *AGENTS_ENVIRONMENTS)
+"""All that are known by a name; others are `module:Class`."""
+
 
 @dataclass(frozen=True)
 class EnvironmentConfig:
@@ -28,12 +41,10 @@ class EnvironmentConfig:
 
     type: str = key(
         "GymEnv",
-        "kind of environment: GymEnv, AtariEnv, Catch, or a class of your own as `module:Class`",
-        names=Names(
-            ("GymEnv", "AtariEnv", "Catch"),
-            later=("StarCraft2Env", "MultiagentParticleEnv"),
-            own=True,
-        ),
+        "kind of environment: GymEnv, AtariEnv, Catch, a class of your own as `module:Class`, or "
+        "one of several agents, whose keys are in [agents.md](agents.md): "
+        + ", ".join(AGENTS_ENVIRONMENTS),
+        names=Names(ENVIRONMENTS, own=True, open=AGENTS_ENVIRONMENTS),
     )
     gym_name: str | None = key(
         None,
@@ -71,7 +82,8 @@ class EnvironmentConfig:
     )
     kwargs: Mapping[str, Any] = key(
         {},
-        "arguments of the environment's constructor; with `module:Class`, unknown keys join them",
+        "arguments of the environment's constructor; unknown keys join them, if it is "
+        "`module:Class` or one of several agents",
         rest="own",
     )
     render: bool = key(False, "show each actor's first environment in a window")

@@ -86,6 +86,7 @@ class Algorithm(ABC):
 
     Hyp: ClassVar[type]  # a frozen dataclass: the keys of the config's `hyp`, with their defaults
     scalars: ClassVar[tuple[str, ...]] = ("loss",)  # the names of what `learn` returns
+    several_agents: ClassVar[bool] = False  # it learns where an environment has an axis of agents
 
     def __init__(self, task: Task, seed: int, device: str = "cpu") -> None:
         self.task = task

@@ -36,6 +36,9 @@ class EnvSpec:
     `obs.KEY` for each part of a Dict or Tuple. Beside it an environment may show `mask` (which
     actions are possible), `state` (global, for central critics) and `alive` (which agents still
     take part). With agents, fields have the shape [A, ...]; `state` has not.
+
+    Agents that see less or can do less than others are padded to the largest: with zeros, and with
+    actions that their `mask` forbids, or that are ignored where an action is a vector of numbers.
     """
 
     observations: tuple[Field, ...]  # of one environment, without the axis E
@@ -49,6 +52,9 @@ class EnvSpec:
     same_step: bool = False  # the library resets within the step that ended an episode (see Step)
     agents: tuple[str, ...] = ()  # names, in the order of the axis A; none: no such axis
     reward_per_agent: bool = False  # rewards are [E, A]
+    teams: tuple[int, ...] = ()  # team of each agent, counted from 0; all 0: one team
+    own_inputs: tuple[int, ...] = ()  # numbers that each agent sees, where some are padded
+    own_actions: tuple[int, ...] = ()  # options, or numbers, of each agent, where some are padded
     stack: int = 1  # newest frames of `obs` that a policy sees at once; it stacks them itself
 
     def __post_init__(self) -> None:
@@ -67,6 +73,11 @@ class EnvSpec:
         """Options of the one discrete choice; None where an action is a vector of any kind."""
         shape = self.action.shape[1:] if self.agents else self.action.shape
         return self.choices[0] if self.choices is not None and shape == () else None
+
+    @property
+    def n_teams(self) -> int:
+        """Teams that agents belong to; 0 without agents."""
+        return max(self.teams, default=-1) + 1
 
     @property
     def reward(self) -> Field:
@@ -138,6 +149,9 @@ class Step:
     What is learned from may differ from the game: rewards may be clipped, and an episode may end
     with a life. Then `score` and `over` tell the game's own points and end; they count in every
     row, also where `valid` is False (a row that only presses FIRE after a lost life may score).
+
+    An episode that a broken game could not finish is lost: its last row only resets, like the one
+    after an end, but no row before it has an end. What was seen last counts as cut off there.
     """
 
     obs: Arrays  # [E, ...] for each of `spec.observations`: to act on next
@@ -149,6 +163,7 @@ class Step:
     final: Arrays | None = None  # [E, ...] last observations, with `same_step` only
     score: npt.NDArray[np.float32] | None = None  # [E] points of the game; None: the rewards
     over: BoolArray | None = None  # [E] the game ended; None: with the episode
+    won: BoolArray | None = None  # [E] it ended in this step and was won; None: nobody can win
 
     def write(self, rows: Arrays, t: int) -> None:
         """Copies the step into row `t` of a trajectory, and what follows it into row `t + 1`."""
@@ -173,6 +188,17 @@ def points_of(step: Step) -> npt.NDArray[np.float32]:
 def over_of(step: Step) -> BoolArray:
     """Where a game has ended, [E]; a learned episode may end earlier, with a life."""
     return step.terminated | step.truncated if step.over is None else step.over
+
+
+def ended_in(step: Step) -> BoolArray:
+    """Where anything ended, [E]: an episode or a game."""
+    ended = step.terminated | step.truncated
+    return ended if step.over is None else ended | step.over
+
+
+def lost_in(step: Step, ended: BoolArray) -> BoolArray:
+    """Where a broken game lost its episode, [E]; `ended` is `ended_in` of the step before."""
+    return step.first & ~step.valid & ~ended
 
 
 class Env(Protocol):

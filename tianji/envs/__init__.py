@@ -1,11 +1,13 @@
-"""Environments: gymnasium's by name, Atari's, or one's own class, always E of them at once."""
+"""Environments: libraries' by name, or a class of one's own, always E of them at once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
+from tianji.config.schema import AGENTS_ENVIRONMENTS, ENVIRONMENTS
 from tianji.config.wrappers import Wrapping
 from tianji.core.env import BaseEnv, Env, EnvSpec, Rendering, Step
 from tianji.core.errors import TianJiError
@@ -32,7 +34,7 @@ class EnvironmentLike(Protocol):
 
     @property
     def type(self) -> str:
-        """`GymEnv`, `AtariEnv`, `Catch`, or "module:Class" for one of one's own."""
+        """One of `ENVIRONMENTS`, or "module:Class" for one of one's own."""
 
     @property
     def gym_name(self) -> str | None:
@@ -133,13 +135,15 @@ def _make(wanted: _Wanted) -> Env:
     lead_path(wanted.folder)
     if ":" in environment.type:
         return _make_own(wanted)
+    if environment.type in AGENTS_ENVIRONMENTS:
+        return _make_agents(wanted)
     if environment.type == "AtariEnv":
         return _make_atari(wanted)
     if environment.type == "Catch":
         return _make_catch(wanted)
     if environment.type != "GymEnv":
         raise TianJiError(
-            f"environment: type {environment.type!r} is none of GymEnv, AtariEnv, Catch and "
+            f"environment: type {environment.type!r} is none of {', '.join(ENVIRONMENTS)} and "
             "'module:Class'"
         )
     if not environment.gym_name:
@@ -196,3 +200,46 @@ def _make_catch(wanted: _Wanted) -> Env:
     if odd := sorted(set(kwargs) - {"size", "balls", "fastest", "stack"}):
         raise TianJiError(f"Catch has no key {odd[0]!r}: it has size, balls, fastest and stack")
     return Catch(wanted.n_envs, **kwargs)
+
+
+def _make_agents(wanted: _Wanted) -> Env:
+    from tianji.envs.agents import Wanted
+    from tianji.envs.template import check_arguments
+
+    name, n_envs, kwargs = wanted.environment.type, wanted.n_envs, wanted.environment.kwargs
+    if wanted.mode == "single" and n_envs != 1:
+        raise TianJiError(f"{name}: vectorization 'single' is one environment, not {n_envs}")
+    if wanted.mode == "vector":
+        raise TianJiError(f"{name} chooses by itself how it is stepped: leave vectorization out")
+    asked = Wanted(n_envs, wanted.folder, wanted.max_step, wanted.rendering)
+    make = functools.partial(_agents_maker(name), asked)
+    check_arguments(name, make, kwargs, "they come from the config's environment section")
+    env: Env = make(**kwargs)
+    return env
+
+
+def _agents_maker(name: str) -> Callable[..., Env]:
+    """What makes environments of this type; each loads its own library."""
+    if name == "PettingZooEnv":
+        from tianji.envs.pettingzoo import make_pettingzoo
+
+        return make_pettingzoo
+    if name == "MultiagentParticleEnv":
+        from tianji.envs.mpe import make_mpe
+
+        return make_mpe
+    if name == "StarCraft2Env":
+        from tianji.envs.smac import make_smac
+
+        return make_smac
+    if name == "SMAXEnv":
+        from tianji.envs.smax import make_smax
+
+        return make_smax
+    if name == "LBFEnv":
+        from tianji.envs.lbf import make_lbf
+
+        return make_lbf
+    from tianji.envs.matrix_game import make_matrix_game
+
+    return make_matrix_game

@@ -128,9 +128,9 @@ def _make_template(
     max_step: int | None,
     rendering: Rendering,
 ) -> Single:
-    _check_arguments(name, cls, {}, "the class is made without arguments; put them into init()")
+    check_arguments(name, cls, {}, "the class is made without arguments; put them into init()")
     env = cls()
-    _check_arguments(
+    check_arguments(
         f"{name}.init", env.init, kwargs, "they come from the config's environment section"
     )
     env.init(**kwargs)
@@ -148,7 +148,7 @@ def _make_gymnasium(
     if rendering is not Rendering.NONE:
         kwargs = {**kwargs, "render_mode": rendering.value}
         hint = "to be shown it must take render_mode"
-    _check_arguments(name, cls, kwargs, hint)
+    check_arguments(name, cls, kwargs, hint)
     env = cls(**kwargs)
     _space(name, env, "observation_space")
     _space(name, env, "action_space")
@@ -172,9 +172,10 @@ def _check_complete(name: str, cls: type) -> None:
         )
 
 
-def _check_arguments(
+def check_arguments(
     name: str, function: Callable[..., Any], kwargs: Mapping[str, Any], hint: str
 ) -> None:
+    """Raises where `function` does not take these keyword arguments."""
     signature = inspect.signature(function)
     try:
         signature.bind(**kwargs)

@@ -143,6 +143,7 @@ def load_network(config: Config) -> type | None:
 def prepare(config: Config, env: EnvSpec) -> Job:
     """Checks the configuration against the environment and derives every size."""
     algorithm, hyp = load_algorithm(config)
+    validate.check_agents(config, algorithm, env)
     validate.check_sizes(config, env)
     actors = config.parallel.actor_cfg
     network = load_network(config)

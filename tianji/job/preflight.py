@@ -23,7 +23,7 @@ def try_out(config: Config) -> Job:
     try:
         env = make_env(config)
         obs = {name: np.array(array) for name, array in env.reset(config.exp.seed).items()}
-        env.step(_some_action(env.spec))
+        env.step(_some_action(env.spec, obs))
         if (state := state_of(env)) is not None:
             for _ in chunks(state):
                 pass  # raises on what no checkpoint could hold
@@ -45,8 +45,11 @@ def _ours(job: Job) -> bool:
     return job.config.model.type == "CNN" and not own
 
 
-def _some_action(env: EnvSpec) -> npt.NDArray[Any]:
-    """The first action, or zeros within the bounds, for every environment."""
+def _some_action(env: EnvSpec, obs: Arrays) -> npt.NDArray[Any]:
+    """The first action that is possible, or zeros within the bounds, for every environment."""
+    if "mask" in obs:
+        possible: npt.NDArray[np.int64] = np.argmax(obs["mask"], -1)
+        return possible
     action = np.zeros((env.n_envs, *env.action.shape), env.action.dtype)
     if env.action_low is None or env.action_high is None:
         return action

@@ -25,6 +25,19 @@ def check_algorithm(name: str, algorithm: type[Algorithm]) -> None:
         raise TianJiError(f"agent.type: {name!r} needs a dataclass Hyp with its hyper-parameters")
 
 
+def check_agents(config: Config, algorithm: type[Algorithm], env: EnvSpec) -> None:
+    """Refuses an environment of several agents where the algorithm learns for a single one."""
+    if not env.agents or algorithm.several_agents:
+        return
+    name, n = config.agent.type, len(env.agents)
+    few = ", ".join(env.agents[:3]) + (", ..." if n > 3 else "")
+    raise TianJiError(
+        f"environment.type: {config.environment.type} has an axis of agents ({n}: {few}), and "
+        f"agent.type {name!r} wants the one agent of an environment without: use GymEnv, AtariEnv "
+        "or a class of your own, or an algorithm of your own with several_agents = True"
+    )
+
+
 def ratio_of(config: Config, sampling: Sampling) -> float:
     """Samples consumed per sample produced."""
     given = config.parallel.global_cfg.replay_ratio

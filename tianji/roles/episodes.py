@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tianji.core.channel import Outbox
-from tianji.core.env import BoolArray, Step, points_of
+from tianji.core.env import BoolArray, Step, ended_in, lost_in, points_of
 from tianji.core.schema import Field, Schema
 from tianji.core.state import State
 
@@ -47,7 +47,8 @@ class Episodes:
     """Adds up the returns of E environments; `ended` gathers the finished games.
 
     What is learned from may end earlier, with a life, and count less, by clipped rewards: the mean
-    of its lives stands beside a game's own points. Elsewhere both numbers are the same.
+    of its lives stands beside a game's own points. Elsewhere both numbers are the same. An episode
+    that a broken game lost is forgotten; only its steps count.
     """
 
     def __init__(self, n_envs: int, clock: Clock) -> None:
@@ -58,10 +59,14 @@ class Episodes:
         self._lives = np.zeros(n_envs, np.int64)  # learned episodes that it has ended
         self._steps = np.zeros(n_envs, np.int64)
         self._adding = (self._returned, self._learned, self._lives, self._steps)
+        self._after_end = np.zeros(n_envs, np.bool_)  # whose last step ended an episode, or a life
         self._before = 0  # steps of episodes that are over
 
     def add(self, step: Step, version: int = 0) -> bool:
         """Counts one step of a policy of this `version`; True if an episode to learn from ended."""
+        if (lost := lost_in(step, self._after_end)).any():
+            self._forget(lost)
+        self._after_end = ended_in(step)
         self._returned += points_of(step)
         self._steps += step.valid
         ended = step.terminated | step.truncated
@@ -80,16 +85,17 @@ class Episodes:
         for e in np.flatnonzero(ended):
             returned, length, life = self._returned[e], self._steps[e], learned[e]
             self.ended.append(Ended(float(returned), int(length), now, made, version, float(life)))
-        self._before += int(self._steps[ended].sum())
-        for array in self._adding:
-            array[ended] = 0
+        self._forget(ended)
         return True
+
+    def _forget(self, which: BoolArray) -> None:
+        self._before += int(self._steps[which].sum())
+        for array in self._adding:
+            array[which] = 0
 
     def begin_anew(self) -> None:
         """Forgets the episodes in progress, for environments that were reset in the middle."""
-        self._before += int(self._steps.sum())
-        for array in self._adding:
-            array.fill(0)
+        self._forget(np.ones_like(self._after_end))
 
 
 class EpisodeLog(Episodes):
@@ -118,6 +124,7 @@ class EpisodeLog(Episodes):
             "learned": self._learned,
             "lives": self._lives,
             "steps": self._steps,
+            "after_end": self._after_end,
             "before": self._before,
             "pending": pending,
         }
@@ -128,5 +135,6 @@ class EpisodeLog(Episodes):
         self._steps[...] = state["steps"]
         self._learned[...] = state.get("learned", 0.0)
         self._lives[...] = state.get("lives", 0)
+        self._after_end[...] = state.get("after_end", True)
         self._before = state.get("before", 0)
         self.ended = [Ended(*episode) for episode in state["pending"]]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tianji.core import atomic_file, stats
 from tianji.core.algorithm import Policy
-from tianji.core.env import Env, over_of, points_of
+from tianji.core.env import Env, ended_in, lost_in, over_of, points_of
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays
 
@@ -36,7 +36,8 @@ class Games:
 
     Episode k of environment e is result number k * E + e, and counts if that is below `n_episodes`.
     So every environment plays a number of episodes that is known before, whichever ends first: to
-    take the first that end would favour short ones. What is played beyond them is not counted.
+    take the first that end would favour short ones. What is played beyond them is not counted. An
+    episode that a broken game lost is played once more.
     """
 
     def __init__(self, env: Env, policy: Policy, n_episodes: int) -> None:
@@ -50,6 +51,7 @@ class Games:
         self._place = np.arange(n_envs)  # the result that each environment plays for
         self._returned = np.zeros(n_envs)
         self._steps = np.zeros(n_envs, np.int64)
+        self._after_end = np.zeros(n_envs, np.bool_)
         self._left = n_episodes
 
     def reset(self, seed: int) -> None:
@@ -57,7 +59,7 @@ class Games:
         self._obs = self._env.reset(seed)
         self._first = np.ones(self._place.size, np.bool_)
         self._place[:] = np.arange(self._place.size)
-        for array in (self.returns, self.lengths, self._returned, self._steps):
+        for array in (self.returns, self.lengths, self._returned, self._steps, self._after_end):
             array.fill(0)
         self._left = len(self.returns)
 
@@ -67,6 +69,9 @@ class Games:
         decision = self._policy.act(self._obs, self._first, explore=False)
         step = self._env.step(decision["action"])
         self._obs, self._first = step.obs, step.first
+        if (lost := lost_in(step, self._after_end)).any():
+            self._returned[lost], self._steps[lost] = 0.0, 0
+        self._after_end = ended_in(step)
         counted = step.valid if step.score is None else True  # points count in every row
         self._returned += np.where(counted, points_of(step), 0.0)
         self._steps += step.valid
