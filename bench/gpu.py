@@ -1,0 +1,235 @@
+"""Every check and figure that needs a GPU, as one command and one table.
+
+exact   updates on the GPU are those on the CPU; a replay there draws what one here draws
+speeds  samples per second of updates and of acting with the network of Mnih et al.
+pong    PPO (configs/atari/fast_pong.py): seconds to a mean of 18, steps per second while learning
+plain   the same recipe in one loop (plain_pong.py)
+dqn     DQN with its replay on the GPU (configs/atari/fast_dqn_pong.py)
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from curves import Training, has_atari, read_training
+from measures import shown
+from options import BENCH, CONFIGS, OUT, Options, at_least, count, positive, whole
+from tables import markdown
+from trainings import command, environment, peer_line
+
+Row = dict[str, Any]
+
+SHARES = {"exact": 60, "speeds": 65, "pong": 140, "plain": 125, "dqn": 100}  # seconds, by default
+ASIDE = 25.0  # seconds of a part's time for a run to begin and to end
+COLUMNS = ("part", "what", "value", "unit", "ok")
+
+
+def run(words: list[str], seconds: float) -> tuple[str, str]:
+    """Output and the end of what was complained of; a run that takes too long is ended."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        child = subprocess.Popen(
+            words, stdout=out, stderr=errors, start_new_session=True, env=environment()
+        )
+        said = ""
+        for number in (signal.SIGTERM, signal.SIGKILL, None):
+            try:
+                child.wait(seconds)
+                break
+            except subprocess.TimeoutExpired:
+                said, seconds = "out of time; ", 5.0
+                if number is not None:
+                    os.killpg(child.pid, number)
+        out.seek(0), errors.seek(0)
+        status = f"exit status {child.returncode}: " if child.returncode else ""
+        return out.read(), said + status + errors.read().strip()[-600:]
+
+
+def checks(name: str, o: argparse.Namespace, seconds: float) -> Iterator[Row]:
+    """A part that answers with rows, in a process of its own; those that came before its end."""
+    words = [sys.executable, str(BENCH / "gpu.py"), "--only", name, *["--cpu"] * o.cpu]
+    out, errors = run(words, seconds)
+    yield from (json.loads(line) for line in out.splitlines() if line.startswith("{"))
+    if errors:
+        yield said(errors)
+
+
+def trained(o: argparse.Namespace, seconds: float) -> float:
+    """How long a run may train."""
+    return 4.0 if o.cpu else max(1.0, seconds - ASIDE)
+
+
+def train(name: str, o: argparse.Namespace, seconds: float) -> Iterator[Row]:
+    """A training run of ours, until it has solved the game or the time is over."""
+    config = {"pong": "fast_pong.py", "dqn": "fast_dqn_pong.py"}[name]
+    games = {"pong": o.envs, "dqn": max(2, o.envs // 2)}[name]
+    each = max(2, games // o.actors)
+    settings = [
+        f"learner_cfg.device='{o.device}'", f"actor_cfg.num={o.actors}", f"actor_cfg.envs={each}",
+        f"actor_cfg.device='{o.actor_device}'", "exp.save_seconds=None", "exp.save_replay='never'",
+        f"exp.max_seconds={trained(o, seconds)}",
+    ]  # fmt: skip
+    if name == "dqn":
+        settings.append(f"buffer_cfg.device='{o.device}'")
+        settings += ["hyp.buffer_size=4000", "hyp.warmup_size=100"] if o.cpu else []
+    with tempfile.TemporaryDirectory() as folder:
+        run_dir = Path(folder) / "run"
+        words = command(CONFIGS / "atari" / config, run_dir, [*settings, *o.set])
+        _, errors = run([*words, "--quiet", "--seed", str(o.seed)], seconds)
+        if not (run_dir / "summary.json").exists():
+            yield said(errors or "the run left no summary")
+            return
+        yield from figures(read_training(run_dir), o.device)
+        shutil.copy(run_dir / "metrics.jsonl", o.out / f"{name}.jsonl")
+
+
+def figures(done: Training, device: str) -> Iterator[Row]:
+    """What a training run came to."""
+    summary = done.summary
+    yield row("from all roles ready to a mean of 18", done.final_seconds, "s")
+    yield row("highest mean of the last 100 games", done.best(), "points")
+    yield row("trained", summary["training_seconds"], "s")
+    yield row("environment steps", summary["env_steps"], "steps")
+    yield row("production while learning", summary["production_per_second"], "steps/s")
+    yield row("consumption", summary["consumption_per_second"], "samples/s")
+    yield row("from process start to all roles ready", summary["startup_seconds"], "s")
+    for kind in ("actor", "buffer", "learner"):
+        idle = [each["idle"] for name, each in summary["roles"].items() if name.startswith(kind)]
+        if idle:
+            yield row(f"{kind} idle, learner on {device}", sum(idle) / len(idle), "share")
+
+
+def plain(o: argparse.Namespace, seconds: float) -> Iterator[Row]:
+    """The loop in one process, on the same device."""
+    limit, cores = trained(o, seconds), len(os.sched_getaffinity(0))
+    words = [
+        sys.executable, str(BENCH / "plain_pong.py"), "--recipe", "gpu", "--device", o.device,
+        "--threads", str(cores), "--envs", str(o.envs), "--seed", str(o.seed),
+        "--max-seconds", str(limit),
+    ]  # fmt: skip
+    out, errors = run(words, seconds)
+    if not out.strip():
+        yield said(errors)
+        return
+    line = peer_line(out)
+    yield row("from the first step to a mean of 18", line["seconds_from_training_start"], "s")
+    yield row("mean of the last 100 games", line["mean_return"], "points")
+    yield row("environment steps", line["env_steps"], "steps")
+    yield row("steps made and learned from", line["steps_per_second"], "steps/s")
+
+
+def row(what: str, value: float, unit: str) -> Row:
+    return {"what": what, "value": value, "unit": unit, "ok": None}
+
+
+def said(problem: str) -> Row:
+    """A part that broke."""
+    return {"what": problem.replace("\n", " ").replace("|", "/"), "value": math.nan,
+            "unit": "failed", "ok": False}  # fmt: skip
+
+
+def rows_of(name: str, o: argparse.Namespace, seconds: float) -> Iterator[Row]:
+    """All rows of one part."""
+    if name in ("exact", "speeds"):
+        return checks(name, o, seconds)
+    if not has_atari():
+        return iter([said("left out: ale-py is not installed")])
+    return plain(o, seconds) if name == "plain" else train(name, o, seconds)
+
+
+def table(rows: list[Row]) -> str:
+    """All rows in Markdown."""
+    words = {True: "yes", False: "NO", None: ""}
+    lines = [
+        (each["part"], each["what"], digits(each["value"]), each["unit"], words[each["ok"]])
+        for each in rows
+    ]
+    return markdown(("part", "what", "value", "unit", "as asked"), lines)
+
+
+def digits(value: float) -> str:
+    """Four digits or so of a number."""
+    if not math.isfinite(value):
+        return shown(value)
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def machine(o: argparse.Namespace) -> str:
+    """What stands over the table."""
+    import torch
+
+    name = torch.cuda.get_device_name() if o.device == "cuda" else "CPU, small scale"
+    return f"{name}, {len(os.sched_getaffinity(0))} cores, torch {torch.__version__}"
+
+
+def options() -> Options:
+    parser = Options(__doc__)
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument("--parts", nargs="+", choices=SHARES, default=list(SHARES))
+    parser.add_argument(
+        "--seconds", type=positive, default=float(sum(SHARES.values())), help="for all parts"
+    )
+    parser.add_argument("--actors", type=count, default=cores, help="default: one for each core")
+    parser.add_argument("--envs", type=at_least(2), default=128, help="games of PPO; DQN has half")
+    parser.add_argument("--actor-device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--seed", type=whole, default=1)
+    parser.add_argument("--set", action="append", default=[], help="key=value, of pong and dqn")
+    parser.add_argument("--cpu", action="store_true", help="the same on the CPU, on a small scale")
+    parser.add_argument("--only", choices=("exact", "speeds"), help="print rows of this part")
+    parser.add_out(OUT / "gpu")
+    return parser
+
+
+def main() -> int:
+    parser = options()
+    o = parser.parse_args()
+    o.device = "cpu" if o.cpu else "cuda"
+    if not o.cpu:
+        import torch
+
+        if not torch.cuda.is_available():
+            parser.error("torch sees no GPU here: --cpu runs the same on the CPU at a small scale")
+    if o.only:
+        from gpu_parts import part
+
+        for each in part(o.only, o.device, o.cpu):
+            print(json.dumps(each), flush=True)
+        return 0
+    o.out.mkdir(parents=True, exist_ok=True)
+    print(machine(o), flush=True)
+    rows: list[Row] = []
+    ends, left = time.monotonic() + o.seconds, sum(SHARES[name] for name in o.parts)
+    for name in o.parts:
+        seconds = (ends - time.monotonic()) * SHARES[name] / left
+        left -= SHARES[name]
+        for each in rows_of(name, o, max(1.0, seconds)):
+            rows.append({"part": name, **each})
+            print("  " + "  ".join(f"{k}={rows[-1][k]}" for k in COLUMNS), flush=True)
+        write(rows, machine(o), o.out)
+    print(f"\n{table(rows)}\n\nwritten to {o.out}")
+    return int(any(each["ok"] is False for each in rows))
+
+
+def write(rows: list[Row], about: str, out: Path) -> None:
+    """Whatever is known so far: a part that hangs takes nothing with it."""
+    (out / "gpu.md").write_text(f"{about}\n\n{table(rows)}\n")
+    with (out / "gpu.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
