@@ -27,10 +27,10 @@ class Training(NamedTuple):
         return [(seconds, value) for seconds, value in found if value is not None]
 
     def best(self) -> float:
-        """The highest mean return of the last 100 games; -inf if none was finished."""
+        """The highest mean return of the last 100 games; NaN if none was finished."""
         last = self.summary["mean_return_100"]
         means = [value for _, value in self.curve()] + ([] if last is None else [last])
-        return max(means, default=-math.inf)
+        return max(means, default=math.nan)
 
     @property
     def final_seconds(self) -> float:
