@@ -41,6 +41,9 @@ experiments: $(VENV)/ready-dev
 	$(BIN)/python bench/table1.py
 	$(BIN)/python bench/ablation.py
 	$(BIN)/python bench/actors.py
+	$(BIN)/python bench/pong.py
+	$(BIN)/python bench/figure4.py
+	$(BIN)/python bench/figure9.py
 
 $(VENV)/ready: requirements.txt pyproject.toml tianji/__init__.py
 	@echo "Setting up $(VENV): once, about a minute."

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from figures import Panel, draw
+from figures import Course, Panel, draw
 from options import OUT, SEEDS, Options, count, positive
 from tables import warning
 from trainings import FAILURES, Row
@@ -47,6 +47,9 @@ def seeds_of(given: argparse.Namespace) -> list[int]:
     return list(range(1, 1 + (given.repeats or (1 if given.quick else len(SEEDS)))))
 
 
+Panels = Callable[[list[Row]], Sequence[Panel | Course]]
+"""What makes drawings of rows."""
+
 Trial = tuple[Row, Callable[..., Row], tuple[Any, ...]]
 """What is known of a run before it begins, what measures the rest, and its arguments."""
 
@@ -57,7 +60,7 @@ def conduct(
     given: argparse.Namespace,
     trials: Callable[[int], Iterator[Trial]],
     table: Callable[[list[Row]], str],
-    panels: Callable[[list[Row]], Sequence[Panel]],
+    panels: Panels,
 ) -> int:
     """Runs all trials of one seed after the other; writes rows, table and plot.
 
@@ -123,7 +126,9 @@ class Sheet:
         return stopped
 
     def finish(
-        self, table: Callable[[list[Row]], str], panels: Callable[[list[Row]], Sequence[Panel]]
+        self,
+        table: Callable[[list[Row]], str],
+        panels: Panels,
     ) -> int:
         """Prints the table, writes it and the plot beside the CSV file; returns an exit status."""
         self._file.close()

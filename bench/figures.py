@@ -38,18 +38,55 @@ class Panel:
     marks: list[tuple[float, str]] = field(default_factory=list)  # vertical lines, with a word
 
 
-def draw(panels: Sequence[Panel]) -> str:
+@dataclass
+class Course:
+    """Lines over numbers, each with the range around it: what happened in the course of time."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: dict[str, list[tuple[float, Spread]]] = field(default_factory=dict)
+    levels: list[tuple[float, str]] = field(default_factory=list)  # horizontal, with a word
+
+
+def draw(panels: Sequence[Panel | Course]) -> str:
     """All panels that have points, two beside each other."""
-    shown = [panel for panel in panels if any(series.points for series in panel.series)]
+    shown = [panel for panel in panels if _has_points(panel)]
     across = min(2, max(1, len(shown)))
     down = max(1, math.ceil(len(shown) / across))
     figure = Figure(figsize=(6 * across, 4 * down), layout="constrained")
     for i, panel in enumerate(shown, 1):
-        _draw(figure.add_subplot(down, across, i), panel)
+        axes = figure.add_subplot(down, across, i)
+        if isinstance(panel, Course):
+            _course(axes, panel)
+        else:
+            _draw(axes, panel)
     text = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none"}):  # words stay words
         figure.savefig(text, format="svg")
     return text.getvalue()
+
+
+def _has_points(panel: Panel | Course) -> bool:
+    if isinstance(panel, Course):
+        return any(panel.lines.values())
+    return any(series.points for series in panel.series)
+
+
+def _course(axes: Axes, panel: Course) -> None:
+    """Medians as lines in shaded ranges."""
+    for name, points in panel.lines.items():
+        xs = [x for x, _ in points]
+        (line,) = axes.plot(xs, [s.middle for _, s in points], label=name)
+        low, high = ([getattr(s, end) for _, s in points] for end in ("low", "high"))
+        axes.fill_between(xs, low, high, alpha=0.2, color=line.get_color())
+    for y, word in panel.levels:
+        axes.axhline(y, color="black", linestyle=":", linewidth=1)
+        across = axes.get_yaxis_transform()
+        axes.annotate(word, (0.01, y), (0, 2), across, textcoords="offset points", fontsize="small")
+    axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small")
 
 
 def _draw(axes: Axes, panel: Panel) -> None:

@@ -27,7 +27,14 @@ COLUMNS = {  # with their digits
     "seconds": 1, "mean_return": 1, "env_steps": 0, "cpu_seconds": 0, "samples_per_second": 0,
     "steps_per_second": 0,
 }  # fmt: skip
-HEADS = ("from process start, s", "mean of 100 games", "steps", "CPU-seconds", "samples/s", "steps/s")
+HEADS = (
+    "from process start, s",
+    "mean of 100 games",
+    "steps",
+    "CPU-seconds",
+    "samples/s",
+    "steps/s",
+)
 
 
 def spent() -> float:

@@ -22,7 +22,7 @@ hyp = dict(
     max_decay_step=100_000,
 )
 
-agent = dict(type="DQN", embryo=dict(type="DQNHead", model=model, hyp=hyp))
+agent = dict(type="DQN")
 
 environment = dict(type="AtariEnv", game="Pong", wrappers=["noop", "skip", "warp", "clip", "stack"])
 

@@ -97,3 +97,36 @@ def test_real_splits_that_do_not_fit_the_cores_are_left_out_and_said(name, tmp_p
 def test_a_split_that_is_none_is_a_mistake_of_the_command(tmp_path, child_env):
     done = run("ablation", tmp_path, child_env, "--best", "eight")
     assert done.returncode == 2 and "write L2A8" in done.stderr
+
+
+def test_what_a_gpu_is_checked_with_runs_on_the_cpu(tmp_path, child_env):
+    small = ["--actors", "1", "--envs", "4", "--seconds", "270"]
+    done = run("gpu", tmp_path, child_env, "--cpu", *small)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = list(csv.DictReader((tmp_path / "gpu.csv").read_text().splitlines()))
+    assert {row["part"] for row in rows} == {"exact", "speeds", "pong", "plain", "dqn"}
+    checked = [row for row in rows if row["ok"]]
+    assert len(checked) >= 22 and all(row["ok"] == "True" for row in checked)
+    rates = [float(row["value"]) for row in rows if row["unit"] in ("samples/s", "steps/s")]
+    assert len(rates) >= 20 and min(rates) > 0
+    assert (tmp_path / "gpu.md").read_text().count("| dqn |") >= 8
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("pong", []),
+        ("figure4", ["--parts", "ab", "--set", "hyp.buffer_size=2000"]),
+        ("figure9", ["--games", "pong", "boxing", "--set", "hyp.step_len=16"]),
+    ],
+)
+def test_a_figure_of_atari_prints_its_table_and_writes_its_files(
+    name, options, tmp_path, child_env
+):
+    small = ["--seeds", "1", "--seconds", "4", "--set", "actor_cfg.envs=4", *options]
+    done = run(name, tmp_path, child_env, *small)
+    assert done.returncode == 0 and "did not finish" not in done.stdout, done.stderr
+    rows = list(csv.DictReader((tmp_path / f"{name}.csv").read_text().splitlines()))
+    assert len(rows) == 2 and all(int(row["env_steps"]) > 0 for row in rows)
+    assert (tmp_path / f"{name}.md").read_text() in done.stdout + "\n"
+    assert "</svg>" in (tmp_path / f"{name}.svg").read_text()

@@ -110,6 +110,12 @@ def test_a_mistake_is_answered_with_one_line_and_status_2(capsys):
         ("trace_cost --engines mpi", "--engines: invalid choice: 'mpi'"),
         ("upkeep --windows 1", "--windows: want a whole number, 2 or more, got '1'"),
         ("report --times 0", "--times: want a whole number, 1 or more, got '0'"),
+        ("pong --systems nobody", "--systems: invalid choice: 'nobody'"),
+        ("plain_pong --envs 1", "--envs: want a whole number, 2 or more, got '1'"),
+        ("figure4 --parts c", "--parts: want some of the letters abd, got 'c'"),
+        ("figure9 --games chess", "--games: invalid choice: 'chess'"),
+        ("figure11 --seconds 0", "--seconds: want a number above 0, got '0'"),
+        ("gpu --parts none", "--parts: invalid choice: 'none'"),
         ("peers --peers nobody", "--peers: invalid choice: 'nobody'"),
     ],
 )
