@@ -7,7 +7,9 @@ simulated, and has to be labelled so.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
+from typing import Any
 
 from sleepy import Pace
 
@@ -40,12 +42,18 @@ class Paced(Algorithm):
     def __init__(self, task: Task, seed: int, device: str = "cpu") -> None:
         super().__init__(task, seed, device)
         self._pace = Pace()
+        self._samples = deque[int]()  # of the batches that were staged
 
-    def learn(self, batch: Arrays) -> dict[str, float]:
+    def stage(self, batch: Arrays) -> Any:
+        """The batch as the algorithm wants it; its size is known only here."""
+        self._samples.append(batch["reward"].size)
+        return super().stage(batch)
+
+    def learn(self, batch: Any) -> dict[str, float]:
         """One update, not before its time is over."""
         self._pace.begin()
         scalars = Algorithm.learn(self, batch)
-        self._pace.end(self.task.hyp.sample_seconds * batch["reward"].size)
+        self._pace.end(self.task.hyp.sample_seconds * self._samples.popleft())
         return scalars
 
 
