@@ -23,7 +23,7 @@ from tianji.roles.role_specs import Kind
 Row = dict[str, Any]
 
 N_UPDATES = 12  # that are compared
-NEAR = 0.02  # largest distance of the weights, over how far they moved
+NEAR = 0.05  # largest distance of the weights, over how far they moved
 NEAR_LOSS = 1e-3
 GAME = EnvSpec(
     observations=(Field("obs", "uint8", (84, 84)),),
