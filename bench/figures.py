@@ -80,7 +80,11 @@ def _course(axes: Axes, panel: Course) -> None:
         (line,) = axes.plot(xs, [s.middle for _, s in points], label=name)
         low, high = ([getattr(s, end) for _, s in points] for end in ("low", "high"))
         axes.fill_between(xs, low, high, alpha=0.2, color=line.get_color())
+    bottom, top = axes.get_ylim()
+    room = (top - bottom) / 2
     for y, word in panel.levels:
+        if not bottom - room <= y <= top + room:
+            continue  # it would press the lines flat; the table has it
         axes.axhline(y, color="black", linestyle=":", linewidth=1)
         across = axes.get_yaxis_transform()
         axes.annotate(word, (0.01, y), (0, 2), across, textcoords="offset points", fontsize="small")
