@@ -37,12 +37,11 @@ ASIDE = 25.0  # seconds of a part's time for a run to begin and to end
 COLUMNS = ("part", "what", "value", "unit", "ok")
 
 
-def run(words: list[str], seconds: float) -> tuple[str, str]:
+def run(words: list[str], seconds: float, **variables: str) -> tuple[str, str]:
     """Output and the end of what was complained of; a run that takes too long is ended."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
-        child = subprocess.Popen(
-            words, stdout=out, stderr=errors, start_new_session=True, env=environment()
-        )
+        about = {"start_new_session": True, "env": environment(**variables)}
+        child = subprocess.Popen(words, stdout=out, stderr=errors, **about)
         said = ""
         for number in (signal.SIGTERM, signal.SIGKILL, None):
             try:
@@ -60,7 +59,7 @@ def run(words: list[str], seconds: float) -> tuple[str, str]:
 def checks(name: str, o: argparse.Namespace, seconds: float) -> Iterator[Row]:
     """A part that answers with rows, in a process of its own; those that came before its end."""
     words = [sys.executable, str(BENCH / "gpu.py"), "--only", name, *["--cpu"] * o.cpu]
-    out, errors = run(words, seconds)
+    out, errors = run(words, seconds, **({"OMP_NUM_THREADS": "1"} if o.cpu else {}))
     yield from (json.loads(line) for line in out.splitlines() if line.startswith("{"))
     if errors:
         yield said(errors)

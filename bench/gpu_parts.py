@@ -178,8 +178,8 @@ def made_up(batch: int) -> Arrays:
 def speeds(device: str, small: bool) -> Iterator[Row]:
     """Samples per second of the NatureCNN's updates and of acting with it."""
     seconds = 0.05 if small else 1.0
-    for kind in ("float32", "bfloat16"):
-        for batch in (8, 32) if small else (32, 256, 2048, 8192):
+    for kind in ("float32",) if small else ("float32", "bfloat16"):
+        for batch in (4, 8) if small else (32, 256, 2048, 8192):
             overrides = (
                 "agent.type='DQN'", "model.convs=None", "model.hidden=[512]",
                 f"hyp.batch_size={batch}", f"model.precision='{kind}'",
@@ -194,7 +194,7 @@ def speeds(device: str, small: bool) -> Iterator[Row]:
             yield row(f"DQN update, {kind}, batch {batch}, staged", batch / took, "samples/s")
             took = timed(body_update(algorithm.online, here["obs"]), device, seconds)
             yield row(f"NatureCNN pass, {kind}, batch {batch}", batch / took, "samples/s")
-    yield from inference(device, seconds)
+    yield from inference(device, seconds, (16,) if small else (16, 64, 256))
 
 
 def body_update(network: torch.nn.Module, frames: torch.Tensor) -> Callable[[], None]:
@@ -209,11 +209,11 @@ def body_update(network: torch.nn.Module, frames: torch.Tensor) -> Callable[[], 
     return update
 
 
-def inference(device: str, seconds: float) -> Iterator[Row]:
+def inference(device: str, seconds: float, batches: tuple[int, ...]) -> Iterator[Row]:
     """From frames in the CPU's memory to outputs there."""
     config = load(BENCH / "jobs" / "catch.py", ["model.convs=None", "model.hidden=[512]"])
     job = prepare(config, GAME)
-    for batch in (16, 64, 256):
+    for batch in batches:
         frames, task = made_up(batch)["obs"], dataclasses.replace(job.task, device=device)
         policy = job.algorithm.policy(task, 0, 0)
         forward = policy._outputs._forward

@@ -108,7 +108,7 @@ def test_what_a_gpu_is_checked_with_runs_on_the_cpu(tmp_path, child_env):
     checked = [row for row in rows if row["ok"]]
     assert len(checked) >= 22 and all(row["ok"] == "True" for row in checked)
     rates = [float(row["value"]) for row in rows if row["unit"] in ("samples/s", "steps/s")]
-    assert len(rates) >= 20 and min(rates) > 0
+    assert len(rates) >= 11 and min(rates) > 0
     assert (tmp_path / "gpu.md").read_text().count("| dqn |") >= 8
 
 

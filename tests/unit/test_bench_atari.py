@@ -76,7 +76,8 @@ def test_a_figure_has_a_line_for_every_system_and_the_returns_of_others(tmp_path
     assert isinstance(drawn[0], Course) and set(drawn[0].lines) == {"TianJi", "Ape-X"}
     root = xml.etree.ElementTree.fromstring(draw(drawn))
     words = {text.text for text in root.iter("{http://www.w3.org/2000/svg}text")}
-    assert {"Pong", "Ape-X", "human", "samples/s"} <= words
+    assert {"Pong", "Ape-X", "random", "samples/s"} <= words
+    assert "human" not in words  # far above: it would press the lines flat
     courses.write_curves(rows, tmp_path / "curves.csv")
     points = list(csv.DictReader((tmp_path / "curves.csv").read_text().splitlines()))
     assert len(points) == 2 * 3 * 2 and points[0]["value"] == "-20.0"
