@@ -2,7 +2,7 @@
 
 exact   updates on the GPU are those on the CPU; a replay there draws what one here draws
 speeds  samples per second of updates and of acting with the network of Mnih et al.
-pong    PPO (configs/atari/fast_pong.py): seconds to a mean of 18, steps per second while learning
+pong    PPO (configs/atari/pong_gpu.py): seconds to a mean of 18, steps per second while learning
 plain   the same recipe in one loop (plain_pong.py)
 dqn     DQN with its replay on the GPU (configs/atari/fast_dqn_pong.py)
 """
@@ -72,14 +72,13 @@ def trained(o: argparse.Namespace, seconds: float) -> float:
 
 def train(name: str, o: argparse.Namespace, seconds: float) -> Iterator[Row]:
     """A training run of ours, until it has solved the game or the time is over."""
-    config = {"pong": "fast_pong.py", "dqn": "fast_dqn_pong.py"}[name]
-    games = {"pong": o.envs, "dqn": max(2, o.envs // 2)}[name]
-    each = max(2, games // o.actors)
-    settings = [
-        f"learner_cfg.device='{o.device}'", f"actor_cfg.num={o.actors}", f"actor_cfg.envs={each}",
-        f"actor_cfg.device='{o.actor_device}'", "exp.save_seconds=None", "exp.save_replay='never'",
-        f"exp.max_seconds={trained(o, seconds)}",
-    ]  # fmt: skip
+    config = {"pong": "fast_pong.py" if o.cpu else "pong_gpu.py", "dqn": "fast_dqn_pong.py"}[name]
+    settings = ["exp.save_seconds=None", "exp.save_replay='never'"]
+    settings.append(f"exp.max_seconds={trained(o, seconds)}")
+    if name == "dqn" or o.cpu:  # pong_gpu.py says for itself who acts where
+        each = max(2, (o.envs if name == "pong" else o.envs // 2) // o.actors)
+        settings += [f"actor_cfg.num={o.actors}", f"actor_cfg.envs={each}"]
+        settings += [f"learner_cfg.device='{o.device}'", f"actor_cfg.device='{o.actor_device}'"]
     if name == "dqn":
         settings.append(f"buffer_cfg.device='{o.device}'")
         settings += ["hyp.buffer_size=4000", "hyp.warmup_size=100"] if o.cpu else []
@@ -180,8 +179,10 @@ def options() -> Options:
     parser.add_argument(
         "--seconds", type=positive, default=float(sum(SHARES.values())), help="for all parts"
     )
-    parser.add_argument("--actors", type=count, default=cores, help="default: one for each core")
-    parser.add_argument("--envs", type=at_least(2), default=128, help="games of PPO; DQN has half")
+    parser.add_argument("--actors", type=count, default=cores, help="of dqn; default: one per core")
+    parser.add_argument(
+        "--envs", type=at_least(2), default=128, help="games of plain; DQN has half"
+    )
     parser.add_argument("--actor-device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--seed", type=whole, default=1)
     parser.add_argument("--set", action="append", default=[], help="key=value, of pong and dqn")
