@@ -21,7 +21,7 @@ from tables import markdown
 
 from tianji.core.errors import TianJiError
 from tianji.strategy.plan import plan_file
-from tianji.strategy.simulate.layout import Layout
+from tianji.strategy.simulate.core_layout import Layout
 
 HEAD = ("style", "split", "cores", "produced/s", "consumed/s", "per core", "idle %")
 

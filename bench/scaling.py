@@ -39,7 +39,7 @@ from tables import cells, markdown, spread, values, where
 from trainings import JOBS, Row, train
 
 from tianji.strategy.probe.larger_batch import RULES
-from tianji.tools.verify.measures import distance
+from tianji.tools.verify.run_figures import distance
 
 SAMPLE_SECONDS = 1 / 6_400  # simulated: of one learner core
 BATCH = {REAL: 64, SIMULATED: 256}  # with one learner core; few updates need little of a real one

@@ -29,8 +29,8 @@ from tianji.job.preflight import try_out
 from tianji.strategy.plan.costs import actor_cost_at, learner_cost_at
 from tianji.strategy.plan.profile import Profile
 from tianji.strategy.probe.probe import probe
-from tianji.strategy.simulate.layout import Layout
-from tianji.strategy.simulate.result import Simulated
+from tianji.strategy.simulate.core_layout import Layout
+from tianji.strategy.simulate.prediction import Simulated
 from tianji.strategy.simulate.simulator import simulate
 
 MOST_ERROR = 0.15

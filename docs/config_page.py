@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tianji.config.binder import facts_of
-from tianji.config.parallel import ParallelConfig
-from tianji.config.schema import (
+from tianji.config.keys import (
     ALGORITHMS,
     AgentConfig,
     EnvironmentConfig,
     ExpConfig,
     ModelConfig,
 )
+from tianji.config.parallel import ParallelConfig
 
 SECTIONS: tuple[tuple[str, type[Any]], ...] = (
     ("environment", EnvironmentConfig),

@@ -5,8 +5,8 @@ import json
 from tianji.core.tracer import What
 from tianji.observe.trace import FOLDER
 from tianji.observe.trace.format import Doing, Heading, Wait
-from tianji.observe.trace.reader import read
 from tianji.observe.trace.recorder import Recorder
+from tianji.observe.trace.trace_reader import read
 
 
 def folder_of_a_run(folder):

@@ -1,8 +1,8 @@
 """The `environment` section of a config, for tests of environments."""
 
 from tianji.config.binder import bind
+from tianji.config.keys import EnvironmentConfig
 from tianji.config.reader import parse_value
-from tianji.config.schema import EnvironmentConfig
 from tianji.config.section import Place
 
 

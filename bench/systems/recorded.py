@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from systems.timeline import Doing, Timeline
-from tianji.strategy.simulate.group import ACT, Group
-from tianji.strategy.simulate.layout import Costs
+from tianji.strategy.simulate.core_layout import Costs
+from tianji.strategy.simulate.simulated_group import ACT, Group
 
 
 class Recorded(Group):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from systems.timeline import Doing, Timeline
 from tianji.core.wording import count_of
-from tianji.strategy.simulate.layout import Costs
+from tianji.strategy.simulate.core_layout import Costs
 from tianji.strategy.simulate.spread import Spread
 
 CYCLES = 16  # rollouts with their updates that are scheduled, at least

@@ -24,7 +24,7 @@ from systems.schedule import Case, InStep, Schedule
 from systems.timeline import FINEST, Doing
 from tianji.strategy.plan.costs import actor_cost_at, message_seconds
 from tianji.strategy.plan.profile import Profile
-from tianji.strategy.simulate.layout import Costs, Layout, costs_of, envs_of
+from tianji.strategy.simulate.core_layout import Costs, Layout, costs_of, envs_of
 from tianji.strategy.simulate.spread import Spread
 from tianji.strategy.simulate.sweep import Finder
 

@@ -14,7 +14,7 @@ from tianji.algorithms.dqn import DQN, DQNHyp
 from tianji.algorithms.impala import IMPALA, IMPALAHyp
 from tianji.algorithms.ppo import PPO, PPOHyp
 from tianji.algorithms.pqn import PQN, PQNHyp
-from tianji.config.schema import ModelConfig
+from tianji.config.keys import ModelConfig
 from tianji.core.algorithm import Algorithm, Task
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field, Schema

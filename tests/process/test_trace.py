@@ -18,8 +18,8 @@ import tianji
 from tianji.core.tracer import What
 from tianji.observe.trace.flows import flows_of
 from tianji.observe.trace.format import Doing, Wait
-from tianji.observe.trace.reader import read
 from tianji.observe.trace.timeline import events_of
+from tianji.observe.trace.trace_reader import read
 
 pytestmark = pytest.mark.process
 

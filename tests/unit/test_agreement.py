@@ -11,7 +11,7 @@ from tianji.strategy.plan.costs import actor_cost_at, shared_update_seconds
 from tianji.strategy.plan.model import predict
 from tianji.strategy.plan.profile import ActorCost
 from tianji.strategy.plan.split import Bound, Split
-from tianji.strategy.simulate.layout import Layout
+from tianji.strategy.simulate.core_layout import Layout
 from tianji.strategy.simulate.simulator import simulate
 
 NEAR = 0.03

@@ -9,7 +9,7 @@ from fields import act, spec_of
 from tianji.algorithms.apex import ApeX, ApeXHyp
 from tianji.algorithms.dqn import DQN, DQNHyp, q_network
 from tianji.config import Section, bind
-from tianji.config.schema import ModelConfig
+from tianji.config.keys import ModelConfig
 from tianji.config.section import Place
 from tianji.core.algorithm import Task
 from tianji.core.errors import TianJiError

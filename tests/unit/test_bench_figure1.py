@@ -17,7 +17,7 @@ from tianji.strategy.plan import plan_file
 from tianji.strategy.plan.plan_file import Plan
 from tianji.strategy.plan.profile import ActorCost
 from tianji.strategy.plan.solver import NOISE, Wish, solve
-from tianji.strategy.simulate.layout import Layout, costs_of
+from tianji.strategy.simulate.core_layout import Layout, costs_of
 from tianji.strategy.simulate.simulator import simulate
 
 JOB = profile(step=0.2e-3, send=20e-6, receive=60e-6, draw=0.2e-3, update=1e-3)

@@ -5,7 +5,7 @@ import pytest
 import simulator
 from profiles import profile
 
-from tianji.strategy.simulate.layout import Layout
+from tianji.strategy.simulate.core_layout import Layout
 from tianji.strategy.simulate.simulator import simulate
 
 

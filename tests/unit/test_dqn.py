@@ -5,7 +5,7 @@ import pytest
 from fields import act, learned, spec_of
 
 from tianji.algorithms.dqn import DQN, DQNHyp
-from tianji.config.schema import ModelConfig
+from tianji.config.keys import ModelConfig
 from tianji.core.algorithm import Task
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tianji.observe import events as module
-from tianji.observe.events import Events, _without_torch
+from tianji.observe.tensorboard_events import Events, _without_torch
 
 with _without_torch():
     from tensorboardX.proto.event_pb2 import Event, SessionLog
@@ -83,7 +83,7 @@ def test_without_a_row_there_is_no_file(tmp_path: Path) -> None:
 MAKE_ONE = """
 import sys
 from pathlib import Path
-from tianji.observe.events import Events
+from tianji.observe.tensorboard_events import Events
 events = Events(Path(sys.argv[1]))
 events.add({"a/b": 1.0}, 1)
 before = "tensorboardX" in sys.modules

@@ -17,7 +17,7 @@ from tianji.core.errors import TianJiError
 from tianji.core.frames import places_of, stacked_shape
 from tianji.core.schema import Field
 from tianji.core.store import feedback_schema, stack_of, trajectory_schema
-from tianji.models.frames import (
+from tianji.models.frame_stack import (
     FrameStack,
     RolloutPlaces,
     rollout_stacks,

@@ -13,7 +13,7 @@ from sharing import parts_of, several, together
 
 from tianji.algorithms.base import vtrace
 from tianji.algorithms.impala import IMPALA, IMPALAHyp
-from tianji.config.schema import ModelConfig
+from tianji.config.keys import ModelConfig
 from tianji.core.algorithm import Task
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field

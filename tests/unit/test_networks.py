@@ -9,7 +9,7 @@ from fields import spec_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tianji.config.schema import ModelConfig
+from tianji.config.keys import ModelConfig
 from tianji.core.algorithm import Task
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field

@@ -11,7 +11,7 @@ from profiles import work
 from tianji.algorithms.dqn import DQNHyp
 from tianji.algorithms.ppo import PPOHyp
 from tianji.config import load
-from tianji.config.schema import SECTIONS
+from tianji.config.keys import SECTIONS
 from tianji.strategy.plan.same_job import COSTLESS, SPLIT, digest_of, keys_of, told_apart
 
 DQN = ROOT / "configs" / "cartpole_dqn.py"

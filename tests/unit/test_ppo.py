@@ -13,7 +13,7 @@ from made_rollouts import BATCHES, random_batch
 
 from tianji.algorithms.base import Importance, advantages
 from tianji.algorithms.ppo import PPO, Gains, PPOHyp
-from tianji.config.schema import ModelConfig
+from tianji.config.keys import ModelConfig
 from tianji.core.algorithm import Task
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field

@@ -12,7 +12,7 @@ from made_rollouts import random_batch
 from sharing import parts_of, several, together
 
 from tianji.algorithms.pqn import PQN, PQNHyp, q_network
-from tianji.config.schema import ModelConfig
+from tianji.config.keys import ModelConfig
 from tianji.core.algorithm import Task
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field

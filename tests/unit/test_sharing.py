@@ -7,7 +7,7 @@ from sharing import parts_of, several, together
 
 from tianji.algorithms.dqn import DQN, DQNHyp
 from tianji.algorithms.ppo import PPO, Gains, PPOHyp, pooled
-from tianji.config.schema import ModelConfig
+from tianji.config.keys import ModelConfig
 from tianji.core.algorithm import Algorithm, Task
 from tianji.core.lazy import torch
 from tianji.core.schema import Field

@@ -12,10 +12,10 @@ from profiles import profile
 from tianji.core.errors import TianJiError
 from tianji.strategy.plan.split import Bound
 from tianji.strategy.simulate.bounds import bounds_of, expected_rate
+from tianji.strategy.simulate.core_layout import Layout, costs_of
 from tianji.strategy.simulate.events import Agenda, Level, Process
-from tianji.strategy.simulate.group import Group
-from tianji.strategy.simulate.layout import Layout, costs_of
-from tianji.strategy.simulate.result import staleness_of
+from tianji.strategy.simulate.prediction import staleness_of
+from tianji.strategy.simulate.simulated_group import Group
 from tianji.strategy.simulate.simulator import simulate
 
 NEAR = 0.01  # of a closed form

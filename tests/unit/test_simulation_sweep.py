@@ -10,7 +10,7 @@ from profiles import profile
 from tianji.core.errors import TianJiError
 from tianji.strategy.plan.profile import ActorCost, LearnerCost
 from tianji.strategy.plan.solver import NOISE, Wish, solve
-from tianji.strategy.simulate.layout import Layout
+from tianji.strategy.simulate.core_layout import Layout
 from tianji.strategy.simulate.simulator import simulate
 from tianji.strategy.simulate.sweep import CORES, Finder, balanced, sweep
 

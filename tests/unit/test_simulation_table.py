@@ -3,7 +3,7 @@
 import pytest
 from profiles import profile
 
-from tianji.strategy.simulate.layout import Layout
+from tianji.strategy.simulate.core_layout import Layout
 from tianji.strategy.simulate.simulation_text import table
 from tianji.strategy.simulate.simulator import simulate
 

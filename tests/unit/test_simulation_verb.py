@@ -16,7 +16,7 @@ from tianji.strategy.plan.plan_file import Plan
 from tianji.strategy.plan.profile import LearnerCost
 from tianji.strategy.plan.same_job import digest_of
 from tianji.strategy.plan.solver import Wish, solve
-from tianji.strategy.simulate.layout import Layout
+from tianji.strategy.simulate.core_layout import Layout
 from tianji.strategy.simulate.simulate_options import _learner_cores, check, run
 from tianji.strategy.simulate.simulator import simulate
 

@@ -11,7 +11,7 @@ from tianji.core.errors import TianJiError
 from tianji.core.tracer import What
 from tianji.observe.trace import FOLDER
 from tianji.observe.trace.format import DTYPE, ROW, Doing, Wait, heading_from
-from tianji.observe.trace.reader import RECORD, join_idling, read, read_file
+from tianji.observe.trace.trace_reader import RECORD, join_idling, read, read_file
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from tianji.core.channel import Message
 from tianji.core.tracer import What
 from tianji.observe.trace import FOLDER, forget
 from tianji.observe.trace.format import DTYPE, ROW, Doing, Wait
-from tianji.observe.trace.reader import read_file
 from tianji.observe.trace.recorder import CHUNK_SECONDS, Recorder, Track
+from tianji.observe.trace.trace_reader import read_file
 
 
 @pytest.fixture

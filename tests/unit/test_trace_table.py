@@ -5,7 +5,7 @@ from recordings import folder_of_a_run, heading, made, record
 
 from tianji.core.tracer import What
 from tianji.observe.trace.format import Doing, Wait
-from tianji.observe.trace.reader import read
+from tianji.observe.trace.trace_reader import read
 from tianji.observe.trace.trace_text import describe, gaps_of, share, waiting_of
 from tianji.roles.role_specs import Kind
 

@@ -11,8 +11,8 @@ from tianji.cli.main import parser
 from tianji.core.errors import TianJiError
 from tianji.core.tracer import What
 from tianji.observe.trace.format import Doing
-from tianji.observe.trace.reader import read
 from tianji.observe.trace.timeline import events_of, save
+from tianji.observe.trace.trace_reader import read
 
 
 @pytest.fixture

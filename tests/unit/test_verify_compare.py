@@ -15,10 +15,11 @@ from tianji.core.counts import Histogram
 from tianji.core.errors import TianJiError
 from tianji.core.wording import number
 from tianji.observe.episode_file import History
-from tianji.tools.verify import measures, results
+from tianji.tools.verify import results
+from tianji.tools.verify import run_figures as measures
 from tianji.tools.verify.compare import Comparison, Verdict, compare, judge
-from tianji.tools.verify.measures import Training
 from tianji.tools.verify.paired_runs import Estimate
+from tianji.tools.verify.run_figures import Training
 from tianji.tools.verify.settings import Settings, make_folder, settle
 
 STEPS, TARGET, RATIO = 20_000, 80.0, 4.0

@@ -236,6 +236,13 @@ def one_choice(task: Task, name: str) -> int:
     if task.env.n_actions is None:
         raise TianJiError(
             f"{name} needs a discrete action space; this environment's actions are "
-            f"{task.env.action}: use agent = dict(type='PPO', ...)"
+            f"{task.env.action}{_instead(task)}"
         )
     return task.env.n_actions
+
+
+def _instead(task: Task) -> str:
+    """What takes such actions."""
+    if task.env.choices is None:
+        return ": use agent = dict(type='PPO', ...)"
+    return ", several choices at once: use an algorithm of your own"

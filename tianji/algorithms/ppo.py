@@ -137,6 +137,8 @@ class PPO(GradientAlgorithm):
         self._own(self.networks.parameters(), device, kept)
         self._optimiser = Adam(self._flat, self.hyp.lr, self.hyp.adam_eps)
         self._choose_precision(self.networks.actor, self.hyp.minibatch, task.model.precision)
+        fresh = self.sampling(task).per_version is not None  # no sample is of an older policy
+        self._recomputes = fresh and not policy_network(task).exact
         self._random = np.random.default_rng(seed)
         self._lr_factor, self._kl = 1.0, 0.0  # what `kl_target` made of the rate, and from what
 
@@ -281,7 +283,7 @@ class PPO(GradientAlgorithm):
 
     def _prepare(self, batch: Arrays, inputs: Any) -> tuple[Samples, list[Sums]]:
         """The valid samples with their advantages and targets, and sums for the normalisers."""
-        own = self.hyp.mode == "sync" and self.task.model.type != "MLP"
+        own = self._recomputes
         out, value = inputs.through(self.networks, with_policy=own)
         rows = torch.from_numpy(np.flatnonzero(batch["valid"]))
         chosen = batch["action" if self._discrete else "raw"]

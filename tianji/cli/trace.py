@@ -32,7 +32,8 @@ def run(options: argparse.Namespace) -> int:
     from tianji.core import atomic_file, terminal
     from tianji.core.columns import wrapped
     from tianji.core.errors import TianJiError
-    from tianji.observe.trace import reader, timeline, trace_text
+    from tianji.observe.trace import timeline, trace_text
+    from tianji.observe.trace import trace_reader as reader
 
     if options.seconds is not None and not options.seconds > 0:
         raise TianJiError(f"--seconds: want more than 0, got {options.seconds:g}")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-import os
 import re
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from tianji.config.section import Place, Section, nearest, plain, shown
+from tianji.config.section import Section, nearest, plain, shown
 from tianji.core.errors import TianJiError
-from tianji.core.json_file import load_json
 
 T = TypeVar("T")
 
@@ -99,15 +97,6 @@ def bind(
     if callable(check) and (complaint := check()):
         raise section.place.error(f"{where}: {complaint}")
     return instance
-
-
-def bind_file(kind: type[T], path: str | os.PathLike[str], wanted: str = "") -> T:
-    """An instance of `kind` with what a JSON file holds; a `TianJiError` names file and key.
-
-    `wanted` says what the file should be, as in "a plan of `tianji plan`".
-    """
-    place = Place(os.fspath(path))
-    return bind(kind, Section.of(load_json(path, wanted), place), wanted or kind.__name__)
 
 
 def check_name(section: Section, word: str, names: Names, where: str) -> None:

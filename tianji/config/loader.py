@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tianji.config.binder import bind, check_name
-from tianji.config.parallel import ParallelConfig
-from tianji.config.reader import Source, parse, parse_value, read_text
-from tianji.config.schema import (
+from tianji.config.keys import (
     AGENT_NAMES,
     HEAD_NAMES,
     HEADS,
@@ -20,6 +18,8 @@ from tianji.config.schema import (
     ModelConfig,
     from_section,
 )
+from tianji.config.parallel import ParallelConfig
+from tianji.config.reader import Source, parse, parse_value, read_text
 from tianji.config.section import Place, Section, nearest
 
 SECTIONS = ("environment", "exp", "agent", "model", "hyp", "parallel_parameters")

@@ -104,7 +104,7 @@ class EnvSpec:
     def gather(self, arrays: Arrays, prefix: str = "") -> npt.NDArray[Any]:
         """What networks read: `obs` as it is, or all of `obs.*` flattened side by side.
 
-        Frames are not stacked here: see `models/frames.py`.
+        Frames are not stacked here: see `models/frame_stack.py`.
 
         Arrays may have any leading axes. `prefix` chooses others, as in `next_obs`.
         """

@@ -7,9 +7,12 @@ anew. Each kind is a file in `stores/`; nobody else asks which kind it is.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from tianji.core.env import EnvSpec
+from tianji.core.errors import TianJiError
 from tianji.core.frames import BEFORE, FIRST
 from tianji.core.schema import Arrays, Field, Schema
 
@@ -77,6 +80,10 @@ class Sampling(Protocol):
     @property
     def room(self) -> int | None:
         """Samples kept before newer ones take their place; None: as many as are needed."""
+
+    @property
+    def placeable(self) -> bool:
+        """Whether its field `device` says where frames are kept."""
 
     @property
     def reweighs(self) -> bool:
@@ -187,3 +194,16 @@ def feedback_schema(batch: int) -> Schema:
     """
     fields = (Field("row", "int64"), Field("generation", "int64"), Field("priority", "float32"))
     return Schema(fields).stacked(batch)
+
+
+def feedback_of(batch: Arrays, priorities: Any) -> Arrays:
+    """The rows of a batch with what `learn` returned as its priorities, numbers or a tensor."""
+    if priorities is None:
+        raise TianJiError("learn must return 'priorities', because its sampling reweighs")
+    if hasattr(priorities, "detach"):
+        priorities = priorities.detach().cpu()
+    priority = np.asarray(priorities, np.float32)
+    if priority.shape != batch["row"].shape:
+        want, got = list(batch["row"].shape), list(priority.shape)
+        raise TianJiError(f"learn returned priorities {got}: want one for each sample, {want}")
+    return {"row": batch["row"], "generation": batch["generation"], "priority": priority}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from tianji.config.schema import AGENTS_ENVIRONMENTS, ENVIRONMENTS
+from tianji.config.keys import AGENTS_ENVIRONMENTS, ENVIRONMENTS
 from tianji.config.wrappers import Wrapping
 from tianji.core.env import BaseEnv, Env, EnvSpec, Rendering, Step
 from tianji.core.errors import TianJiError
@@ -91,6 +91,12 @@ def make(
     rendering = Rendering.WINDOW if environment.render else Rendering.NONE
     mode = environment.vectorization
     return _make(_Wanted(environment, mode, n_envs, folder, max_step, rendering))
+
+
+def splits(environment: EnvironmentLike) -> bool:
+    """Whether `make` gives a `SplitEnv`, of which each environment takes a while to make."""
+    threads = environment.vectorization in ("auto", "vector") and not environment.render
+    return environment.type == "AtariEnv" and threads
 
 
 def make_shown(

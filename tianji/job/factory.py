@@ -95,14 +95,14 @@ def _env_and_policy(role: RoleSpec, job: Job) -> tuple[envs.Env, Policy]:
     """An actor's environments and what acts in them; in halves where that saves time.
 
     Environments that can be left alone while they move are stepped in two halves, each with a
-    policy of its own, unless a trigger wants to end trajectories between their steps.
+    policy of its own: the task says how many of these there are. Not where a trigger may end
+    trajectories between their steps, nor where the order is to be that of serial training.
     """
     config, seed = job.config, job.seed(Kind.ACTOR, role.index, role.group)
     actor_cfg = config.parallel.actor_cfg
-    env = make_env(config)
-    if not isinstance(env, SplitEnv) or actor_cfg.envs % 2 or actor_cfg.trigger:
-        return env, job.algorithm.policy(job.task, role.index, seed)
-    env.close()
+    split = envs.splits(config.environment) and not actor_cfg.envs % 2
+    if not split or actor_cfg.trigger or job.in_turns:
+        return make_env(config), job.algorithm.policy(job.task, role.index, seed)
     size, n = actor_cfg.envs // 2, 2 * job.task.n_actors
     halves = EnvHalves([_split(make_env(config, size)) for _ in range(2)])
     task = replace(job.task, n_actors=n, env=replace(job.task.env, n_envs=size))

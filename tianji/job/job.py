@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tianji.config import Config, bind
-from tianji.config.schema import ALGORITHMS
+from tianji.config.keys import ALGORITHMS
 from tianji.core.algorithm import Algorithm, Task
 from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import traceback
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tianji import envs
 from tianji.config import Config
 from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
@@ -21,7 +23,8 @@ from tianji.job.job import BUILT_IN, Job, prepare
 def try_out(config: Config) -> Job:
     """The job, after one step of its environments and one decision of its policy."""
     try:
-        env = make_env(config)
+        slow = envs.splits(config.environment)  # as many as are needed take seconds to make
+        env = make_env(config, 1) if slow else make_env(config)
         obs = {name: np.array(array) for name, array in env.reset(config.exp.seed).items()}
         env.step(_some_action(env.spec, obs))
         if (state := state_of(env)) is not None:
@@ -33,7 +36,7 @@ def try_out(config: Config) -> Job:
     except Exception as error:  # whatever a user's environment may raise
         words = traceback.format_exc().rstrip()
         raise TianJiError(f"the environment failed when it was tried out:\n{words}") from error
-    job = prepare(config, env.spec)
+    job = prepare(config, replace(env.spec, n_envs=config.parallel.actor_cfg.envs))
     if not _ours(job):
         _try_policy(job, obs)
     return job
@@ -60,6 +63,7 @@ def _some_action(env: EnvSpec, obs: Arrays) -> npt.NDArray[Any]:
 
 def _try_policy(job: Job, obs: Arrays) -> None:
     env, name = job.task.env, job.config.agent.type
+    obs = {name: np.repeat(a[:1], env.n_envs, 0) for name, a in obs.items()}
     policy = job.algorithm.policy(job.task, 0, 0)
     policy.load(np.zeros(job.algorithm.n_weights(job.task), np.float32), 0)
     decision = policy.act(obs, np.ones(env.n_envs, np.bool_))
@@ -70,8 +74,12 @@ def _try_policy(job: Job, obs: Arrays) -> None:
     fields = Schema((action, *job.algorithm.fields(job.task))).stacked(env.n_envs).fields
     for field in fields:
         found = decision.get(field.name)
-        if not isinstance(found, np.ndarray) or found.shape != field.shape:
-            got = found.shape if isinstance(found, np.ndarray) else type(found).__name__
-            raise TianJiError(f"{name}: act must return {field.name!r} as {field}, not {got}")
+        if not isinstance(found, np.ndarray):
+            got = type(found).__name__
+        elif found.shape != field.shape or found.dtype.kind != np.dtype(field.dtype).kind:
+            got = f"{found.dtype.name}{list(found.shape)}"
+        else:
+            continue
+        raise TianJiError(f"{name}: act must return {field.name!r} as {field}, not {got}")
     if extra := set(decision) - {field.name for field in fields}:
         raise TianJiError(f"{name}: act returns {min(extra)!r}, which `fields` does not name")

@@ -17,6 +17,7 @@ import numpy as np
 from tianji.core.algorithm import Algorithm
 from tianji.core.counts import Count, Vector
 from tianji.core.frames import BEFORE, FIRST, older
+from tianji.core.store import feedback_of
 from tianji.job.factory import make_env
 from tianji.job.job import Job
 from tianji.roles.balance import Balance
@@ -78,10 +79,7 @@ def train(job: Job, clock: Callable[[], float] = time.monotonic) -> Outcome:
             store.draw(batch)
             scalars: dict[str, Any] = algorithm.learn(algorithm.stage(batch))
             if job.sampling.reweighs:
-                back = {name: batch[name] for name in ("row", "generation")}
-                store.reweigh(
-                    back | {"priority": np.asarray(scalars.pop("priorities"), np.float32)}
-                )
+                store.reweigh(feedback_of(batch, scalars.pop("priorities", None)))
             consumption.add(batch, version, scalars)
             balance.consume()
             version += 1

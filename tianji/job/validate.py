@@ -11,7 +11,6 @@ from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
 from tianji.core.frames import STACKED
 from tianji.core.store import Sampling
-from tianji.stores.replay import Replay
 
 
 def check_algorithm(name: str, algorithm: type[Algorithm]) -> None:
@@ -128,7 +127,7 @@ def on_device(sampling: Sampling, env: EnvSpec, device: str) -> Sampling:
     """The same sampling with its frames on a device, where it can be asked for that."""
     if device == "cpu":
         return sampling
-    if sampling.once or not isinstance(sampling, Replay):
+    if not sampling.placeable:
         raise TianJiError(
             "buffer_cfg.device: only a replay stays on a GPU, and this algorithm's samples are "
             f"{sampling.unit} that go to the learner as they come: write device='cpu'"
@@ -138,7 +137,9 @@ def on_device(sampling: Sampling, env: EnvSpec, device: str) -> Sampling:
             f"buffer_cfg.device: only one array called {STACKED!r} can lie on a GPU, of an "
             "environment that does not reset within the step that ended: write device='cpu'"
         )
-    return dataclasses.replace(sampling, device=device)
+    assert dataclasses.is_dataclass(sampling) and not isinstance(sampling, type)
+    placed: Sampling = dataclasses.replace(sampling, device=device)
+    return placed
 
 
 def check_sizes(config: Config, env: EnvSpec) -> None:

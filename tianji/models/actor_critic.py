@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tianji.core.algorithm import Policy, Task
+from tianji.core.errors import TianJiError
 from tianji.core.lazy import torch
 from tianji.core.schema import Field
 from tianji.models.layout import Network, network_of
@@ -62,6 +63,12 @@ def n_policy_outputs(task: Task) -> int:
     """A logit per action, or a mean per number of an action vector."""
     if task.env.n_actions is not None:
         return task.env.n_actions
+    if task.env.choices is not None:
+        raise TianJiError(
+            f"this environment's action is {len(task.env.choices)} choices at once, "
+            f"{list(task.env.choices)}: the built-in algorithms make one choice or give a vector "
+            "of numbers; use an algorithm of your own (see docs/own-algorithm.md)"
+        )
     return int(np.prod(task.env.action.shape, dtype=int))
 
 

@@ -12,7 +12,7 @@ import torch
 from tianji.core.env import EnvSpec
 from tianji.core.frames import BEFORE
 from tianji.core.schema import Arrays
-from tianji.models.frames import RolloutPlaces, stacks
+from tianji.models.frame_stack import RolloutPlaces, stacks
 from tianji.models.layout import Floats
 from tianji.models.normaliser import LIMIT, Normaliser
 from tianji.models.staging import Stage

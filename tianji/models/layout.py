@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,7 @@ class Network(ABC):
 
     input_shape: tuple[int, ...]
     n_outputs: int
+    exact: ClassVar[bool] = False  # an actor's outputs are the learner's, up to rounding
 
     def __init__(self, input_shape: tuple[int, ...], n_outputs: int, **options: Any) -> None:
         self.input_shape, self.n_outputs, self.options = input_shape, n_outputs, options
@@ -114,6 +115,8 @@ class MLPLayout(Network):
     dueling: bool = False
     atoms: int = 1
     norm: bool = False
+
+    exact: ClassVar[bool] = True
 
     @property
     def input_shape(self) -> tuple[int, ...]:  # type: ignore[override]  # the base has a variable

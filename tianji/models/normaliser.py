@@ -55,11 +55,6 @@ class Normaliser:
         shape, unit = inputs[0].shape, 255.0 if inputs[0].dtype == "uint8" else 1.0
         return Normaliser(shape, True, env.stack if len(shape) == 3 else 1, unit)
 
-    @property
-    def n_sums(self) -> int:
-        """Length of what `sums` returns."""
-        return len(self.numbers)
-
     def sums(self, samples: npt.NDArray[Any]) -> Sums:
         """Sum, sum of squares about the present mean, and number: of [n, *shape] samples."""
         rows, total = samples.reshape(-1, self._n), np.zeros((2, self._n))

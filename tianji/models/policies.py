@@ -14,7 +14,7 @@ from tianji.core.algorithm import Task, Weights
 from tianji.core.env import BoolArray
 from tianji.core.schema import Arrays
 from tianji.core.state import State, random_state, restore_random
-from tianji.models.frames import FrameStack
+from tianji.models.frame_stack import FrameStack
 from tianji.models.layout import Floats, Network
 from tianji.models.normaliser import Normaliser
 

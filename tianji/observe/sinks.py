@@ -21,7 +21,7 @@ from tianji.core import atomic_file, terminal
 from tianji.core.append_log import Appending, open_lines
 from tianji.core.errors import TianJiError
 from tianji.core.status import Status
-from tianji.observe.events import Events
+from tianji.observe.tensorboard_events import Events
 
 Values = Mapping[str, float | int | None]
 

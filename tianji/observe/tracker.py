@@ -14,7 +14,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-LIBRARIES = ("wandb", "trackio")
 PROJECT = "tianji"
 
 

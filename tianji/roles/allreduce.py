@@ -18,13 +18,13 @@ from collections.abc import Generator, Mapping
 
 import numpy as np
 
-from tianji.core.algorithm import Weights
+from tianji.core.algorithm import Scalars, Weights
 from tianji.core.channel import Inbox, Message, Outbox
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays, Field, Schema
 from tianji.core.tracer import NULL, Tracer, What
 
-Update = Generator[Weights, None, dict[str, float]]
+Update = Generator[Weights, None, Scalars]
 
 
 def exchange_schema(n_parameters: int) -> Schema:
@@ -57,13 +57,13 @@ class Exchange:
         self._unsent: list[int] = []
         self._came: dict[int, Message] = {}
         self._missing: set[int] = set()
-        self._result: dict[str, float] = {}
+        self._result: Scalars = {}
         self._n_learners = len(outboxes) + 1
         self._sum = np.zeros(n_parameters, np.float32)
         self.tracer: Tracer = NULL  # of its learner
         self.broken = False  # another learner has ended, and so no update can be finished
         self.averaged = 0  # exchanges of this update that are complete
-        self.scalars: dict[str, float] | None = None  # what the update returned, once it is done
+        self.scalars: Scalars | None = None  # what the update returned, once it is done
         self.correction: Weights | None = None  # to be added to the parameters then
 
     @property

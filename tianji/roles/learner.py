@@ -5,13 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import numpy as np
-
 from tianji.core.algorithm import Algorithm
 from tianji.core.channel import Inbox, Outbox
 from tianji.core.counts import Count
-from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays
+from tianji.core.store import feedback_of
 from tianji.core.tracer import What
 from tianji.roles.allreduce import Exchange
 from tianji.roles.episodes import Clock
@@ -109,10 +107,7 @@ class Learner(Role):
 
     def _send_back(self, feedback: Outbox, batch: Arrays, priorities: Any) -> None:
         """Tells the buffer how much each sample still has to teach; a full channel forgets it."""
-        if priorities is None:
-            raise TianJiError("learn must return 'priorities', because its sampling reweighs")
-        rows = {"row": batch["row"], "generation": batch["generation"]}
-        rows["priority"] = np.asarray(priorities, np.float32)
+        rows = feedback_of(batch, priorities)
         if not feedback.push(rows, self.version):
             self.counts[Count.LATE_PRIORITIES] += len(rows["row"])
 

@@ -75,9 +75,9 @@ class PolicyHalves:
 class SplitActor(Actor):
     """An `Actor` whose step acts in one half, while the other half's environments still move.
 
-        policy     act A ........ act B ........ act A ........
-        A moves         ======================         ========
-        B moves   ============         ======================
+        policy    act A | wait B | act B | wait A | act A | wait B
+        A moves         ===========================       ========
+        B moves   ==============         ===========================
 
     A row of the trajectory is complete when both halves have made it.
     """
@@ -95,18 +95,17 @@ class SplitActor(Actor):
             self._take_weights()
         if not self.trajectory.is_open and not self._begin():
             return False
-        half = self._halves[self._turn]
+        half, other = self._halves[self._turn], self._halves[1 - self._turn]
         self.tracer.begin()
-        if half.moving:
-            half.finish()
-        self.tracer.acted()
-        if self._turn == len(self._halves) - 1 and half.made is not None:
-            self._keep_row()
         if half.n_made < self._length:
-            self.tracer.begin()
             half.act()
-            self.tracer.decided()
-        self._turn = (self._turn + 1) % len(self._halves)
+        self.tracer.decided()
+        if other.moving:
+            other.finish()  # half moves meanwhile, and goes on while the other is acted in
+        self.tracer.acted()
+        if half.made is not None and other.made is not None:
+            self._keep_row()
+        self._turn = 1 - self._turn
         if self.trajectory.length == self._length:
             self._push()
         return True

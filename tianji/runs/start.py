@@ -77,13 +77,16 @@ def _refuse_missing_trackers(config: Config) -> None:
 
 
 def _refuse_without_gpu(config: Config, engine: str) -> None:
-    """Of the buffer; with MPI the learners may be on other machines."""
+    """Of any role; with MPI they may be on other machines."""
     from tianji.job.validate import check_device
 
     check_device(config)
-    device = config.parallel.buffer_cfg.device
-    if engine != "mpi" and device == "cuda" and resources.gpu_of(device) is None:
-        raise TianJiError("buffer_cfg.device: torch sees no GPU here: write 'cpu', or leave it out")
+    sections = ("learner_cfg", "actor_cfg", "buffer_cfg")
+    wanted = [each for each in sections if getattr(config.parallel, each).device == "cuda"]
+    if engine != "mpi" and wanted and resources.gpu_of("cuda") is None:
+        raise TianJiError(
+            f"{wanted[0]}.device: torch sees no GPU here: write 'cpu', or leave it out"
+        )
 
 
 def start(

@@ -136,7 +136,7 @@ def load(path: str | Path, which: Literal["final", "best"] = "final") -> Trained
             f"{path}: its {saved.weights.size:,} weights are not the {n_weights:,} of its "
             "configuration's network: has the environment or the algorithm changed?"
         )
-    policy = job.algorithm.policy(job.task, 0, 0)
+    policy = job.algorithm.policy(replace(job.task, device="auto"), 0, 0)  # wherever this is
     policy.load(saved.weights, saved.version)
     return Trained(config, job, policy, saved.weights, saved.version, saved.env_steps)
 

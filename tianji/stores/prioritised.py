@@ -18,7 +18,7 @@ from tianji.core.schema import Arrays, Field, Schema
 from tianji.core.state import State
 from tianji.core.store import Amount
 from tianji.stores.replay import Replay, ReplayStore
-from tianji.stores.rings import Index
+from tianji.stores.ring_memory import Index
 
 Priorities = npt.NDArray[np.float64]
 

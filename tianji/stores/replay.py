@@ -18,7 +18,7 @@ from tianji.core.schema import Arrays, Field, Schema
 from tianji.core.state import State, random_state, restore_random
 from tianji.core.store import Amount, axes_of, observed_fields, stack_of, step_fields
 from tianji.models.device_frames import DeviceFrames
-from tianji.stores.rings import Index, Rings
+from tianji.stores.ring_memory import Index, Rings
 
 Mask = npt.NDArray[np.bool_]
 
@@ -48,6 +48,7 @@ class Replay:
     unit: ClassVar[str] = "samples"
     once: ClassVar[bool] = False
     reweighs: ClassVar[bool] = False
+    placeable: ClassVar[bool] = True
 
     @property
     def room(self) -> int:

@@ -30,6 +30,7 @@ class Rollouts:
     unit: ClassVar[str] = "rollouts"
     once: ClassVar[bool] = True
     reweighs: ClassVar[bool] = False
+    placeable: ClassVar[bool] = False
     room: ClassVar[None] = None
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 
 from tianji.core.tracer import What
 from tianji.observe.trace.format import Doing
-from tianji.observe.trace.reader import Rows, Trace
+from tianji.observe.trace.trace_reader import Rows, Trace
 from tianji.roles.role_specs import Kind, group_of, kind_of, role_name
 
 LEAST_SECONDS = 2e-9  # before the end of a row, so that a point lies within it

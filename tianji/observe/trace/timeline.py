@@ -19,7 +19,7 @@ from tianji.core import atomic_file
 from tianji.core.tracer import What
 from tianji.observe.trace.flows import flows_of
 from tianji.observe.trace.format import Doing, Wait
-from tianji.observe.trace.reader import Rows, Trace
+from tianji.observe.trace.trace_reader import Rows, Trace
 
 Event = dict[str, Any]
 DIGITS = 3  # of a microsecond

@@ -11,7 +11,7 @@ from tianji.core.columns import fitted, wrapped
 from tianji.core.wording import count_of, duration
 from tianji.observe.trace.flows import rows_of_kind
 from tianji.observe.trace.format import Doing, Wait
-from tianji.observe.trace.reader import RoleTrace, Rows, Trace, rows_of_wait
+from tianji.observe.trace.trace_reader import RoleTrace, Rows, Trace, rows_of_wait
 from tianji.roles.role_specs import Kind, kind_of
 
 KINDS = (

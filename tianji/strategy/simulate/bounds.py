@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tianji.strategy.plan.costs import settled_share
 from tianji.strategy.plan.profile import Profile
-from tianji.strategy.simulate.layout import Costs, Layout, costs_of, share_beside
+from tianji.strategy.simulate.core_layout import Costs, Layout, costs_of, share_beside
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import math
 from tianji.core.errors import TianJiError
 from tianji.core.wording import count_of, one_of
 from tianji.strategy.plan.profile import Work
-from tianji.strategy.simulate.layout import Layout
+from tianji.strategy.simulate.core_layout import Layout
 
 MOST_CORES = 1_024  # of one machine: all ways to split them are looked at, and they are many
 

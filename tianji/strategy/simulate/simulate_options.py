@@ -14,9 +14,9 @@ from tianji.core.columns import wrapped
 from tianji.core.errors import TianJiError
 from tianji.strategy.plan.profile import Profile, Work
 from tianji.strategy.simulate.bounds import expected_rate
-from tianji.strategy.simulate.layout import Layout, costs_of
+from tianji.strategy.simulate.core_layout import Layout, costs_of
+from tianji.strategy.simulate.prediction import Simulated
 from tianji.strategy.simulate.refusals import refuse_impossible_layout, refuse_unequal
-from tianji.strategy.simulate.result import Simulated
 from tianji.strategy.simulate.simulation_text import table
 from tianji.strategy.simulate.simulator import simulate
 from tianji.strategy.simulate.sweep import CORES, HOST_CORES, balanced, sweep

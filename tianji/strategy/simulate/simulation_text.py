@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from tianji.core.columns import fitted, labelled
 from tianji.core.wording import count_of, per_second
 from tianji.strategy.plan.solver import NOISE
-from tianji.strategy.simulate.result import Simulated
+from tianji.strategy.simulate.prediction import Simulated
 from tianji.strategy.simulate.simulator import REDUCED_BYTES_PER_SECOND
 
 HEAD = (

@@ -14,9 +14,9 @@ from tianji.strategy.plan.model import EQUAL
 from tianji.strategy.plan.profile import Profile
 from tianji.strategy.plan.split import Bound, Taking
 from tianji.strategy.simulate.bounds import expected_busy, warmup_rate
-from tianji.strategy.simulate.group import Group
-from tianji.strategy.simulate.layout import Costs, Layout, costs_of, envs_of, share_beside
-from tianji.strategy.simulate.result import Idle, Simulated, staleness_of
+from tianji.strategy.simulate.core_layout import Costs, Layout, costs_of, envs_of, share_beside
+from tianji.strategy.simulate.prediction import Idle, Simulated, staleness_of
+from tianji.strategy.simulate.simulated_group import Group
 
 PER_ACTOR = 12  # trajectories of each actor that are simulated, a third of which is not counted
 SIMULATED_TRAJECTORIES = 400  # at least, of all of them

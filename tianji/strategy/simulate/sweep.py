@@ -13,8 +13,8 @@ from tianji.strategy.plan.profile import Profile
 from tianji.strategy.plan.solver import NOISE, Wish, candidates, solve
 from tianji.strategy.plan.split import Split
 from tianji.strategy.simulate.bounds import expected_busy, expected_rate
-from tianji.strategy.simulate.layout import Layout, costs_of, share_beside
-from tianji.strategy.simulate.result import Simulated
+from tianji.strategy.simulate.core_layout import Layout, costs_of, share_beside
+from tianji.strategy.simulate.prediction import Simulated
 from tianji.strategy.simulate.simulator import simulate
 
 CORES = (16, 32, 64, 128, 256, 512, 1_024, 2_048, 4_096, 10_000)

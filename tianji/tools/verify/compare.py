@@ -10,8 +10,8 @@ from functools import cached_property
 
 from tianji.core import stats
 from tianji.core.wording import count_of
-from tianji.tools.verify import measures
-from tianji.tools.verify.measures import Distance, Training
+from tianji.tools.verify import run_figures as measures
+from tianji.tools.verify.run_figures import Distance, Training
 
 RATIO_TOLERANCE = 0.03  # of its target, by which a measured replay ratio may be off
 

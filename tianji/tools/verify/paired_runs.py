@@ -18,7 +18,7 @@ from tianji.observe.panel import span
 from tianji.runs.run import SUMMARY
 from tianji.tools import child_run
 from tianji.tools.verify.compare import Pair
-from tianji.tools.verify.measures import Training, return_after
+from tianji.tools.verify.run_figures import Training, return_after
 from tianji.tools.verify.settings import Settings
 
 SERIAL = "serial"

@@ -9,9 +9,9 @@ import numpy as np
 from tianji.core import stats
 from tianji.observe import svg
 from tianji.observe.watch import WINDOW
-from tianji.tools.verify import measures
+from tianji.tools.verify import run_figures as measures
 from tianji.tools.verify.compare import Equivalence, Pair, Samples
-from tianji.tools.verify.measures import Floats, Training
+from tianji.tools.verify.run_figures import Floats, Training
 from tianji.tools.verify.settings import Settings
 
 WIDTH, HEIGHT = 460, 320  # of one panel

@@ -16,7 +16,7 @@ from tianji import __version__
 from tianji.core import atomic_file, stats
 from tianji.core.columns import fitted
 from tianji.core.wording import count_of, number
-from tianji.tools.verify import measures
+from tianji.tools.verify import run_figures as measures
 from tianji.tools.verify.compare import (
     RATIO_TOLERANCE,
     Comparison,
@@ -25,8 +25,8 @@ from tianji.tools.verify.compare import (
     Samples,
     Verdict,
 )
-from tianji.tools.verify.measures import Training
 from tianji.tools.verify.plot import draw
+from tianji.tools.verify.run_figures import Training
 from tianji.tools.verify.settings import Settings
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tianji.strategy.plan.split import Bound
-from tianji.strategy.simulate.layout import Layout
+from tianji.strategy.simulate.core_layout import Layout
 
 
 @dataclass(frozen=True)
