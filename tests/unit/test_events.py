@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tianji.observe import events as module
+from tianji.observe import tensorboard_events as module
 from tianji.observe.tensorboard_events import Events, _without_torch
 
 with _without_torch():

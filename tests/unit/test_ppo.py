@@ -351,3 +351,30 @@ def test_a_warm_up_longer_than_the_pool_is_refused():
     job = dataclasses.replace(task(), hyp=dataclasses.replace(PPOHyp(), warmup_size=3))
     with pytest.raises(TianJiError, match="warmup_size"):
         PPO.sampling(job)
+
+
+# ---------------------------------------------------------------------------------------- pictures
+
+
+PICTURES = spec_of(Field("obs", "uint8", (2, 8, 8)), Field("action", "int64"), 4, n_envs=2)
+CNN = ModelConfig(type="CNN", convs=((4, 4, 2),), hidden=(8,), precision="float32")
+
+
+@pytest.mark.parametrize(("buffer_size", "anew"), [(None, True), (4, False)])
+def test_only_samples_of_the_present_policy_have_its_probabilities(buffer_size, anew):
+    hyp = PPOHyp(step_len=5, buffer_size=buffer_size)
+    job = Task(PICTURES, CNN, hyp)
+    learner = PPO(job, 0)
+    batch = random_batch(0, 1, 5, 2)[0]
+    batch["obs"] = np.zeros((1, 6, 2, 2, 8, 8), np.uint8)
+    batch["action"] = np.zeros((1, 5, 2), np.int64)
+    batch["logp"] = np.full((1, 5, 2), -9.0, np.float32)  # of a policy that was another
+    samples, _ = learner._prepare(*learner.stage(batch))
+    assert bool((samples.logp > -2).all()) == anew
+    assert bool((samples.logp == -9).all()) != anew
+
+
+def test_several_choices_at_once_are_refused():
+    several = replace(DISCRETE, choices=(2, 3), action=Field("action", "int64", (2,)))
+    with pytest.raises(TianJiError, match="2 choices at once"):
+        PPO.fields(task(several))

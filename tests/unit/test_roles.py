@@ -6,7 +6,10 @@ from fields import layout_of, spec_of, step_of
 
 from tianji.core.channel import ChannelSpec, Delivery
 from tianji.core.counts import Count, Histogram
+from tianji.core.errors import TianJiError
+from tianji.core.lazy import torch
 from tianji.core.schema import Field, Schema
+from tianji.core.store import feedback_of
 from tianji.roles import Actor, Buffer, Learner
 from tianji.roles import actor as actor_module
 from tianji.roles.balance import Balance
@@ -715,3 +718,12 @@ def test_no_step_waits_and_one_role_always_has_something_to_do():
     group = Group()
     for _ in range(300):
         assert any([role.step() for role in group.roles])
+
+
+def test_priorities_may_be_a_tensor_but_must_be_one_for_each_sample():
+    batch = {"row": np.arange(3), "generation": np.zeros(3, np.int64)}
+    tensor = torch.ones(3, requires_grad=True)
+    assert feedback_of(batch, tensor)["priority"].tolist() == [1, 1, 1]
+    for wrong in (None, [1.0], torch.ones(4)):
+        with pytest.raises(TianJiError, match="learn "):
+            feedback_of(batch, wrong)

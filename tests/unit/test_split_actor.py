@@ -8,6 +8,7 @@ from test_roles import ACTION, OBS, WEIGHTS
 
 from tianji.core.channel import ChannelSpec, Delivery
 from tianji.core.env import Step
+from tianji.core.tracer import Tracer
 from tianji.roles import Actor
 from tianji.roles.episodes import EPISODE_SCHEMA
 from tianji.roles.split_actor import EnvHalves, PolicyHalves, SplitActor
@@ -134,3 +135,36 @@ def test_both_policies_are_saved():
     _, other = halves([])
     other.restore(policy.state())
     assert [list(half.seen) for half in other.halves] == [[0, 0], [0, 1]]
+
+
+def test_its_trace_has_a_row_for_every_half_and_none_goes_backwards():
+    inbox, ends = channels()
+    split = SplitActor("actor", *halves([]), *ends, WhenFull(LENGTH), LENGTH, seed=5)
+    split.tracer = Diary()
+    made(split, inbox, 2)
+    rows = [words for words in split.tracer.words if words != "other"]
+    assert len(rows) % 3 == 0 and len(rows) >= 3 * 2 * 2 * LENGTH
+    assert rows == ["begin", "decided", "acted"] * (len(rows) // 3)
+
+
+class Diary(Tracer):
+    """Keeps what an actor says of its steps."""
+
+    def __init__(self):
+        self.words, self.begun = [], 0
+
+    def begin(self):
+        self.begun = len(self.words)
+        self.words.append("begin")
+
+    def decided(self):
+        self.words.append("decided")
+
+    def acted(self):
+        self.words.append("acted")
+
+    def sent(self, what, version):
+        del self.words[self.begun :]
+
+    def received(self, what, message):
+        del self.words[self.begun :]

@@ -36,7 +36,8 @@ def try_out(config: Config) -> Job:
     except Exception as error:  # whatever a user's environment may raise
         words = traceback.format_exc().rstrip()
         raise TianJiError(f"the environment failed when it was tried out:\n{words}") from error
-    job = prepare(config, replace(env.spec, n_envs=config.parallel.actor_cfg.envs))
+    n_envs = config.parallel.actor_cfg.envs if slow else env.spec.n_envs
+    job = prepare(config, replace(env.spec, n_envs=n_envs))
     if not _ours(job):
         _try_policy(job, obs)
     return job
