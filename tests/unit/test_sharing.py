@@ -6,7 +6,8 @@ from fields import learned, spec_of
 from sharing import parts_of, several, together
 
 from tianji.algorithms.dqn import DQN, DQNHyp
-from tianji.algorithms.ppo import PPO, Gains, PPOHyp, pooled
+from tianji.algorithms.base import Gains, pooled
+from tianji.algorithms.ppo import PPO, PPOHyp
 from tianji.config.keys import ModelConfig
 from tianji.core.algorithm import Algorithm, Task
 from tianji.core.lazy import torch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -10,11 +9,14 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from tianji.algorithms.base import (
+    Gains,
     GradientAlgorithm,
     Importance,
+    Moments,
     advantages,
     bound_of_lag,
     equal_share,
+    pooled,
 )
 from tianji.config.binder import key
 from tianji.core.algorithm import Policy, PolicyGraph, Scalars, Task, Weights, learning_rate
@@ -407,63 +409,6 @@ class PPO(GradientAlgorithm):
         restore_random(self._random, state["random"])
         rate = state.get("rate", {"factor": 1.0, "kl": 0.0})
         self._lr_factor, self._kl = rate["factor"], rate["kl"]
-
-
-@dataclass(frozen=True)
-class Moments:
-    """What advantages are normalised with: of one learner's samples, or of several learners'."""
-
-    n: float  # samples; the mean over the learners
-    mean: torch.Tensor | float
-    spread: torch.Tensor | float
-    centre: torch.Tensor | float = 0.0  # mean per weight (V-trace)
-
-
-NONE = Moments(0.0, 0.0, 1.0)
-
-
-@dataclass(frozen=True)
-class Gains:
-    """Advantages of the valid samples, and the weights that these have for their age."""
-
-    values: torch.Tensor
-    clipped: torch.Tensor | None = None
-    vtrace: bool = False
-
-    def moments(self) -> Moments:
-        """Of these samples alone."""
-        gain = self.values
-        if not len(gain):
-            return NONE
-        spread = gain.std(correction=min(1, len(gain) - 1)) + 1e-8
-        if self.clipped is None or not self.vtrace:
-            return Moments(len(gain), gain.mean(), spread)
-        return Moments(len(gain), gain.mean(), spread, gain.sum() / (self.clipped.sum() + 1e-8))
-
-    def sums(self) -> list[float]:
-        """From which `pooled` finds the moments of all learners' samples."""
-        gain = self.values.double()
-        weights = 0.0 if self.clipped is None else float(self.clipped.sum())
-        return [len(gain), float(gain.sum()), float(gain.square().sum()), weights]
-
-    def normalised(self, moments: Moments) -> torch.Tensor:
-        """Advantages of mean 0 and spread 1; a sample without weight must keep none."""
-        if self.clipped is None:
-            return (self.values - moments.mean) / moments.spread
-        if self.vtrace:  # its weights are in the advantages already
-            return (self.values - self.clipped * moments.centre) / moments.spread
-        return (self.values - moments.mean) / moments.spread * self.clipped
-
-
-def pooled(sums: list[float], n_learners: int) -> Moments:
-    """The moments of all learners' samples, from the means over the learners of their `sums`."""
-    n, total, squares, weights = sums
-    if not n:
-        return NONE
-    mean = total / n
-    free = n - min(1.0, n_learners * n - 1) / n_learners
-    variance = max(0.0, squares - n * mean**2) / free
-    return Moments(n, mean, math.sqrt(variance) + 1e-8, total / (weights + 1e-8))
 
 
 def _normalisers(task: Task) -> tuple[Normaliser | None, Normaliser | None]:
