@@ -7,10 +7,15 @@ pytestmark = [pytest.mark.learning, pytest.mark.process]
 
 ENGINES = ("local", "process")
 ALGORITHMS = ("apex", "dqn", "impala", "ppo", "pqn")
+QUICK = [(algorithm, "local") for algorithm in ALGORITHMS] + [
+    ("dqn", "process"),
+    ("ppo", "process"),
+]
+LONG = [pytest.param(each, "process", marks=pytest.mark.slow) for each in ("apex", "impala", "pqn")]
+PIXELS = [pytest.param("apex", marks=pytest.mark.slow), *ALGORITHMS[1:]]  # Ape-X is DQN's file
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(("algorithm", "engine"), QUICK + LONG)
 def test_the_echo_task_is_learned_in_seconds(tmp_path, algorithm, engine):
     done = train(TASKS / f"echo_{algorithm}.py", tmp_path / "run", "--engine", engine)
     assert done.status == 0, done.err
@@ -21,7 +26,7 @@ SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", PIXELS)
 def test_a_game_of_pixels_is_learned(tmp_path, algorithm, seed):
     options = ("--engine", "local", "--seed", str(seed))
     done = train(TASKS / f"catch_{algorithm}.py", tmp_path / "run", *options)

@@ -231,6 +231,7 @@ def test_pauses_of_the_others_are_not_counted(tasks):
         assert probe_of(config, pause=0.6).run(1.0).seconds < 0.8
 
 
+@pytest.mark.slow
 def test_learners_are_measured_together_where_they_share_a_gpu(tasks, monkeypatch):
     """The CPU stands in for it: only who runs at the same time is looked at."""
     from tianji.strategy.probe import probe_children as module

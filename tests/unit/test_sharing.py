@@ -5,8 +5,8 @@ import pytest
 from fields import learned, spec_of
 from sharing import parts_of, several, together
 
-from tianji.algorithms.dqn import DQN, DQNHyp
 from tianji.algorithms.base import Gains, pooled
+from tianji.algorithms.dqn import DQN, DQNHyp
 from tianji.algorithms.ppo import PPO, PPOHyp
 from tianji.config.keys import ModelConfig
 from tianji.core.algorithm import Algorithm, Task
