@@ -33,7 +33,7 @@ class EnvHalves:
         """Applies one action per environment."""
         for i, half in enumerate(self.halves):
             half.begin(action[i * self.size : (i + 1) * self.size])
-        return joined_step([half.finish() for half in self.halves])
+        return _joined_step([half.finish() for half in self.halves])
 
     def close(self) -> None:
         """Closes both."""
@@ -128,7 +128,7 @@ class SplitActor(Actor):
             half.made = None
             decisions.append(decision)
             steps.append(step)
-        step = joined_step(steps)
+        step = _joined_step(steps)
         self.obs, self.first = self.trajectory.add(_joined(decisions), step), step.first
         self.log.add(step, self.version)
 
@@ -168,7 +168,7 @@ def _joined(parts: Sequence[Arrays]) -> Arrays:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def joined_step(steps: Sequence[Step]) -> Step:
+def _joined_step(steps: Sequence[Step]) -> Step:
     """Steps of several environments side by side, as one of all."""
     values = {field.name: [getattr(s, field.name) for s in steps] for field in fields(Step)}
     return Step(**{name: _joined_values(parts) for name, parts in values.items()})
