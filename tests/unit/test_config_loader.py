@@ -99,7 +99,7 @@ def refusal(text: str, *overrides: str) -> str:
 
 
 AGENTS = "'ApeX', 'DQN', 'IMPALA', 'PPO', 'PQN' or your own as 'module:Class'"
-HEADS = AGENTS.replace("',", "Head',").replace("PQN'", "PQNHead'")
+HEADS = AGENTS.replace("',", "Head',").replace("PQN'", "PQNHead', 'DQNPrioritiesHead'")
 
 
 def later(what: str, offer: str) -> str:

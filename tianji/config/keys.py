@@ -11,13 +11,24 @@ from typing import Any, Literal
 
 from tianji.config.binder import Names, bind, facts_of, key
 from tianji.config.parallel import ParallelConfig
+from tianji.config.release import (
+    PRIORITISED,
+    UNRELEASED,
+    UNRELEASED_AGENTS,
+    UNRELEASED_HEADS,
+)
 from tianji.config.section import Place, Section, nearest
 from tianji.config.wrappers import CLASSIC, WrapperConfig, Wrapping, wrapping_of
 
 ALGORITHMS = ("ApeX", "DQN", "IMPALA", "PPO", "PQN")
-AGENT_NAMES = Names(ALGORITHMS, later=("QMIX", "MADDPG"), own=True)
+AGENT_NAMES = Names(ALGORITHMS, later=("QMIX", "MADDPG"), lost=UNRELEASED_AGENTS, own=True)
 HEADS = {name: f"{name}Head" for name in ALGORITHMS}
-HEAD_NAMES = Names(tuple(HEADS.values()), later=("MixerHead", "MADDPGHead"), own=True)
+HEAD_NAMES = Names(
+    (*HEADS.values(), PRIORITISED),
+    later=("MixerHead", "MADDPGHead"),
+    lost=UNRELEASED_HEADS,
+    own=True,
+)
 HEADS |= {"QMIX": "MixerHead", "MADDPG": "MADDPGHead"}
 """The embryo that belongs to each agent."""
 
@@ -44,7 +55,7 @@ class EnvironmentConfig:
         "kind of environment: GymEnv, AtariEnv, Catch, a class of your own as `module:Class`, or "
         "one of several agents, whose keys are in [agents.md](agents.md): "
         + ", ".join(AGENTS_ENVIRONMENTS),
-        names=Names(ENVIRONMENTS, own=True, open=AGENTS_ENVIRONMENTS),
+        names=Names(ENVIRONMENTS, lost=UNRELEASED, own=True, open=AGENTS_ENVIRONMENTS),
     )
     gym_name: str | None = key(
         None,

@@ -20,6 +20,7 @@ from tianji.config.keys import (
 )
 from tianji.config.parallel import ParallelConfig
 from tianji.config.reader import Source, parse, parse_value, read_text
+from tianji.config.release import translated
 from tianji.config.section import Place, Section, nearest
 
 SECTIONS = ("environment", "exp", "agent", "model", "hyp", "parallel_parameters")
@@ -59,6 +60,7 @@ def resolve(source: Source, overrides: Sequence[str], name: str, folder: str) ->
     tree = _sections(source, notices)
     for override in overrides:
         tree = _overridden(tree, override)
+    tree = translated(tree, notices)
 
     def bound(kind: type[Any], section: str) -> Any:
         return bind(kind, tree.get_section(section), section, notices)
@@ -97,7 +99,10 @@ def _sections(source: Source, notices: list[str]) -> Section:
     if embryo is None:
         return tree
     if isinstance(embryo, Section):
-        if agent.get("type") in AGENT_NAMES.later:  # says more than the name of its head would
+        if agent.get("type") in (
+            *AGENT_NAMES.later,
+            *AGENT_NAMES.lost,
+        ):  # says more than the name of its head would
             check_name(agent, "type", AGENT_NAMES, "agent")
         tree = _from_embryo(tree, embryo, source, notices)
         embryo = embryo.get("type")

@@ -63,7 +63,9 @@ class GlobalConfig:
         True,
         "average the parameters of all groups now and then; False: each group learns by itself",
     )
-    save_freq: int | None = key(None, "the same as exp.save_freq", at_least=1)
+    save_freq: int | None = key(
+        None, "the same as exp.save_freq", aliases=("save_iter",), at_least=1
+    )
     exit_val: FusionExitConfig = key(FusionExitConfig(), "when the groups end together")
 
 

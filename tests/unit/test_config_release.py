@@ -1,0 +1,153 @@
+"""The words of the paper's release: what they become here, and which of them are told about."""
+
+from __future__ import annotations
+
+import pytest
+
+from tianji.config import Config
+from tianji.config.loader import resolve
+from tianji.config.reader import parse
+from tianji.core.errors import TianJiError
+from tianji.job.preflight import try_out
+
+CARTPOLE = "environment = dict(type='GymEnv', gym_name='CartPole-v1')\n"
+WRAPPERS = (
+    "wrappers=[dict(type='MonitorEnv'), dict(type='AtariOriginalReward'), "
+    "dict(type='NoopResetEnv'), dict(type='MaxAndSkipEnv'), dict(type='EpisodicLifeEnv'), "
+    "dict(type='FireResetEnv'), dict(type='WarpFrame'), dict(type='ScaledFloatFrame'), "
+    "dict(type='ClipRewardEnv'), dict(type='FrameStackOrder', k=4, obs_format='NCHW')]"
+)
+BOXING = f"environment = dict(type='GymEnv', gym_name='BoxingNoFrameskip-v4', {WRAPPERS})\n"
+
+
+def config(text: str, *overrides: str) -> Config:
+    return resolve(parse(text, "a.py"), overrides, "a", "/folder")
+
+
+def told(config: Config) -> list[str]:
+    """What each notice is about."""
+    short = [line.split(" has no effect")[0].split(" is read as")[0] for line in config.notices]
+    return [line.partition(": ")[2] for line in short]
+
+
+def test_a_game_wrapped_by_hand_is_an_atari_env() -> None:
+    boxing = config(BOXING + "model = dict(type='AtariModel', act_dim=18)")
+    assert (boxing.environment.type, boxing.environment.gym_name) == (
+        "AtariEnv",
+        "BoxingNoFrameskip-v4",
+    )
+    assert (boxing.model.type, boxing.model.c2) == ("CNN", 18)
+    wrapping = boxing.environment.wrapping
+    assert (wrapping.noop, wrapping.skip, wrapping.life, wrapping.fire) == (30, 4, True, True)
+    assert (wrapping.clip, wrapping.stack) == (True, 4)
+    assert told(boxing)[0] == "environment.type 'GymEnv'"
+
+
+def test_lunar_lander_is_read_as_its_successor() -> None:
+    lander = config("environment = dict(type='GymEnv', gym_name='LunarLander-v2')")
+    assert lander.environment.gym_name == "LunarLander-v3"
+    assert told(lander) == ["environment.gym_name 'LunarLander-v2'"]
+
+
+def test_lunar_lander_says_which_extra_it_needs() -> None:
+    try:
+        import Box2D  # noqa: F401  # only whether it is there
+
+        pytest.skip("Box2D is installed")
+    except ImportError:
+        pass
+    with pytest.raises(TianJiError, match=r"LunarLander-v3 needs.*gymnasium\[box2d\]"):
+        try_out(config("environment = dict(type='GymEnv', gym_name='LunarLander-v2')"))
+
+
+@pytest.mark.parametrize(
+    "sizes", ["actor_state_dim=4, actor_action_dim=2", "state_dim=4, act_dim=2"]
+)
+def test_ppo_actor_critic_is_an_mlp(sizes: str) -> None:
+    text = f"model = dict(type='PPOActorCritic', {sizes}, critic_state_dim=4, mlp_dim=32)\n"
+    ppo = config(CARTPOLE + text)
+    assert (ppo.model.type, ppo.model.c1, ppo.model.c2) == ("MLP", 4, 2)
+    assert ppo.model.hidden == (32, 32)
+    assert not ppo.model.shares
+    assert told(ppo) == ["model.critic_state_dim"]
+
+
+def test_sizes_that_do_not_fit_are_refused_under_any_name() -> None:
+    text = "model = dict(type='PPOActorCritic', actor_state_dim=5, actor_action_dim=2)\n"
+    with pytest.raises(TianJiError, match=r"model.c1: found 5.*size 4"):
+        try_out(config(CARTPOLE + text))
+
+
+def test_one_size_under_two_names_is_refused() -> None:
+    text = "model = dict(type='PPOActorCritic', state_dim=4, actor_state_dim=4)\n"
+    with pytest.raises(TianJiError, match=r"a.py:2: model: 'actor_state_dim' is the same key"):
+        config(CARTPOLE + text)
+
+
+def test_ppo_atari_is_a_cnn_whose_frames_the_wrappers_stack() -> None:
+    ppo = config(BOXING + "model = dict(type='PPOAtari', state_dim=4, action_dim=18)")
+    assert (ppo.model.type, ppo.model.c1, ppo.model.c2) == ("CNN", None, 18)
+    assert "model.state_dim" in told(ppo)
+
+
+def test_actor_critic_has_two_layers_and_no_sizes_of_its_own() -> None:
+    text = "model = dict(type='ActorCritic', actor_state_dim=20, actor_action_dim=5,\n"
+    maddpg = config(CARTPOLE + text + " critic_dim=100, mlp_dim=64)")
+    assert (maddpg.model.type, maddpg.model.hidden) == ("MLP", (64, 64))
+    assert told(maddpg) == ["model.actor_state_dim", "model.actor_action_dim", "model.critic_dim"]
+    assert maddpg.notices[2].startswith("a.py:3: ")
+
+
+def test_priorities_are_asked_for_by_the_head() -> None:
+    text = "embryo = dict(type='DQNPrioritiesHead', hyp=dict(LR=1e-3))\nagent = dict(embryo=embryo)"
+    dqn = config(CARTPOLE + text.replace("dict(embryo", "dict(type='DQN', embryo"))
+    assert (dqn.agent.type, dqn.agent.embryo) == ("DQN", "DQNHead")
+    assert dqn.hyp == {"LR": 1e-3, "prioritised": True}
+    assert told(dqn) == ["embryo 'DQNPrioritiesHead'"]
+    assert try_out(dqn).sampling.reweighs
+
+
+@pytest.mark.parametrize("name", ["PredatorEnv", "AirFightEnv", "JSBSimEnv"])
+def test_an_environment_that_was_never_released_says_so(name: str) -> None:
+    with pytest.raises(TianJiError, match=f"a.py:1: environment.type '{name}'.*never released"):
+        config(f"environment = dict(type='{name}', scenario_name='endless3')")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "agent = dict(type='PredatorQMIX', embryo=dict(type='PredatorMixerHead'))",
+        "agent = dict(embryo=dict(type='PredatorMixerHead'))",
+    ],
+)
+def test_an_agent_of_such_an_environment_says_so_too(text: str) -> None:
+    with pytest.raises(TianJiError, match=r"Predator.* was never released"):
+        config("environment = dict(type='PredatorEnv')\n" + text)
+
+
+def test_on_policy_training_keeps_no_old_rollouts() -> None:
+    hyp = "hyp = dict(batch_size=1, step_len=128, warmup_size=1, buffer_size=16)\n"
+    ppo = config(CARTPOLE + hyp + "agent = dict(type='PPO', alg_type='on-policy')")
+    assert "buffer_size" not in ppo.hyp
+    assert told(ppo) == ["hyp.buffer_size", "agent.alg_type"]
+    lag_k = config(CARTPOLE + hyp + "agent = dict(type='PPO')")
+    assert lag_k.hyp["buffer_size"] == 16
+
+
+def test_a_fusion_publishes_where_actors_would_get_nothing_else() -> None:
+    groups = "global_cfg=dict(use_group_parallel=True, group_num=2, save_iter=50)"
+    learner = "learner_cfg=dict(send_interval=10_000_000, send_root_interval=12)"
+    dqn = config(CARTPOLE + f"parallel_parameters = dict({groups}, {learner})")
+    assert dqn.parallel.learner_cfg.send_interval == 12
+    assert dqn.parallel.learner_cfg.send_root_interval == 12
+    assert dqn.save_freq == 50
+    assert told(dqn) == ["learner_cfg.send_interval 10000000"]
+    alone = config(CARTPOLE + f"parallel_parameters = dict({learner})")
+    assert alone.parallel.learner_cfg.send_interval == 10_000_000
+
+
+def test_starcraft_is_not_shown_in_a_window() -> None:
+    game = config("environment = dict(type='StarCraft2Env', map_name='2s3z', render=True)")
+    assert game.environment.render is False
+    assert game.environment.kwargs == {"map_name": "2s3z"}
+    assert told(game) == ["environment.render"]

@@ -1,0 +1,167 @@
+"""What the paper's release says in words of its own, in the words that are used here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tianji.config.section import Section
+
+ENVIRONMENT_SIZES = "sizes follow from the environment"
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """A model of the release: its type here, and what its keys are called, or why they are idle."""
+
+    type: str
+    keys: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    idle: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    layers: int = 0  # dense layers that `mlp_dim` gives a size to
+    width: str = "mlp_dim"
+
+
+MODELS: Mapping[str, Spoken] = {
+    "AtariModel": Spoken("CNN"),
+    "PPOAtari": Spoken(
+        "CNN",
+        keys={"action_dim": "c2"},
+        idle={"state_dim": "the wrappers say how many frames are stacked"},
+    ),
+    "PPOActorCritic": Spoken(
+        "MLP",
+        keys={
+            "actor_state_dim": "c1",
+            "state_dim": "c1",
+            "actor_action_dim": "c2",
+            "action_dim": "c2",
+        },
+        idle={"critic_state_dim": "the value network sees what the policy sees"},
+        layers=2,
+    ),
+    "ActorCritic": Spoken(
+        "MLP",
+        idle=dict.fromkeys(
+            ("actor_state_dim", "actor_action_dim", "critic_dim"), ENVIRONMENT_SIZES
+        ),
+        layers=2,
+    ),
+    "GRU": Spoken(
+        "GRU", idle=dict.fromkeys(("c1", "c2"), ENVIRONMENT_SIZES), layers=1, width="gru_dim"
+    ),
+}
+"""The networks of the release that have another name or other keys here."""
+
+NEW_VERSIONS = {
+    "LunarLander-v2": "LunarLander-v3",
+    "LunarLanderContinuous-v2": "LunarLanderContinuous-v3",
+}
+"""Tasks that gymnasium has in a newer version only."""
+
+GAME = "NoFrameskip-v"  # in the name of an Atari game that is wrapped by hand
+PRIORITISED = "DQNPrioritiesHead"
+
+NEVER = "the paper used it, but it was never released: write your own as 'module:Class'"
+UNRELEASED = dict.fromkeys(("PredatorEnv", "AirFightEnv", "JSBSimEnv"), NEVER)
+"""Environments of the release's configs whose code is not in the release."""
+
+UNRELEASED_AGENTS = {
+    "PredatorQMIX": "its PredatorEnv was never released: use QMIX in an environment of your own"
+}
+UNRELEASED_HEADS = {"PredatorMixerHead": UNRELEASED_AGENTS["PredatorQMIX"]}
+
+
+def translated(tree: Section, notices: list[str]) -> Section:
+    """The sections in the words of this package; `notices` tell where that changes a meaning."""
+    tree = _environment(tree, notices)
+    tree = _model(tree, notices)
+    tree = _agent(tree, notices)
+    return _publishing(tree, notices)
+
+
+def _environment(tree: Section, notices: list[str]) -> Section:
+    section = tree.get_section("environment")
+    name, place = section.get("gym_name"), section.at("gym_name")
+    if new := NEW_VERSIONS.get(name) if isinstance(name, str) else None:
+        notices.append(f"{place}: environment.gym_name {name!r} is read as {new!r}, its successor")
+        section = section.replaced("gym_name", new, place)
+    wrapped = section.get("wrappers") and section.get("type", "GymEnv") == "GymEnv"
+    if wrapped and isinstance(name, str) and GAME in name:
+        notices.append(
+            f"{section.at('type')}: environment.type 'GymEnv' is read as 'AtariEnv', to which the "
+            f"wrappers of {name} belong"
+        )
+        section = section.replaced("type", "AtariEnv", section.at("type"))
+    if section.get("type") == "StarCraft2Env" and section.get("render") is True:
+        reason = "StarCraft II shows its games itself, as replays: replay_dir='...'"
+        notices.append(_idle(section, "environment", "render", reason))
+        section = section.without("render")
+    return _put(tree, "environment", section)
+
+
+def _model(tree: Section, notices: list[str]) -> Section:
+    section = tree.get_section("model")
+    kind = section.get("type")
+    spoken = MODELS.get(kind) if isinstance(kind, str) else None
+    if spoken is None:
+        return tree
+    for word in section.written:
+        place = section.at(word)
+        if word in spoken.idle:
+            notices.append(_idle(section, "model", word, spoken.idle[word]))
+            section = section.without(word)
+        elif word == spoken.width and spoken.layers and word in section:
+            hidden = (section[word],) * spoken.layers
+            section = section.without(word).replaced("hidden", hidden, place)
+        elif word in spoken.keys and word in section:
+            ours = spoken.keys[word]
+            if ours in section:
+                raise place.error(
+                    f"model: {word!r} is the same key as another: write {ours!r} once"
+                )
+            section = section.without(word).replaced(ours, section[word], place)
+    return _put(tree, "model", section.replaced("type", spoken.type, section.at("type")))
+
+
+def _agent(tree: Section, notices: list[str]) -> Section:
+    agent, hyp = tree.get_section("agent"), tree.get_section("hyp")
+    if agent.get("embryo") == PRIORITISED:
+        place = agent.at("embryo")
+        notices.append(
+            f"{place}: embryo {PRIORITISED!r} is read as 'DQNHead' with hyp.prioritised=True"
+        )
+        tree = _put(tree, "agent", agent.replaced("embryo", "DQNHead", place))
+        tree = _put(tree, "hyp", hyp.replaced("prioritised", True, place))
+    if agent.get("alg_type") == "on-policy" and "buffer_size" in hyp:
+        reason = "on-policy training keeps no old rollouts (without alg_type it would be Lag-k)"
+        notices.append(_idle(hyp, "hyp", "buffer_size", reason))
+        tree = _put(tree, "hyp", hyp.without("buffer_size"))
+    return tree
+
+
+def _publishing(tree: Section, notices: list[str]) -> Section:
+    """In the release actors of a group also get the weights that a fusion has made."""
+    parallel = tree.get_section("parallel_parameters")
+    learner = parallel.get_section("learner_cfg")
+    fused = parallel.get_section("global_cfg").get("use_group_parallel") is True
+    written, interval = learner.get("send_interval"), learner.get("send_root_interval")
+    if not fused or not isinstance(written, int) or not isinstance(interval, int):
+        return tree
+    if written <= interval:
+        return tree
+    place = learner.at("send_interval")
+    notices.append(
+        f"{place}: learner_cfg.send_interval {written} is read as {interval}: actors get the "
+        "weights of every fusion"
+    )
+    learner = learner.replaced("send_interval", interval, place)
+    return _put(tree, "parallel_parameters", _put(parallel, "learner_cfg", learner))
+
+
+def _put(tree: Section, name: str, section: Section) -> Section:
+    return tree.replaced(name, section, tree.at(name)) if section or name in tree else tree
+
+
+def _idle(section: Section, where: str, word: str, reason: str) -> str:
+    return f"{section.at(word)}: {where}.{word} has no effect here: {reason}"
