@@ -195,8 +195,9 @@ class ModelConfig:
 
     type: str = key(
         "MLP",
-        "kind of network: MLP, CNN, or a class of your own as `module:Class`",
-        names=Names(("MLP", "CNN"), own=True),
+        "kind of network: MLP, CNN, GRU (agents that remember: QMIX, VDN, IQL), or a class of your "
+        "own as `module:Class`",
+        names=Names(("MLP", "CNN", "GRU"), own=True),
     )
     c1: int | None = key(
         None,
@@ -208,7 +209,9 @@ class ModelConfig:
         None, "number of actions; checked against the environment", aliases=("act_dim",), at_least=1
     )
     hidden: tuple[int, ...] | None = key(
-        None, "units of each dense layer; default: (64, 64), of a CNN (512,)", at_least=1
+        None,
+        "units of each dense layer; default: (64, 64), of a CNN (512,), of a GRU (64,)",
+        at_least=1,
     )
     convs: tuple[tuple[int, ...], ...] | None = key(
         None,
@@ -224,6 +227,7 @@ class ModelConfig:
     shared: bool | None = key(
         None, "one network for policy and value; default: of a CNN, not of an MLP"
     )
+    gru: int = key(64, "units of a GRU, behind the dense layers", at_least=1)
     act: Literal["relu", "tanh"] = key("relu", "activation between the layers")
     precision: Literal["auto", "float32", "bfloat16"] = key(
         "auto", "what convolutions compute in; auto: what is measured to be faster here"

@@ -93,7 +93,10 @@ class Algorithm(ABC):
 
     @classmethod
     def fields(cls, task: Task) -> tuple[Field, ...]:
-        """What `act` returns besides `action` and the learner needs, per step and environment."""
+        """What `act` returns besides `action` and the learner needs, per step and environment.
+
+        A field called `memory` is kept once per trajectory, as it was before its first step.
+        """
         return ()
 
     @classmethod

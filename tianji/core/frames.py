@@ -9,6 +9,9 @@ fields where `stack` > 1:
 
 No frame of another episode is ever in `before`, for that stack was filled in the same way. It means
 nothing where `first[0]` is set.
+
+A policy that remembers returns `memory`, which a trajectory keeps once: [E, ...] as it was before
+row 0, and zeros where `first[0]` is set. Then `first` is there as well.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import numpy.typing as npt
 from tianji.core.schema import Arrays, Field
 
 STACKED = "obs"  # the field that is stacked
-FIRST, BEFORE = "first", "before"
+FIRST, BEFORE, MEMORY = "first", "before", "memory"
 TICKET = "ticket"  # in a batch: stands for frames that lie on a GPU
 
 

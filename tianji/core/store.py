@@ -13,7 +13,7 @@ import numpy as np
 
 from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
-from tianji.core.frames import BEFORE, FIRST
+from tianji.core.frames import BEFORE, FIRST, MEMORY
 from tianji.core.schema import Arrays, Field, Schema
 
 
@@ -128,11 +128,13 @@ def trajectory_schema(env: EnvSpec, extra: tuple[Field, ...], length: int) -> Sc
 
     What is observed has T+1 rows, so that the successor of every step is there once. `extra` is
     what the policy returns besides its actions. `length` holds the number of rows that are filled.
-    Where a policy sees several frames at once, two fields tell which: see `core/frames.py`.
+    Where a policy sees several frames at once, two fields tell which: see `core/frames.py`. There
+    is `memory` as well: what is called so is kept once, as it was before the first row.
     """
+    memory = tuple(field for field in extra if field.name == MEMORY)
     per_step = (
         Field("action", env.action.dtype, env.action.shape),
-        *extra,
+        *(field for field in extra if field.name != MEMORY),
         env.reward,
         Field("terminated", "bool"),
         Field("truncated", "bool"),
@@ -144,18 +146,34 @@ def trajectory_schema(env: EnvSpec, extra: tuple[Field, ...], length: int) -> Sc
             Field("length", "int64"),
             *Schema(env.observations).stacked(length + 1, env.n_envs).fields,
             *Schema(per_step).stacked(length, env.n_envs).fields,
-            *_history(env, length),
+            *_history(env, length, memory),
         )
     )
 
 
-def _history(env: EnvSpec, length: int) -> tuple[Field, ...]:
-    """Where episodes begin, and the frames before the first: nothing where none are stacked."""
-    if env.stack == 1:
+def _history(env: EnvSpec, length: int, memory: tuple[Field, ...]) -> tuple[Field, ...]:
+    """Where episodes begin, the frames before the first, and what was remembered of the past.
+
+    Nothing where no frames are stacked and nothing is remembered.
+    """
+    if env.stack == 1 and not memory:
         return ()
-    frame, e = env.inputs[0], env.n_envs
-    before = Field(BEFORE, frame.dtype, (env.stack - 1, e, *frame.shape))
-    return Field(FIRST, "bool", (length + 1, e)), before
+    e = env.n_envs
+    first = Field(FIRST, "bool", (length + 1, e))
+    kept = Schema(memory).stacked(e).fields
+    if env.stack == 1:
+        return first, *kept
+    frame = env.inputs[0]
+    return first, Field(BEFORE, frame.dtype, (env.stack - 1, e, *frame.shape)), *kept
+
+
+def keep(decision: Arrays, rows: Arrays, t: int) -> None:
+    """Copies what a policy decided into row `t` of a trajectory."""
+    for name, array in decision.items():
+        if name != MEMORY:
+            rows[name][t] = array
+        elif t == 0:
+            rows[name][...] = array
 
 
 def stack_of(trajectory: Schema) -> int:
@@ -175,14 +193,14 @@ def axes_of(trajectory: Schema) -> tuple[int, int]:
 
 def step_fields(trajectory: Schema) -> dict[str, Field]:
     """Per-step fields of a trajectory without their axes T and E, what is observed first."""
-    fields = [f for f in trajectory.fields if f.name not in ("length", BEFORE)]
+    fields = [f for f in trajectory.fields if f.name not in ("length", BEFORE, MEMORY)]
     return {f.name: Field(f.name, f.dtype, f.shape[2:]) for f in fields}
 
 
 def observed_fields(trajectory: Schema) -> list[Field]:
     """What is observed, without the axes T and E: the fields that have T+1 rows."""
     length, _ = axes_of(trajectory)
-    told = (BEFORE, FIRST)
+    told = (BEFORE, FIRST, MEMORY)
     fields = [f for f in trajectory.fields if f.shape[:1] == (length + 1,) and f.name not in told]
     return [Field(f.name, f.dtype, f.shape[2:]) for f in fields]
 

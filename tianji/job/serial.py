@@ -17,7 +17,7 @@ import numpy as np
 from tianji.core.algorithm import Algorithm
 from tianji.core.counts import Count, Vector
 from tianji.core.frames import BEFORE, FIRST, older
-from tianji.core.store import feedback_of
+from tianji.core.store import feedback_of, keep
 from tianji.job.factory import make_env
 from tianji.job.job import Job
 from tianji.roles.balance import Balance
@@ -54,16 +54,16 @@ def train(job: Job, clock: Callable[[], float] = time.monotonic) -> Outcome:
     obs, first = env.reset(job.env_seed(0)), np.ones(env.spec.n_envs, np.bool_)
     while received < job.config.exp.train_steps:
         policy.load(algorithm.weights(), version)  # dependency I
-        if FIRST in trajectory:  # frames are stacked: those before this trajectory
+        if BEFORE in trajectory:  # frames are stacked: those before this trajectory
             trajectory[BEFORE][...] = older(trajectory, job.length)
+        if FIRST in trajectory:
             trajectory[FIRST][0] = first
         for name, array in obs.items():
             trajectory[name][0] = array
         for t in range(job.length):
             decision = policy.act({name: trajectory[name][t] for name in obs}, first)
             step = env.step(decision["action"])  # dependency II
-            for name, array in decision.items():
-                trajectory[name][t] = array
+            keep(decision, trajectory, t)
             step.write(trajectory, t)
             first = step.first
             if FIRST in trajectory:

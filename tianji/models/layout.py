@@ -240,6 +240,11 @@ def network_of(task: Task, n_outputs: int, dueling: bool = False, atoms: int = 1
         convs = NATURE if model.convs is None else tuple(_conv(each) for each in model.convs)
         shape = env.input_shape
         return CNNLayout(shape, n_outputs, convs, hidden, model.act, bool(model.norm), *last)
+    if model.type == "GRU":
+        raise TianJiError(
+            "model.type: networks of type 'GRU' are for agents that remember (QMIX, VDN, IQL): "
+            "write type='MLP'"
+        )
     assert task.own_network is not None, "a job loads the class that its model names"
     made: Network = task.own_network(env.input_shape, n_outputs, **model.kwargs)
     return made

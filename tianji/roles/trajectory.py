@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from tianji.core.channel import Outbox
 from tianji.core.env import BoolArray, Step
-from tianji.core.frames import BEFORE, FIRST, older
+from tianji.core.frames import BEFORE, FIRST, MEMORY, older
 from tianji.core.schema import Arrays
 from tianji.core.state import State
+from tianji.core.store import keep
 
 
 class TrajectoryWriter:
@@ -23,7 +24,7 @@ class TrajectoryWriter:
         self._outbox = outbox
         self._rows: Arrays | None = None
         self.version = 0  # of the policy that began it
-        self._first: BoolArray | None = None  # of the open one, where frames are stacked
+        self._first: BoolArray | None = None  # of the open one, where it is kept
         self._before: npt.NDArray[Any] | None = None  # the frames before the next one
 
     @property
@@ -55,8 +56,7 @@ class TrajectoryWriter:
         """Keeps what was decided and what came of it; returns the observations to act on next."""
         rows, t = self._rows, self.length
         assert rows is not None
-        for name, array in decision.items():
-            rows[name][t] = array
+        keep(decision, rows, t)
         step.write(rows, t)
         if self._first is not None:
             self._first[t + 1] = step.first
@@ -69,7 +69,7 @@ class TrajectoryWriter:
         assert rows is not None and t
         length = len(rows["valid"])
         for name, array in rows.items():
-            if name in ("length", BEFORE):
+            if name in ("length", BEFORE, MEMORY):
                 continue
             row = t + 1 if len(array) > length else t  # what is observed has a row more
             array[row] = array[row - 1]
@@ -97,7 +97,7 @@ class TrajectoryWriter:
 
     def _older(self) -> npt.NDArray[Any] | None:
         """The frames before the newest; None where none are stacked."""
-        if self._rows is None or self._first is None:
+        if self._rows is None or BEFORE not in self._rows:
             return self._before
         return older(self._rows, self.length)
 
