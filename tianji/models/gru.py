@@ -80,7 +80,7 @@ class AgentsNetworks(nn.Module):
         going = None
         if first is not None:
             going = (~first).t().float()
-        outputs = []
+        outputs: list[Tensor] = []
         for group, network in zip(self._layout.groups, self.networks, strict=True):
             inputs, n = self._inputs(seen, group), batch * len(group.agents)
             kept = None if memory is None else memory[:, group.index].reshape(n, -1)
