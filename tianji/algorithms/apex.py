@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import ClassVar
 
+from tianji.algorithms.base import other_default
 from tianji.algorithms.dqn import DQN, DQNHyp
 
-
-def _by_default(name: str, default: Any) -> Any:
-    """A key of DQN with another default."""
-    field = DQNHyp.__dataclass_fields__[name]
-    return dataclasses.field(default=default, metadata=field.metadata)
+_by_default = partial(other_default, DQNHyp)
 
 
 @dataclass(frozen=True)

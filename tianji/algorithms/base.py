@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tianji.core.algorithm import Algorithm, Task, Weights
+from tianji.core.algorithm import Algorithm, Scalars, Task, Weights
 from tianji.core.errors import TianJiError
 from tianji.core.lazy import torch
 from tianji.core.schema import Arrays
@@ -286,6 +287,30 @@ def pooled(sums: list[float], n_learners: int) -> Moments:
     free = n - min(1.0, n_learners * n - 1) / n_learners
     variance = max(0.0, squares - n * mean**2) / free
     return Moments(n, mean, math.sqrt(variance) + 1e-8, total / (weights + 1e-8))
+
+
+def surrogate_scalars(
+    policy_loss: torch.Tensor,
+    value_loss: torch.Tensor,
+    entropy: torch.Tensor,
+    change: torch.Tensor,
+    ratio: torch.Tensor,
+    clipped: torch.Tensor,
+) -> Scalars:
+    """What is logged of a clipped policy gradient: the figures of an update's last minibatch."""
+    with torch.no_grad():
+        return {
+            "policy_gradient_loss": policy_loss.detach(),
+            "value_loss": value_loss.detach(),
+            "entropy_loss": -entropy.detach(),
+            "approx_kl": (ratio - 1 - change).mean(),
+            "clip_fraction": (ratio != clipped).float().mean(),
+        }
+
+
+def other_default(kind: type[Any], name: str, default: Any) -> Any:
+    """A key of another algorithm's `Hyp` with a default of one's own."""
+    return dataclasses.field(default=default, metadata=kind.__dataclass_fields__[name].metadata)
 
 
 def one_choice(task: Task, name: str) -> int:

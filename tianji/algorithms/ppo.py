@@ -17,6 +17,7 @@ from tianji.algorithms.base import (
     bound_of_lag,
     equal_share,
     pooled,
+    surrogate_scalars,
 )
 from tianji.config.binder import key
 from tianji.core.algorithm import Policy, PolicyGraph, Scalars, Task, Weights, learning_rate
@@ -243,7 +244,7 @@ class PPO(GradientAlgorithm):
         self._normalise(sums)
         if measures is None:
             return dict.fromkeys(self.scalars, 0.0)
-        measured = _measured(*measures)
+        measured = surrogate_scalars(*measures)
         if h.kl_target is not None:
             self._kl = max(0.0, float(measured["approx_kl"]))
         return measured
@@ -417,22 +418,3 @@ def _normalisers(task: Task) -> tuple[Normaliser | None, Normaliser | None]:
     inputs = Normaliser.of_inputs(task.env) if h.normalise_obs else None
     returns = Normaliser(()) if h.normalise_reward or h.normalise_value else None
     return inputs, returns
-
-
-def _measured(
-    policy_loss: torch.Tensor,
-    value_loss: torch.Tensor,
-    entropy: torch.Tensor,
-    change: torch.Tensor,
-    ratio: torch.Tensor,
-    clipped: torch.Tensor,
-) -> Scalars:
-    """What is logged of an update: the figures of its last minibatch."""
-    with torch.no_grad():
-        return {
-            "policy_gradient_loss": policy_loss.detach(),
-            "value_loss": value_loss.detach(),
-            "entropy_loss": -entropy.detach(),
-            "approx_kl": (ratio - 1 - change).mean(),
-            "clip_fraction": (ratio != clipped).float().mean(),
-        }
