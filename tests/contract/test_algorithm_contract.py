@@ -14,6 +14,8 @@ from tianji.algorithms.dqn import DQN, DQNHyp
 from tianji.algorithms.impala import IMPALA, IMPALAHyp
 from tianji.algorithms.ppo import PPO, PPOHyp
 from tianji.algorithms.pqn import PQN, PQNHyp
+from tianji.algorithms.sac import SAC, SACHyp
+from tianji.algorithms.td3 import TD3, TD3Hyp
 from tianji.config.keys import ModelConfig
 from tianji.core.algorithm import Algorithm, Task
 from tianji.core.errors import TianJiError
@@ -40,6 +42,8 @@ ADAPTIVE = replace(ON_POLICY, kl_target=0.01, value_clip=0.2)
 FEW = DQNHyp(batch_size=8)
 APEX = ApeXHyp(batch_size=8, buffer_size=200, warmup_size=32)
 LATE, FRESH = IMPALAHyp(step_len=6), PQNHyp(step_len=6, minibatch=8, max_decay_step=100)
+DDPG = TD3Hyp(batch_size=8, warmup_size=8, twin=False, delay=1, target_noise=0.0)
+SOFT = SACHyp(batch_size=8, warmup_size=8, n_step=3)
 PIXELS = {
     "dqn cnn": (DQN, Task(PICTURES, CNN, FEW)),
     "ppo cnn": (PPO, Task(PICTURES, CNN, ON_POLICY)),
@@ -69,6 +73,10 @@ CASES = {
     "pqn": (PQN, Task(DISCRETE, SMALL, FRESH)),
     "pqn dueling": (PQN, Task(DISCRETE, DUELING, FRESH)),
     "apex": (ApeX, Task(DISCRETE, SMALL, APEX)),
+    "td3": (TD3, Task(CONTINUOUS, SMALL, TD3Hyp(batch_size=8, warmup_size=8))),
+    "ddpg": (TD3, Task(CONTINUOUS, SMALL, replace(DDPG, clip_grad_norm=0.5))),
+    "sac": (SAC, Task(CONTINUOUS, SMALL, SOFT)),
+    "sac fixed": (SAC, Task(CONTINUOUS, SMALL, replace(SOFT, alpha=0.2))),
 }
 
 

@@ -22,6 +22,28 @@ def test_the_echo_task_is_learned_in_seconds(tmp_path, algorithm, engine):
     assert done.summary["status"] == "solved"
 
 
+NUMBERS = [("sac", "local"), ("td3", "process")]
+NUMBERS += [pytest.param(*pair, marks=pytest.mark.slow) for pair in (("sac", "process"),)]
+
+
+@pytest.mark.parametrize(("algorithm", "engine"), NUMBERS)
+def test_actions_that_are_numbers_are_learned_in_seconds(tmp_path, algorithm, engine):
+    """A random policy returns -10, one that explores no more 10."""
+    done = train(TASKS / f"aim_{algorithm}.py", tmp_path / "run", "--engine", engine)
+    assert done.status == 0, done.err
+    assert done.summary["status"] == "solved"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("algorithm", ["sac", "td3"])
+def test_a_pendulum_is_swung_up(tmp_path, algorithm):
+    """The mean is that of the last 100 episodes of training, exploration included."""
+    done = train(ROOT / "configs" / f"pendulum_{algorithm}.py", tmp_path / "run", timeout=380)
+    assert done.summary["status"] == "solved"
+    assert done.summary["mean_return_100"] >= -200
+
+
 SEEDS = [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))]
 
 

@@ -41,6 +41,11 @@ JOBS = {
         *("walk_dqn", "global_cfg.group_num=2", "learner_cfg.num=2"),
         "learner_cfg.send_root_interval=3",
     ),
+    "sac": ("aim_sac", "exp.train_steps=800", "exp.stop_return=1e9"),
+    "td3 in two groups": (
+        *("aim_td3", "exp.train_steps=1600", "exp.stop_return=1e9", "global_cfg.group_num=2"),
+        *("actor_cfg.num=2", "learner_cfg.send_root_interval=3"),
+    ),
     "dqn with evaluation": ("walk_dqn", "exp.eval_step=500", "exp.eval_times=3"),
 }
 
@@ -124,7 +129,7 @@ def resumed_to_its_end(config, folder, interruption, most=60):
 
 QUICK = (
     *("ppo", "dqn with slack", "asynchronous ppo", "ppo with lag 3", "dqn with evaluation"),
-    *("two groups", "two learners"),
+    *("two groups", "two learners", "sac"),
 )
 
 

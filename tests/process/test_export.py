@@ -144,6 +144,19 @@ def test_continuous_actions_stay_within_their_bounds(pendulum, tmp_path):
     assert action.shape == (50, 1) and action.dtype == np.float32
 
 
+@pytest.mark.parametrize("algorithm", ["sac", "td3"])
+def test_the_squashed_action_is_exported_without_noise(algorithm, tmp_path):
+    options = ("exp.train_steps=400", "exp.stop_return=1e9")
+    run = tmp_path / "run"
+    tianji.train(TASKS / f"aim_{algorithm}.py", *options, engine="local", run_dir=run)
+    done = export.onnx(run, tmp_path / "policy.onnx")
+    assert done.outputs == ("action float32 [batch, 1]", "mean float32 [batch, 1]")
+    obs = np.random.default_rng(0).normal(size=(50, 2))
+    action, _ = outputs(done.path, obs)
+    np.testing.assert_allclose(action, tianji.load(run).act(obs), atol=1e-4)
+    assert action.std() > 0.1
+
+
 def test_any_number_of_observations_can_be_asked_about(dqn, tmp_path):
     file = export.onnx(dqn, tmp_path / "policy.onnx").path
     assert [len(outputs(file, np.zeros((n, 4)))[0]) for n in (0, 1, 33)] == [0, 1, 33]

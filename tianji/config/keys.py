@@ -20,7 +20,15 @@ from tianji.config.release import (
 from tianji.config.section import Place, Section, nearest
 from tianji.config.wrappers import CLASSIC, WrapperConfig, Wrapping, wrapping_of
 
-ALGORITHMS = ("ApeX", "DQN", "IMPALA", "PPO", "PQN")
+ALGORITHMS = (
+    "ApeX",
+    "DQN",
+    "IMPALA",
+    "PPO",
+    "PQN",
+    "SAC",
+    "TD3",
+)
 AGENT_NAMES = Names(ALGORITHMS, later=("QMIX", "MADDPG"), lost=UNRELEASED_AGENTS, own=True)
 HEADS = {name: f"{name}Head" for name in ALGORITHMS}
 HEAD_NAMES = Names(

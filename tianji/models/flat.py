@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from tianji.models.layout import Floats
+
+
+class Part(NamedTuple):
+    """Some of the parameters, side by side, for an optimiser of their own."""
+
+    vector: Tensor
+    gradient: Tensor
+
+    def clip(self, max_norm: float | None) -> None:
+        """Scales the gradient down to `max_norm` where it is longer."""
+        if max_norm is not None:
+            norm = torch.linalg.vector_norm(self.gradient)
+            self.gradient.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))
 
 
 class FlatParameters:
@@ -42,13 +56,15 @@ class FlatParameters:
         yield copy.numpy()
         self.gradient.copy_(copy)
 
+    def part(self, start: int, stop: int | None = None) -> Part:
+        """The parameters from `start` to `stop`."""
+        return Part(self.vector[start:stop], self.gradient[start:stop])
+
     def clip(self, max_norm: float | None) -> None:
         """Scales the gradient down to `max_norm` where it is longer."""
-        if max_norm is not None:
-            norm = torch.linalg.vector_norm(self.gradient)
-            self.gradient.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))
+        self.part(0).clip(max_norm)
 
-    def follow(self, other: FlatParameters, tau: float = 1.0) -> None:
+    def follow(self, other: FlatParameters | Part, tau: float = 1.0) -> None:
         """Moves towards the parameters of `other` by the share `tau`: a target network."""
         if tau == 1.0:
             self.vector.copy_(other.vector)

@@ -229,16 +229,26 @@ class CNNLayout(Network):
         return CNN(self).start(generator, last_gain)
 
 
-def network_of(task: Task, n_outputs: int, dueling: bool = False, atoms: int = 1) -> Network:
-    """The network that a job's `model` section asks for, with this many outputs."""
+def network_of(
+    task: Task,
+    n_outputs: int,
+    dueling: bool = False,
+    atoms: int = 1,
+    n_inputs: int | None = None,
+) -> Network:
+    """The network that a job's `model` section asks for, with this many outputs.
+
+    With `n_inputs` it reads so many numbers and not what one environment shows.
+    """
     model, env, last = task.model, task.env, (dueling, atoms)
+    shape = env.input_shape if n_inputs is None else (n_inputs,)
     if model.type == "MLP":
         hidden = (64, 64) if model.hidden is None else tuple(model.hidden)
-        return MLPLayout(env.n_inputs, hidden, n_outputs, model.act, *last, bool(model.norm))
+        n = env.n_inputs if n_inputs is None else n_inputs
+        return MLPLayout(n, hidden, n_outputs, model.act, *last, bool(model.norm))
     if model.type == "CNN":
         hidden = (512,) if model.hidden is None else tuple(model.hidden)
         convs = NATURE if model.convs is None else tuple(_conv(each) for each in model.convs)
-        shape = env.input_shape
         return CNNLayout(shape, n_outputs, convs, hidden, model.act, bool(model.norm), *last)
     if model.type == "GRU":
         raise TianJiError(
@@ -246,7 +256,7 @@ def network_of(task: Task, n_outputs: int, dueling: bool = False, atoms: int = 1
             "write type='MLP'"
         )
     assert task.own_network is not None, "a job loads the class that its model names"
-    made: Network = task.own_network(env.input_shape, n_outputs, **model.kwargs)
+    made: Network = task.own_network(shape, n_outputs, **model.kwargs)
     return made
 
 

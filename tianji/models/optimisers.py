@@ -12,14 +12,14 @@ import math
 import torch
 
 from tianji.core.state import State
-from tianji.models.flat import FlatParameters
+from tianji.models.flat import FlatParameters, Part
 from tianji.models.tensors import array_of, copy_into
 
 
 class Adam:
     """Kingma and Ba's optimiser; `lr` may be set before every step."""
 
-    def __init__(self, flat: FlatParameters, lr: float, eps: float = 1e-8) -> None:
+    def __init__(self, flat: FlatParameters | Part, lr: float, eps: float = 1e-8) -> None:
         self.lr = lr
         self._eps = eps
         self._vector = flat.vector.detach()
@@ -92,7 +92,7 @@ class RMSProp(Adam):
     """Hinton's optimiser, as torch's: the squares decay by `alpha`; no momentum."""
 
     def __init__(
-        self, flat: FlatParameters, lr: float, eps: float = 1e-5, alpha: float = 0.99
+        self, flat: FlatParameters | Part, lr: float, eps: float = 1e-5, alpha: float = 0.99
     ) -> None:
         super().__init__(flat, lr, eps)
         self._alpha = alpha

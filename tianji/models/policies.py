@@ -11,7 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from tianji.core.algorithm import Task, Weights
-from tianji.core.env import BoolArray
+from tianji.core.env import BoolArray, EnvSpec
+from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays
 from tianji.core.state import State, random_state, restore_random
 from tianji.models.frame_stack import FrameStack
@@ -19,6 +20,7 @@ from tianji.models.layout import Floats, Network
 from tianji.models.normaliser import Normaliser
 
 LOG_2PI = float(np.log(2 * np.pi))
+LOG_STD = (-5.0, 2.0)  # between which a network's own spread lies
 
 
 class Acting:
@@ -205,6 +207,89 @@ class GreedyPolicy:
 
     def state(self) -> State:
         """The weights, the stream of draws, and the steps that epsilon depends on."""
+        drawn = {"random": random_state(self._random), "steps": self._steps}
+        return {**self._outputs.state(), **drawn}
+
+    def restore(self, state: State) -> None:
+        """Explores on where another policy stopped."""
+        self._outputs.restore(state)
+        restore_random(self._random, state["random"])
+        self._steps = state["steps"]
+
+
+class Bounds:
+    """Vectors of numbers between an action space's bounds, and the same between -1 and 1."""
+
+    def __init__(self, env: EnvSpec) -> None:
+        low, high = np.asarray(env.action_low), np.asarray(env.action_high)
+        if not np.isfinite([low, high]).all():
+            raise TianJiError(
+                f"this environment's actions have no bounds ({env.action}, from {low.min():g} to "
+                f"{high.max():g}): use agent = dict(type='PPO', ...), or an environment with bounds"
+            )
+        self._shape, self._low, self._high = env.action.shape, low, high
+        self.centre: Floats = ((low + high) / 2).astype(np.float32)
+        self.scale: Floats = ((high - low) / 2).astype(np.float32)
+
+    def outer(self, action: Floats) -> Floats:
+        """What environments take, [E, ...], for numbers [E, n] between -1 and 1."""
+        scaled = np.clip(self.centre + self.scale * action, self._low, self._high)
+        return scaled.astype(np.float32).reshape(len(action), *self._shape)
+
+    @property
+    def inverse(self) -> Floats:
+        """What a distance from `centre` is multiplied with to lie between -1 and 1."""
+        return np.divide(1, self.scale, out=np.ones_like(self.scale), where=self.scale > 0)
+
+
+class SquashedPolicy:
+    """Vectors of numbers within bounds: the tanh of the network's first outputs."""
+
+    def __init__(
+        self,
+        task: Task,
+        network: Network,
+        seed: int,
+        noise: float | None,
+        random_until: float = 0.0,
+    ) -> None:
+        """Explores by noise of this deviation, where bounds are -1 and 1.
+
+        Without `noise` the network's other outputs say how far it spreads before the tanh. Until
+        `random_until` of this policy's own steps every action within the bounds is equally likely.
+        """
+        self._bounds, self._noise, self._random_until = Bounds(task.env), noise, random_until
+        self._n = len(self._bounds.scale)
+        self._outputs = Acting(task, network)
+        self._random = np.random.default_rng(seed)
+        self._steps = 0
+
+    def load(self, weights: Weights, version: int) -> None:
+        """Copies the policy network's weights."""
+        self._outputs.load(weights)
+
+    def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
+        """One action per environment."""
+        out = self._outputs(obs, first)
+        action = np.tanh(out[:, : self._n])
+        if explore:
+            if self._steps < self._random_until:
+                action = self._random.uniform(-1, 1, action.shape).astype(np.float32)
+            else:
+                action = self._explored(out, action)
+            self._steps += len(action)
+        return {"action": self._bounds.outer(action)}
+
+    def _explored(self, out: Floats, action: Floats) -> Floats:
+        drawn = self._random.standard_normal(action.shape, np.float32)
+        if self._noise is None:
+            low, high = LOG_STD
+            log_std = low + (high - low) / 2 * (np.tanh(out[:, self._n :]) + 1)
+            return np.tanh(out[:, : self._n] + np.exp(log_std) * drawn)
+        return np.clip(action + np.float32(self._noise) * drawn, -1, 1)
+
+    def state(self) -> State:
+        """The weights, the stream of draws, and the steps made so far."""
         drawn = {"random": random_state(self._random), "steps": self._steps}
         return {**self._outputs.state(), **drawn}
 
