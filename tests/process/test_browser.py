@@ -54,6 +54,28 @@ def numbers(browser, card):
     return [text for text in browser.run(texts) if text.replace(".", "").isdigit()]
 
 
+def won(folder, ratio):
+    """A run in which games are won more and more often, and what was evaluated meanwhile."""
+    played = evaluation(20_000, 60.0) | {"win_ratio": 0.7, "win_low": 0.4, "win_high": 0.9}
+    make(folder, 40, evaluations=[played], win_ratio_100=ratio, stop_win_ratio=0.9)
+    rows = [row(s) | {"rollout/win_ratio": ratio * s / 40} for s in range(1, 41)]
+    write_rows(folder / "metrics.jsonl", rows)
+    return folder
+
+
+def test_won_games_have_a_tile_and_a_chart_where_games_can_be_won(browser, tmp_path):
+    browser.open(report.build([won(tmp_path / "one", 0.83)]).as_uri())
+    assert shown(browser, ["won"]) == ["won"]
+    assert "83 %" in words(browser, "#tiles")
+    assert "target 90 %" in words(browser, "#won")
+    browser.open(report.build([make(tmp_path / "none", 40)]).as_uri())
+    assert shown(browser, ["won"]) == []
+    both = [won(tmp_path / "two", 0.5), make(tmp_path / "other", 40, about=config(lr=0.5))]
+    browser.open(report.build(both, tmp_path / "both.html").as_uri())
+    assert shown(browser, ["won"]) == ["won"]
+    assert "50 %" in words(browser, "#comparison")
+
+
 def test_samples_that_are_all_as_old_get_a_sentence(browser, tmp_path):
     folder = make(tmp_path / "run", 40, histograms={"staleness_updates": [[0, 500]]})
     browser.open(report.build([folder]).as_uri())

@@ -156,7 +156,7 @@ def test_the_algorithms_know_the_keys_of_the_release(text: str) -> None:
 
 def test_the_keys_of_the_release_load_for_dqn_with_notices() -> None:
     dqn = config(DQN)
-    assert dqn.stop_return == 400
+    assert (dqn.stop_return, dqn.stop_win_ratio) == (400, 0.9)
     assert dqn.max_updates == 100_000
     assert (dqn.save_freq, dqn.exp.eval_step, dqn.exp.eval_times) == (10, 50, 3)
     assert dqn.environment.wrappers[0].kwargs == {"allow_early_resets": True}
@@ -167,7 +167,6 @@ def test_the_keys_of_the_release_load_for_dqn_with_notices() -> None:
         "agent.agent_num",
         "wrappers.type 'MonitorEnv'",
         "exit_val.fusion_step",
-        "exit_val.win_ratio",
         "exit_val.reward",
         "learner_cfg.eval",
         "learner_cfg.eval_val",

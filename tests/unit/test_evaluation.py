@@ -214,8 +214,12 @@ def test_a_row_holds_everything_and_is_json():
         "iqm": 1.5,
         "low": row["low"],
         "high": row["high"],
+        "win_ratio": None,
+        "win_low": None,
+        "win_high": None,
         "returns": [1.0, 2.0],
         "lengths": [5, 6],
+        "won": None,
     }
 
 
@@ -263,8 +267,13 @@ class Stage:
         return n
 
     def result(self):
+        """What has come, without `won`: nobody can win here."""
         message = self.results.take()
-        return message and {name: array.tolist() for name, array in message.arrays.items()}
+        if message is None:
+            return None
+        found = {name: array.tolist() for name, array in message.arrays.items()}
+        assert np.isnan(found.pop("won")).all()
+        return found
 
 
 @MODES

@@ -17,7 +17,7 @@ from tianji.job.job import prepare
 from tianji.roles.evaluation import evaluate
 from tianji.runs import evaluation_schedule
 from tianji.runs.evaluation_schedule import Examiner
-from tianji.runs.weights_file import best_score, read
+from tianji.runs.weights_file import best_merit, read
 
 WEIGHTS = np.zeros(3, np.float32)
 
@@ -47,11 +47,12 @@ class Stage:
     def tick(self, updates, steps):
         self.examiner.tick(SimpleNamespace(updates=updates, version=updates, produced=steps))
 
-    def answer(self, version, returned=1.0):
+    def answer(self, version, returned=1.0, won=np.nan):
         arrays = {
             "version": np.asarray(version),
             "returned": np.full(2, returned),
             "length": np.full(2, 3),
+            "won": np.full(2, won),
             "weights": WEIGHTS,
         }
         self.answers.append(SimpleNamespace(arrays=arrays))
@@ -115,6 +116,21 @@ def test_the_best_is_kept_and_what_is_no_number_never_is(stage):
     assert len(stage.rows) == 5
 
 
+def test_the_best_is_what_wins_most_and_returns_decide_between_equals(stage):
+    stage.tick(1, 100)
+    for version, returned, won in ((1, 9.0, 0.0), (2, 4.0, 1.0), (3, 6.0, 0.0), (4, 5.0, 1.0)):
+        stage.answer(version, returned, won)
+    stage.answer(5, 8.0, 0.0)
+    stage.examiner.close()
+    best = read(stage.folder / "checkpoints" / "best.safetensors")
+    assert (best.version, best.score, best.win_ratio) == (4, 5.0, 1.0)
+    assert [row["win_ratio"] for row in stage.rows] == [0.0, 1.0, 0.0, 1.0, 0.0]
+    stage.examiner = Examiner(stage.job, stage.folder, stage, stage.tell, stage.warnings.append)
+    stage.answer(6, 99.0, 0.0)  # after a resume it still has to beat that
+    stage.examiner.close()
+    assert best_merit(stage.folder) == (1.0, 5.0)
+
+
 def test_the_end_is_played_and_competes_for_the_best(stage):
     stage.tick(1, 100)
     stage.answer(1, -1000.0)
@@ -129,7 +145,7 @@ def test_the_end_is_played_and_competes_for_the_best(stage):
     )
     result = evaluate(played, 2, config.exp.seed)
     assert stage.rows[-1] == result.row("training", 500, 1.5)  # what `tianji eval` plays, too
-    assert best_score(stage.folder) == result.mean
+    assert best_merit(stage.folder) == (0.0, result.mean)
     assert not stage.warnings
 
 

@@ -290,6 +290,16 @@ def test_what_would_end_at_once_is_not_reopened(
         reopen(tmp_path, given)
 
 
+def test_a_run_that_won_enough_wants_a_larger_share(tmp_path: Path) -> None:
+    claimed(tmp_path, config_of("exp.stop_win_ratio=0.8"), "local")
+    summary = {"status": "solved", "mean_return_100": 5.0, "win_ratio_100": 0.83}
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    for share in ("0.8", "0.82"):
+        with pytest.raises(TianJiError, match=r"83 % won.*--set exp.stop_win_ratio=W"):
+            reopen(tmp_path, [f"exp.stop_win_ratio={share}"])
+    assert reopen(tmp_path, ["exp.stop_win_ratio=0.9"])[1] == "local"
+
+
 @pytest.mark.parametrize(
     ("status", "given"),
     [

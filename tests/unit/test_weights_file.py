@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import save
 
 from tianji.core.errors import TianJiError
-from tianji.runs.weights_file import best_score, read, rewind_evaluations, save_best, save_final
+from tianji.runs.weights_file import best_merit, read, rewind_evaluations, save_best, save_final
 
 WEIGHTS = np.arange(5, dtype=np.float32)
 
@@ -21,16 +21,16 @@ def test_what_was_saved_is_loaded(tmp_path):
 
 
 def test_the_best_is_kept_with_what_it_was_kept_for(tmp_path):
-    assert best_score(tmp_path) is None
+    assert best_merit(tmp_path) is None
     found = read(save_best(tmp_path, WEIGHTS, 7, "DQN", 0.1, 900))
     assert (found.version, found.env_steps, found.score) == (7, 900, 0.1)
-    assert best_score(tmp_path) == 0.1
+    assert best_merit(tmp_path) == (0.0, 0.1)
 
 
 @pytest.mark.parametrize("score", [float("nan"), float("inf")])
 def test_a_score_that_is_no_number_counts_as_none(tmp_path, score):
     save_best(tmp_path, WEIGHTS, 7, "DQN", score, 900)
-    assert best_score(tmp_path) is None
+    assert best_merit(tmp_path) is None
 
 
 def test_a_damaged_file_is_called_that_in_our_own_words(tmp_path):

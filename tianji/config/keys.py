@@ -165,6 +165,13 @@ class ExpConfig:
         "whose return that is: `game` (its true points, over all lives) or `life` (what is learned "
         "from, clipped, until a life is lost); both are the same where nothing is clipped",
     )
+    stop_win_ratio: float | None = key(
+        None,
+        "share of the last 100 episodes that are won at which training ends, in games that can be "
+        "won; what is reached first ends it, this or the return",
+        above=0,
+        at_most=1,
+    )
     max_seconds: float | None = key(None, "wall-clock seconds after which training ends", above=0)
     seed: int = key(0, "seed of everything random", at_least=0)
     track: tuple[Literal["wandb", "trackio"], ...] = key(
@@ -296,6 +303,15 @@ class Config:
         """The mean return at which training ends, under any of its three names."""
         learner = self.parallel.learner_cfg
         for value in (self.exp.stop_return, learner.finish_reward, learner.exit_val.reward):
+            if value is not None:
+                return value
+        return None
+
+    @property
+    def stop_win_ratio(self) -> float | None:
+        """The share of won games at which training ends, under any of its three names."""
+        exits = self.parallel.learner_cfg.exit_val, self.parallel.global_cfg.exit_val
+        for value in (self.exp.stop_win_ratio, *(each.win_ratio for each in exits)):
             if value is not None:
                 return value
         return None

@@ -183,18 +183,23 @@ def _put(section: Section, keys: list[str], value: Any, place: Place) -> Section
 
 
 def _outvoted(config: Config, tree: Section) -> list[str]:
-    """Notices about a second stop condition on the return that says something else."""
-    section = tree.get_section("parallel_parameters").get_section("learner_cfg")
-    learner = config.parallel.learner_cfg
+    """Notices about a second stop condition of one kind that says something else."""
+    sections = tree.get_section("parallel_parameters")
+    section, groups = (sections.get_section(name) for name in ("learner_cfg", "global_cfg"))
+    own, all_ = section.get_section("exit_val"), groups.get_section("exit_val")
+    learner, together = config.parallel.learner_cfg, config.parallel.global_cfg.exit_val
+    returns, wins = (config.stop_return, "return"), (config.stop_win_ratio, "win ratio")
     given = (
-        (section, "learner_cfg", "finish_reward", learner.finish_reward),
-        (section.get_section("exit_val"), "exit_val", "reward", learner.exit_val.reward),
+        (section, "learner_cfg", "finish_reward", learner.finish_reward, *returns),
+        (own, "exit_val", "reward", learner.exit_val.reward, *returns),
+        (own, "exit_val", "win_ratio", learner.exit_val.win_ratio, *wins),
+        (all_, "exit_val", "win_ratio", together.win_ratio, *wins),
     )
     return [
-        f"{place.at(key)}: {where}.{key} has no effect here: training ends at a return of "
-        f"{config.stop_return:g}, which is set elsewhere"
-        for place, where, key, value in given
-        if value is not None and value != config.stop_return
+        f"{place.at(key)}: {where}.{key} has no effect here: training ends at a {what} of "
+        f"{used:g}, which is set elsewhere"
+        for place, where, key, value, used, what in given
+        if value is not None and value != used
     ]
 
 

@@ -20,6 +20,7 @@ class FusionExitConfig:
     fusion_step: int | None = key(
         None, "fusions of all groups after which training ends", at_least=1
     )
+    win_ratio: float | None = key(None, "the same as exp.stop_win_ratio", above=0, at_most=1)
 
 
 @dataclass(frozen=True)
@@ -77,11 +78,7 @@ class ExitConfig:
         None, "updates after which training ends, of each group", at_least=1
     )
     reward: float | None = key(None, "the same as exp.stop_return")
-    win_ratio: Any = key(
-        None,
-        "share of won games at which training ends",
-        no_effect="no environment here counts wins",
-    )
+    win_ratio: float | None = key(None, "the same as exp.stop_win_ratio", above=0, at_most=1)
 
 
 @dataclass(frozen=True)

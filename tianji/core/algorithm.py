@@ -32,6 +32,7 @@ class Saved:
     version: int  # updates behind them
     env_steps: int | None = None  # that had been made by then
     score: float | None = None  # mean return of the evaluation that they were kept for
+    win_ratio: float | None = None  # of the same, where anybody can win
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,18 @@ def stratified(
     return iqm(np.concatenate(arrays)), float(low), float(high)
 
 
+def wilson(n_won: int, n: int) -> tuple[float, float]:
+    """Where the true share lies of which `n_won` in `n` were seen, with 95 % (Wilson's interval).
+
+    It stays within 0 and 1 and has a width where all were won, or none.
+    """
+    assert 0 <= n_won <= n and n, (n_won, n)
+    share, z2 = n_won / n, NORMAL_95**2
+    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
+    reach = NORMAL_95 / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
+    return max(0.0, middle - reach), min(1.0, middle + reach)
+
+
 def paired(
     first: npt.ArrayLike, second: npt.ArrayLike, seed: int = 0, n: int = 2000
 ) -> tuple[float, float, float]:

@@ -32,6 +32,11 @@ def number(value: float | None) -> str:
     return f"{value:,.1f}" if size >= 10 else f"{value:.3g}"
 
 
+def percent(share: float) -> str:
+    """As in `83 %`."""
+    return f"{share:.0%}".replace("%", " %")
+
+
 def per_second(rate: float) -> str:
     """As in `12,345`, `4.2` or `0.031`: what happens now and then is not nothing."""
     return f"{rate:,.0f}" if rate >= 9.95 or not rate else f"{rate:.2g}"

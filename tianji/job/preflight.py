@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tianji import envs
 from tianji.config import Config
-from tianji.core.env import EnvSpec
+from tianji.core.env import EnvSpec, Step
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays, Field, Schema
 from tianji.core.state import state_of
@@ -26,7 +26,7 @@ def try_out(config: Config) -> Job:
         slow = envs.splits(config.environment)  # as many as are needed take seconds to make
         env = make_env(config, 1) if slow else make_env(config)
         obs = {name: np.array(array) for name, array in env.reset(config.exp.seed).items()}
-        env.step(_some_action(env.spec, obs))
+        _check_winning(config, env.step(_some_action(env.spec, obs)))
         if (state := state_of(env)) is not None:
             for _ in chunks(state):
                 pass  # raises on what no checkpoint could hold
@@ -47,6 +47,15 @@ def _ours(job: Job) -> bool:
     """Whether acting needs torch and no class of the user's: then there is nothing to find out."""
     own = job.task.own_network is not None or job.config.agent.type not in BUILT_IN
     return job.config.model.type == "CNN" and not own
+
+
+def _check_winning(config: Config, step: Step) -> None:
+    """Refuses to end with won games where no game can be won."""
+    if step.won is None and config.stop_win_ratio is not None:
+        raise TianJiError(
+            f"exp.stop_win_ratio={config.stop_win_ratio:g}: nobody wins or loses in this "
+            "environment: leave it out, and name a return instead (exp.stop_return)"
+        )
 
 
 def _some_action(env: EnvSpec, obs: Arrays) -> npt.NDArray[Any]:

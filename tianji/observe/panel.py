@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tianji.core.counts import Count
 from tianji.core.status import Status
+from tianji.core.wording import percent
 from tianji.job.job import Job
 from tianji.observe.bottleneck import bottleneck
 from tianji.observe.metrics import ratio_of
@@ -49,6 +50,7 @@ class Scene:
     status: Status | None = None  # how the run ended
     evaluated: tuple[float, int] | None = None  # mean return of the last evaluation, and its steps
     since: Counts | None = None  # counters some seconds ago: what limits the run now
+    evaluated_won: float | None = None  # share of its games that the last evaluation won
 
 
 def span(seconds: float) -> str:
@@ -100,6 +102,21 @@ def _return(scene: Scene) -> str:
     return shown + aim + ("" if mean is None else apart(mean, scene.progress.learned_return))
 
 
+def _evaluated(scene: Scene) -> str:
+    """As in `9.5`, or `9.5, won 83 %`."""
+    assert scene.evaluated is not None
+    won = "" if scene.evaluated_won is None else f", won {percent(scene.evaluated_won)}"
+    return f"{scene.evaluated[0]:,.1f}{won}"
+
+
+def _won(scene: Scene) -> str:
+    """As in `83 % / 90 %`; nothing where nobody can win."""
+    won, target = scene.progress.win_ratio, scene.job.config.stop_win_ratio
+    if won is None:
+        return ""
+    return percent(won) + ("" if target is None else f" / {percent(target)}")
+
+
 def sparkline(values: Sequence[float], width: int) -> str:
     """The course of `values` as a row of at most `width` blocks, each the mean of its part."""
     if not values or width < 1:
@@ -117,10 +134,11 @@ def sparkline(values: Sequence[float], width: int) -> str:
 def line(scene: Scene) -> str:
     """The moment as one line of plain text."""
     progress, stale = scene.progress, scene.progress.staleness.percentile(0.5)
-    played = "" if scene.evaluated is None else f"evaluation {scene.evaluated[0]:,.1f}   "
+    won = f"won {_won(scene)}   " if _won(scene) else ""
+    played = "" if scene.evaluated is None else f"evaluation {_evaluated(scene)}   "
     return (
         f"{span(scene.elapsed):>7}  {progress.produced:>9,} steps  "
-        f"{scene.rates.production:>7,.0f}/s   return {_return(scene)}   {played}"
+        f"{scene.rates.production:>7,.0f}/s   return {_return(scene)}   {won}{played}"
         f"updates {progress.updates:,}   staleness {stale:g}   {_limit(scene)}"
     )
 
@@ -179,13 +197,16 @@ def _head(scene: Scene) -> Table:
     grid.add_column(justify="right", no_wrap=True)
     share = progress.received / steps
     done = progress.received if scene.status is None else progress.produced  # as the summary says
-    grid.add_row("steps", f"{done:,} / {steps:,}", _bar(share, "blue"), _percent(share))
+    grid.add_row("steps", f"{done:,} / {steps:,}", _bar(share, "blue"), percent(share))
     spark = _Wide(lambda width: Text(sparkline(scene.history, width), style="yellow"))
     episodes = f"{progress.n_episodes:,} episodes"
     grid.add_row("return", Text(_return(scene), style="bold"), spark, episodes)
+    if won := _won(scene):
+        bar = _bar(progress.win_ratio or 0.0, "yellow")
+        grid.add_row("won", Text(won, style="bold"), bar, "")
     if scene.evaluated is not None:
-        mean, at = scene.evaluated
-        grid.add_row("evaluation", f"{mean:,.1f}", Text(f"at {at:,} steps", style="dim"), "")
+        at = Text(f"at {scene.evaluated[1]:,} steps", style="dim")
+        grid.add_row("evaluation", _evaluated(scene), at, "")
     return grid
 
 
@@ -264,7 +285,7 @@ def _row(scene: Scene, names: Sequence[str], label: str) -> _Row:
     busy, idle, paused = (sum(times) / len(names) for times in zip(*spent, strict=True))
     unit = UNITS.get(kind, "steps/s  ")
     speed = f"{rate:,.0f}" if unit == "steps/s  " or rate >= 100 else f"{rate:,.1f}"
-    queue, shares = _queue(scene, names), (_percent(busy), _percent(idle))
+    queue, shares = _queue(scene, names), (percent(busy), percent(idle))
     pace = "paused" if paused > MOSTLY else f"{speed} {unit}"
     return _Row(label, pace, *shares, queue, shown, busy, COLOURS[kind])
 
@@ -311,7 +332,3 @@ def _limit(scene: Scene) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:#.3g}"
-
-
-def _percent(share: float) -> str:
-    return f"{share:.0%}".replace("%", " %")

@@ -12,7 +12,7 @@ from tianji.core.counts import Count
 from tianji.core.errors import USER_MISTAKE
 from tianji.core.status import Status
 from tianji.core.versions import versions
-from tianji.core.wording import count_of
+from tianji.core.wording import count_of, percent
 from tianji.job.job import Job
 from tianji.job.wiring import n_bytes_of
 from tianji.machine import resources
@@ -67,6 +67,8 @@ def summarise(
         "updates": progress.updates,
         "mean_return_100": progress.mean_return,
         "learned_return_100": progress.learned_return,
+        "win_ratio_100": progress.win_ratio,
+        "stop_win_ratio": job.config.stop_win_ratio,
         "stop_return": job.stop_return,
         "stop_return_of": job.config.exp.stop_return_of,
         "produced": progress.produced,
@@ -234,7 +236,9 @@ def _reached(summary: dict[str, Any]) -> str:
     if mean is None:
         return "no episode ended"
     learned = apart(mean, summary["learned_return_100"])
-    return f"mean return {mean:,.1f} over {n} episodes{learned}"
+    won = summary.get("win_ratio_100")  # a summary of an earlier version has none
+    wins = "" if won is None else f", won {percent(won)}"
+    return f"mean return {mean:,.1f} over {n} episodes{learned}{wins}"
 
 
 def aimed_at(summary: Mapping[str, Any]) -> float | None:
@@ -245,7 +249,22 @@ def aimed_at(summary: Mapping[str, Any]) -> float | None:
 
 
 def _target(summary: dict[str, Any]) -> str | None:
-    """As in `475, not reached`."""
+    """As in `475, not reached`, or `won 90 %, not reached`; the one reached if it is one of two."""
+    wins, returns = _win_target(summary), _return_target(summary)
+    both = [words for words in (returns, wins) if words is not None]
+    reached = [words for words in both if "not reached" not in words]
+    return next(iter([*reached, *both]), None)
+
+
+def _win_target(summary: dict[str, Any]) -> str | None:
+    won, target = summary.get("win_ratio_100"), summary.get("stop_win_ratio")
+    if target is None:
+        return None
+    missed = won is None or won < target
+    return f"won {percent(target)}{', not reached' * missed}"
+
+
+def _return_target(summary: dict[str, Any]) -> str | None:
     mean, target = aimed_at(summary), summary["stop_return"]
     if target is None:
         return None
@@ -276,6 +295,8 @@ def _measured(summary: dict[str, Any]) -> list[Line]:
     if played := summary.get("evaluation"):
         best, last = played["best"], played["last"]
         words = f"{played['n']:,} in training: best mean return {best:,.1f}, last {last:,.1f}"
+        if (won := played.get("best_win_ratio")) is not None:
+            words += f"; won at best {percent(won)}, at last {percent(played['last_win_ratio'])}"
         lines.append(("evaluation", words))
     if decided := summary.get("rebalancing"):
         n, words = count_of(len(decided), "decision"), _at_last(decided, summary["groups"])

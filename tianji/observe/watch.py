@@ -35,6 +35,7 @@ class Progress:
     scalars: dict[str, float] = field(default_factory=dict)
     returns: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     learned: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))  # per life
+    won: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))  # nan: nobody can win
     lengths: deque[int] = field(default_factory=lambda: deque(maxlen=WINDOW))
     ended_at: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     n_episodes: int = 0
@@ -112,6 +113,12 @@ class Progress:
         return float(np.mean(self.returns)) if self.returns else None
 
     @property
+    def win_ratio(self) -> float | None:
+        """Share of the last 100 episodes that were won; None where nobody can win."""
+        won = [value for value in self.won if not math.isnan(value)]
+        return float(np.mean(won)) if won else None
+
+    @property
     def learned_return(self) -> float | None:
         """Mean of what was learned from in the same games: per life, and maybe clipped."""
         return float(np.mean(self.learned)) if self.learned else None
@@ -136,7 +143,7 @@ class Watch:
     def __init__(self, job: Job, ports: Ports) -> None:
         roles = roles_of(job.config)
         self._homes = {role.name: role.home for role in roles}
-        self._target = job.stop_return
+        self._target, self._win_target = job.stop_return, job.config.stop_win_ratio
         self._per_life = job.config.exp.stop_return_of == "life"
         self._keeps_episodes = job.config.exp.keep_episodes
         self._scalar_names = job.algorithm.scalars
@@ -180,6 +187,7 @@ class Watch:
         return {
             "returns": list(progress.returns),
             "learned": list(progress.learned),
+            "won": [None if math.isnan(value) else value for value in progress.won],
             "lengths": list(progress.lengths),
             "episodes": progress.n_episodes,
             "fusions": progress.fusions,
@@ -191,6 +199,8 @@ class Watch:
         progress = self.progress
         progress.returns.extend(state["returns"])
         progress.learned.extend(state["learned" if "learned" in state else "returns"])
+        won = state.get("won", [None] * len(state["returns"]))
+        progress.won.extend(math.nan if value is None else value for value in won)
         progress.lengths.extend(state["lengths"])
         progress.ended_at.extend(-math.inf for _ in state["returns"])
         progress.n_episodes = state["episodes"]
@@ -225,13 +235,20 @@ class Watch:
             return
         progress.returns.append(episode.returned)
         progress.learned.append(episode.learned)
+        progress.won.append(episode.won)
         progress.lengths.append(episode.length)
         progress.ended_at.append(episode.ended_at)
-        if self._target is None:
-            return
-        returns = progress.learned if self._per_life else progress.returns
-        if len(returns) == WINDOW and np.mean(returns) >= self._target:
+        if len(progress.returns) == WINDOW and self._reached():
             progress.solved_at = max(progress.ended_at)
+
+    def _reached(self) -> bool:
+        """Whether the mean return, or the share of won games, is what was asked for."""
+        progress = self.progress
+        returns = progress.learned if self._per_life else progress.returns
+        if self._target is not None and np.mean(returns) >= self._target:
+            return True
+        won = None if self._win_target is None else progress.win_ratio
+        return won is not None and self._win_target is not None and won >= self._win_target
 
 
 def _in_time(finished: tuple[int, Ended]) -> tuple[float, float, int]:
@@ -240,7 +257,7 @@ def _in_time(finished: tuple[int, Ended]) -> tuple[float, float, int]:
 
 
 def _line(seconds: float, actor: int, episode: Ended) -> Line:
-    returned, length, _, steps, version, learned = episode
+    returned, length, _, steps, version, learned, _ = episode
     return Line(round(seconds, 6), actor, steps, version, returned, length, learned)
 
 

@@ -27,6 +27,7 @@ EPISODE_SCHEMA = Schema(
         Field("steps", "int64", (EPISODES_PER_MESSAGE,)),
         Field("version", "int64", (EPISODES_PER_MESSAGE,)),
         Field("learned", "float64", (EPISODES_PER_MESSAGE,)),
+        Field("won", "float64", (EPISODES_PER_MESSAGE,)),
     )
 )
 """Finished episodes on their way from an actor to the launcher."""
@@ -41,6 +42,7 @@ class Ended(NamedTuple):
     steps: int = 0  # that this actor's environments had made by then, of all episodes
     version: int = 0  # updates behind the policy that acted in the last step
     learned: float = math.nan  # mean return of its lives as learned from; nan: older than this
+    won: float = math.nan  # 1: won, 0: not; nan: nobody can win
 
 
 class Episodes:
@@ -71,20 +73,29 @@ class Episodes:
         self._steps += step.valid
         ended = step.terminated | step.truncated
         if step.over is None:
-            return self._end(ended, version, self._returned)
+            return self._end(ended, version, self._returned, step.won)
         self._learned += step.reward
         self._lives += ended
-        self._end(step.over, version, self._learned / np.maximum(1, self._lives))
+        self._end(step.over, version, self._learned / np.maximum(1, self._lives), step.won)
         return bool(ended.any())
 
-    def _end(self, ended: BoolArray, version: int, learned: npt.NDArray[np.float64]) -> bool:
+    def _end(
+        self,
+        ended: BoolArray,
+        version: int,
+        learned: npt.NDArray[np.float64],
+        won: BoolArray | None,
+    ) -> bool:
         """Gathers the games that ended, if any."""
         if not ended.any():
             return False
         now, made = self._clock(), self._before + int(self._steps.sum())
         for e in np.flatnonzero(ended):
             returned, length, life = self._returned[e], self._steps[e], learned[e]
-            self.ended.append(Ended(float(returned), int(length), now, made, version, float(life)))
+            win = math.nan if won is None else float(won[e])
+            self.ended.append(
+                Ended(float(returned), int(length), now, made, version, float(life), win)
+            )
         self._forget(ended)
         return True
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from tianji.core import atomic_file, stats
 from tianji.core.algorithm import Policy
-from tianji.core.env import Env, ended_in, lost_in, over_of, points_of
+from tianji.core.env import BoolArray, Env, ended_in, lost_in, over_of, points_of
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays
+from tianji.core.stats import Floats
 
 FILE = "evaluations.jsonl"  # in a run's folder
 LOST = "evaluations.lost.jsonl"
@@ -45,6 +45,7 @@ class Games:
         n_envs = env.spec.n_envs
         self.returns = np.zeros(n_episodes)
         self.lengths = np.zeros(n_episodes, np.int64)
+        self.won = np.full(n_episodes, np.nan)  # 1: won, 0: not; nan: nobody can win
         self._env, self._policy = env, policy
         self._obs: Arrays | None = None  # None: nothing begun yet
         self._first = np.ones(n_envs, np.bool_)
@@ -77,14 +78,16 @@ class Games:
         self._steps += step.valid
         ended = over_of(step)  # a game may have several lives
         if ended.any():
-            self._record(ended)
+            self._record(ended, step.won)
         return self._left == 0
 
-    def _record(self, ended: npt.NDArray[np.bool_]) -> None:
+    def _record(self, ended: BoolArray, won: BoolArray | None) -> None:
         counts = np.flatnonzero(ended & (self._place < len(self.returns)))
         places = self._place[counts]
         self.returns[places] = self._returned[counts]
         self.lengths[places] = self._steps[counts]
+        if won is not None:
+            self.won[places] = won[counts]
         self._left -= counts.size
         self._place[ended] += self._place.size
         self._returned[ended] = 0.0
@@ -99,6 +102,17 @@ class Evaluation:
     lengths: tuple[int, ...]
     version: int  # updates behind the weights
     seed: int
+    won: tuple[float, ...] | None = None  # 1: won, 0: not; None: nobody can win
+
+    @property
+    def win_ratio(self) -> float | None:
+        """Share of the games that were won; None where nobody can win."""
+        return None if self.won is None else float(np.mean(self.won))
+
+    @cached_property
+    def win_interval(self) -> tuple[float, float] | None:
+        """Where the true share lies, with 95 % (Wilson)."""
+        return None if self.won is None else stats.wilson(int(sum(self.won)), len(self.won))
 
     @property
     def mean(self) -> float:
@@ -136,8 +150,12 @@ class Evaluation:
             "iqm": self.iqm,
             "low": low,
             "high": high,
+            "win_ratio": self.win_ratio,
+            "win_low": None if self.win_interval is None else self.win_interval[0],
+            "win_high": None if self.win_interval is None else self.win_interval[1],
             "returns": list(self.returns),
             "lengths": list(self.lengths),
+            "won": None if self.won is None else list(self.won),
         }
 
 
@@ -176,7 +194,15 @@ def play(trained: Playable, env: Env, episodes: int, seed: int) -> Evaluation:
 
 def outcome(games: Games, version: int, seed: int) -> Evaluation:
     """What finished games amount to."""
-    return Evaluation(tuple(games.returns.tolist()), tuple(games.lengths.tolist()), version, seed)
+    return evaluation_of(games.returns, games.lengths, games.won, version, seed)
+
+
+def evaluation_of(
+    returns: Floats, lengths: Any, won: Floats, version: int, seed: int
+) -> Evaluation:
+    """The same from arrays; `won` is nan where nobody can win."""
+    results = None if np.isnan(won).any() else tuple(won.tolist())
+    return Evaluation(tuple(returns.tolist()), tuple(lengths.tolist()), version, seed, results)
 
 
 def check(episodes: int, seed: int) -> None:

@@ -28,6 +28,7 @@ def evaluation_schema(n_episodes: int, n_weights: int) -> Schema:
             Field("version", "int64"),  # updates behind the weights that played
             Field("returned", "float64", (n_episodes,)),
             Field("length", "int64", (n_episodes,)),
+            Field("won", "float64", (n_episodes,)),  # nan: nobody can win
             Field("weights", "float32", (n_weights,)),
         )
     )
@@ -104,6 +105,7 @@ class Evaluator(Role):
             "version": np.asarray(self.version),
             "returned": self._games.returns,
             "length": self._games.lengths,
+            "won": self._games.won,
             "weights": self._weights,
         }
         self._number, self._playing = None, False

@@ -280,8 +280,10 @@ def _why(error: int) -> str:
 
 
 def _score(progress: Progress) -> float | None:
-    """By which the best is kept: the mean return, once it is not the luck of a few episodes."""
-    return progress.mean_return if len(progress.returns) >= ENOUGH_EPISODES else None
+    """By which the best is kept: won games or the mean return, once it is not the luck of a few."""
+    if len(progress.returns) < ENOUGH_EPISODES:
+        return None
+    return progress.mean_return if progress.win_ratio is None else progress.win_ratio
 
 
 def _env_steps(folder: Path) -> int:

@@ -14,8 +14,8 @@ from tianji.core.channel import Inbox, Message
 from tianji.job.factory import make_games_env
 from tianji.job.job import Job
 from tianji.observe.watch import Progress
-from tianji.roles.evaluation import Evaluation, Games, add_row, env_seed, outcome
-from tianji.runs.weights_file import best_score, save_best
+from tianji.roles.evaluation import Evaluation, Games, add_row, env_seed, evaluation_of, outcome
+from tianji.runs.weights_file import best_merit, merit_of, save_best
 
 MOST_SEEN = 10_000  # moments remembered; beyond them every second one goes
 LAST_SECONDS = 5.0  # that the games of the final weights may take
@@ -51,7 +51,7 @@ class Examiner:
         self._tell = tell  # an evaluation and its environment steps; answers with the time
         self._warn = warn
         self._waiting: list[dict[str, Any]] = []  # rows that could not be written yet
-        self._best = best_score(folder)
+        self._best = best_merit(folder)
         self._evaluated: int | None = None  # the version that was evaluated last
         self._due: int | None = None
         self._n_orders = 0
@@ -109,9 +109,9 @@ class Examiner:
 
     def _take(self, message: Message) -> None:
         arrays, seed = message.arrays, self._config.exp.seed
-        returns, lengths = arrays["returned"].tolist(), arrays["length"].tolist()
+        returns, lengths, won = (arrays[name] for name in ("returned", "length", "won"))
         version = int(arrays["version"])
-        evaluation = Evaluation(tuple(returns), tuple(lengths), version, seed)
+        evaluation = evaluation_of(returns, lengths, won, version, seed)
         self._record(evaluation, arrays["weights"], self._steps_at(version))
 
     def _play_last(self, learned: Saved) -> None:
@@ -155,14 +155,14 @@ class Examiner:
         wall = self._tell(evaluation, steps)
         self._waiting.append(evaluation.row("training", steps, wall))
         self._written(self._write)
-        mean = evaluation.mean
-        if math.isfinite(mean) and (self._best is None or mean > self._best):
+        merit = merit_of(evaluation.win_ratio, evaluation.mean)
+        if math.isfinite(evaluation.mean) and (self._best is None or merit > self._best):
             self._written(lambda: self._keep(evaluation, weights, steps))
 
     def _keep(self, evaluation: Evaluation, weights: Weights, steps: int) -> None:
-        name, mean = self._config.agent.type, evaluation.mean
-        save_best(self._folder, weights, evaluation.version, name, mean, steps)
-        self._best = mean
+        name, mean, won = self._config.agent.type, evaluation.mean, evaluation.win_ratio
+        save_best(self._folder, weights, evaluation.version, name, mean, steps, won)
+        self._best = merit_of(won, mean)
 
     def _write(self) -> None:
         while self._waiting:

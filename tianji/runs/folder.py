@@ -34,6 +34,7 @@ LIMITS = (  # that a run may be given more of when it is resumed
     "exp.episodes",
     "exp.stop_return",
     "exp.stop_return_of",
+    "exp.stop_win_ratio",
     "exp.max_seconds",
     "exp.save_seconds",
     "exp.save_freq",

@@ -43,6 +43,12 @@ class Report:
         return None if mean is None else float(mean)
 
     @property
+    def win_ratio(self) -> float | None:
+        """Share of the last 100 episodes that were won; None where nobody can win."""
+        won = self.summary["win_ratio_100"]
+        return None if won is None else float(won)
+
+    @property
     def final_time_seconds(self) -> float | None:
         """From the moment all roles were ready to the target; None if it was not reached."""
         seconds = self.summary["final_time_seconds"]

@@ -15,6 +15,7 @@ from tianji.core.checkpoint import Checkpoint
 from tianji.core.errors import TianJiError
 from tianji.core.json_file import read_json
 from tianji.core.status import ENDED, Status
+from tianji.core.wording import percent
 from tianji.observe.summary import aimed_at
 from tianji.roles.role_specs import roles_of
 from tianji.roles.role_state import is_bare
@@ -87,11 +88,14 @@ def _refuse_ended(
         return
     mean, target = aimed_at(summary), now.stop_return
     still = mean is not None and target is not None and mean >= target
-    if before.stop_return == target or still:
+    won, wanted = summary.get("win_ratio_100"), now.stop_win_ratio
+    still = still or (won is not None and wanted is not None and won >= wanted)
+    if still or (before.stop_return == target and before.stop_win_ratio == wanted):
         found = "" if mean is None else f" with a mean return of {mean:,g}"
+        found += "" if won is None else f" and {percent(won)} won"
+        more = MORE[status] if wanted is None else "--set exp.stop_win_ratio=W"
         raise TianJiError(
-            f"{folder} was solved{found}: it goes on only with a target above that, "
-            f"as in {MORE[status]}"
+            f"{folder} was solved{found}: it goes on only with a target above that, as in {more}"
         )
 
 
@@ -103,6 +107,7 @@ def _ends(config: Config) -> dict[str, float | None]:
         "exp.episodes": exp.episodes,
         "exp.max_seconds": exp.max_seconds,
         "exp.stop_return": config.stop_return,
+        "exp.stop_win_ratio": config.stop_win_ratio,
         "learner_cfg.exit_val.learn_step": config.max_updates,
         "global_cfg.exit_val.fusion_step": config.max_fusions,
     }

@@ -49,16 +49,24 @@ class Evaluated:
     n: int = 0
     best: float | None = None  # mean return
     last: tuple[float, int] | None = None  # mean return, and the environment steps by then
+    best_won: float | None = None  # share of won games, where anybody can win
+    last_won: float | None = None
 
-    def add(self, mean: float, env_steps: int) -> None:
+    def add(self, evaluation: Evaluation, env_steps: int) -> None:
         """Another one has come."""
+        mean, won = evaluation.mean, evaluation.win_ratio
         self.n += 1
         self.best = mean if self.best is None else max(self.best, mean)
-        self.last = (mean, env_steps)
+        self.last, self.last_won = (mean, env_steps), won
+        if won is not None:
+            self.best_won = max(won, self.best_won or 0.0)
 
     def summary(self) -> dict[str, Any] | None:
         """As `summary.json` has it; None if there was none."""
-        return None if self.last is None else {"n": self.n, "best": self.best, "last": self.last[0]}
+        if self.last is None:
+            return None
+        wins = {"best_win_ratio": self.best_won, "last_win_ratio": self.last_won}
+        return {"n": self.n, "best": self.best, "last": self.last[0], **wins}
 
 
 class Run:
@@ -132,7 +140,7 @@ class Run:
     def evaluated(self, evaluation: Evaluation, env_steps: int) -> float:
         """An evaluation has come: the next row tells of it. Returns the time of the run."""
         self._upkeep.evaluation = evaluation
-        self._evaluated.add(evaluation.mean, env_steps)
+        self._evaluated.add(evaluation, env_steps)
         return round(self.times.wall(time.monotonic()), 3)
 
     def state(self, progress: Progress) -> dict[str, Any]:
@@ -247,6 +255,7 @@ class Run:
             status,
             self._evaluated.last,
             self._past[0] if len(self._past) == LIMIT_FRAMES else None,
+            self._evaluated.last_won,
         )
         try:
             if status is None:

@@ -28,19 +28,32 @@ def save_final(
 
 
 def save_best(
-    folder: Path, weights: Weights, version: int, algorithm: str, score: float, env_steps: int
+    folder: Path,
+    weights: Weights,
+    version: int,
+    algorithm: str,
+    score: float,
+    env_steps: int,
+    win_ratio: float | None = None,
 ) -> Path:
     """Writes what has played best so far to `checkpoints/best.safetensors`."""
     about = {"score": repr(score), "env_steps": str(env_steps)}
+    if win_ratio is not None:
+        about["win_ratio"] = repr(win_ratio)
     return _save(folder / "checkpoints" / BEST, weights, version, algorithm, about)
 
 
-def best_score(folder: Path) -> float | None:
-    """The mean return that `best.safetensors` was kept for, if there is one."""
+def merit_of(win_ratio: float | None, mean: float) -> tuple[float, float]:
+    """What is compared to find the best: won games where anybody can win, then the mean return."""
+    return (0.0 if win_ratio is None else win_ratio, mean)
+
+
+def best_merit(folder: Path) -> tuple[float, float] | None:
+    """What `best.safetensors` was kept for, if there is one."""
     best = _best_of(folder)
-    return (
-        None if best is None or best.score is None or not math.isfinite(best.score) else best.score
-    )
+    if best is None or best.score is None or not math.isfinite(best.score):
+        return None
+    return merit_of(best.win_ratio, best.score)
 
 
 def rewind_evaluations(folder: Path, env_steps: int) -> None:
@@ -74,12 +87,13 @@ def read(path: Path) -> Saved:
         about = header["__metadata__"]
         if about.keys() != OF_0_1 and about.pop("sha256") != _checksum(weights, about):
             raise ValueError("its checksum differs")
-        score, steps = about.get("score"), about.get("env_steps")
+        score, steps, won = (about.get(name) for name in ("score", "env_steps", "win_ratio"))
         return Saved(
             weights,
             int(about["version"]),
             None if steps is None else int(steps),
             None if score is None else float(score),
+            None if won is None else float(won),
         )
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise TianJiError(f"{path} is damaged: it holds no weights of a policy") from error

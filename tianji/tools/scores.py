@@ -86,6 +86,7 @@ def describe(scored: Score) -> str:
     lines = [
         f"Mean return {number(result.mean)} over {count_of(n, 'game')} without exploration.",
         _line("weights", f"{scored.name}: {result.version:,} updates{steps}"),
+        *_won(result),
         _line("return", f"std {number(result.std)}, {_range(result.returns)}"),
         _line("IQM", f"{number(result.iqm)}, 95 % interval {number(low)} to {number(high)}"),
         _line("length", f"mean {sum(result.lengths) / n:,.1f} steps, {_range(result.lengths)}"),
@@ -95,24 +96,52 @@ def describe(scored: Score) -> str:
     return "\n".join(lines)
 
 
+def _won(result: Evaluation) -> list[str]:
+    """As in `85.0 % (17 of 20), 95 % interval 64.0 to 94.8 %`, in games that can be won."""
+    if result.won is None or result.win_interval is None or result.win_ratio is None:
+        return []
+    low, high = (100 * bound for bound in result.win_interval)
+    share = f"{100 * result.win_ratio:.1f} % ({sum(result.won):.0f} of {len(result.won)})"
+    return [_line("won", f"{share}, 95 % interval {low:.1f} to {high:.1f} %")]
+
+
 def table(scores: list[Score], block: str = "#") -> str:
     """Results over the steps of training, with a bar for each IQM."""
-    head = ("weights", "steps", "updates", "mean", "std", "IQM", "95 % interval", "")
+    wins = any(scored.evaluation.won is not None for scored in scores)
+    head = (
+        "weights",
+        "steps",
+        "updates",
+        *("won",) * wins,
+        "mean",
+        "std",
+        "IQM",
+        "95 % interval",
+        "",
+    )
     rows: list[tuple[str, ...]] = [head]
     middles = [scored.evaluation.iqm for scored in scores]
     low, high = min(0.0, *middles), max(middles)
     for scored, middle in zip(scores, middles, strict=True):
         share = (middle - low) / (high - low) if high > low else 0.0
-        rows.append((*_cells(scored), block * round(BAR * share)))
+        rows.append((*_cells(scored, wins), block * round(BAR * share)))
     return "\n".join(aligned(rows, left=(0, -1)))
 
 
-def _cells(scored: Score) -> tuple[str, ...]:
+def _cells(scored: Score, wins: bool) -> tuple[str, ...]:
     result = scored.evaluation
     low, high = result.interval
     steps = "?" if scored.env_steps is None else f"{scored.env_steps:,}"
     middle = [f"{value:,.1f}" for value in (result.mean, result.std, result.iqm)]
-    return (scored.name, steps, f"{result.version:,}", *middle, f"{low:,.1f} to {high:,.1f}")
+    won = "-" if result.win_ratio is None else f"{100 * result.win_ratio:.1f} %"
+    return (
+        scored.name,
+        steps,
+        f"{result.version:,}",
+        *(won,) * wins,
+        *middle,
+        f"{low:,.1f} to {high:,.1f}",
+    )
 
 
 def _range(values: tuple[float, ...] | tuple[int, ...]) -> str:

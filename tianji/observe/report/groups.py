@@ -17,7 +17,8 @@ from tianji.observe.report.run_files import Object
 GRID_POINTS = 200  # of a curve over several seeds
 SEEDS = ("exp.seed", "environment.seed")  # in which runs of one configuration may differ
 MOST_NAMED = 3  # differing keys in a label
-CURVES = ("return", "production", "consumption", "staleness_p50")
+CURVES = ("return", "win_ratio", "production", "consumption", "staleness_p50")
+RESULTS = ("return", "win_ratio")  # that stay when a run has ended in order
 
 
 def groups_of(runs: Sequence[Object]) -> list[Object]:
@@ -69,6 +70,7 @@ def _group(label: str, indices: list[int], runs: list[Object]) -> Object:
         "status": _statuses(runs),
         "final_time": _spread([each.get("final_time_seconds") for each in numbers]),
         "return": _interquartile([each.get("mean_return_100") for each in numbers]),
+        "won": _spread([each.get("win_ratio_100") for each in numbers]),
         "consumption": _spread([each.get("consumption_per_second") for each in numbers]),
         "staleness": _spread([each.get("staleness_p50") for each in numbers]),
         "curves": _bands(runs) if len(runs) > 1 else None,
@@ -110,9 +112,9 @@ def _bands(runs: list[Object]) -> Object:
     """Mean, lowest and highest over the runs, on common axes of time and of steps."""
     found: Object = {}
     for name in CURVES:
-        for axis in ("time", "steps") if name == "return" else ("time",):
+        for axis in ("time", "steps") if name in RESULTS else ("time",):
             curves = [_points(run["curves"], axis, name) for run in runs]
-            stays = [name == "return" and run["status"] in ENDED for run in runs]
+            stays = [name in RESULTS and run["status"] in ENDED for run in runs]
             if band := _band(curves, stays):
                 found.setdefault(name, {})[axis] = band
     return found

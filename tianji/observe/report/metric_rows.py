@@ -22,6 +22,7 @@ COLUMNS = {  # by the name in the page
     "wall": "wall_s",
     "updates": "updates",
     "return": "rollout/ep_rew_mean",
+    "win_ratio": "rollout/win_ratio",
     "episodes": "rollout/episodes",
     "production": "balance/production",
     "receiving": "balance/receiving",
@@ -166,6 +167,9 @@ class Evaluation:
     iqm: float
     low: float | None
     high: float | None
+    win_ratio: float | None = None
+    win_low: float | None = None
+    win_high: float | None = None
 
 
 class Evaluations:
@@ -222,7 +226,7 @@ def _evaluation(row: Object) -> Evaluation | None:
         name: number(row.get(key))
         for name, key in [
             ("wall", "wall_s"),
-            *((name, name) for name in ("updates", "episodes", "mean")),
+            *((n, n) for n in ("updates", "episodes", "mean", "win_ratio", "win_low", "win_high")),
         ]
     }
     return Evaluation(

@@ -362,6 +362,7 @@ function tilesOf(run) {
   const tiles = [
     solved ? ["Final time", span(n.final_time_seconds), "until the target"] : ["Training time", span(n.training_seconds), known(n.stop_return) && run.status !== "running" ? "target not reached" : ""],
     ["Mean return", number(n.mean_return_100), limits],
+    known(n.win_ratio_100) ? ["Won", percent(n.win_ratio_100), known(n.stop_win_ratio) ? `target ${percent(n.stop_win_ratio)}` : "last 100 episodes"] : null,
     evaluated.length ? ["Best evaluation", number(Math.max(...evaluated)), `IQM, ${plural(evaluated.length, "evaluation")}`] : null,
     ["Steps", number(n.env_steps), known(n.episodes) ? plural(n.episodes, "episode") : ""],
     ["Updates", number(n.updates), n.dropped ? `${number(n.dropped)} samples dropped` : ""],
@@ -397,6 +398,18 @@ function returnCard(data, size) {
   spec.rules = targets.map((y) => ({ y, label: `target ${number(y)}` }));
   const seeds = spec.bands.length ? "; line: mean over runs, band: lowest to highest; a run that has ended in order counts with its last value" : "";
   return chartCard("return", size, "Return", `mean of the last 100 episodes${seeds}`, spec, toggle());
+}
+// Only where games can be won.
+function wonCard(data, size) {
+  const axis = state.axis, spec = { axis, unit: "", percent: true, zero: true, top: 1, ...curvesOf(data, "win_ratio", axis) };
+  if (!spec.lines.some((line) => line.y.some(known))) return null;
+  if (data.runs.length === 1) spec.lines[0].label = "training episodes";
+  spec.dots = data.groups.flatMap((group, g) => group.runs.flatMap((r) => data.runs[r].evaluations.filter((e) => known(e.win_ratio)).map((e) =>
+    ({ label: e.of === "eval" ? "tianji eval (95 % interval)" : "evaluated while training (95 % interval)", c: data.runs.length > 1 ? g % 8 : e.of === "training" ? 1 : 3, full: e.of === "eval", x: e[axis], y: e.win_ratio, low: e.win_low, high: e.win_high }))));
+  spec.manyColours = data.groups.length > 1;
+  const targets = [...new Set(data.runs.map((run) => run.numbers.stop_win_ratio).filter(known))];
+  spec.rules = targets.map((y) => ({ y, label: `target ${percent(y)}` }));
+  return chartCard("won", size, "Won games", "share of the last 100 episodes", spec);
 }
 let toggled = null;
 function toggle() {
@@ -511,6 +524,7 @@ function comparisonCards(data) {
       { head: "status", cell: (group) => Object.entries(group.status).map(([status, n]) => [chip(status, `${n} ${status}`), " "]) },
       { head: "final time, median", class: "n", cell: (group) => between(group.final_time, span) },
       { head: "final return, IQM", class: "n", cell: ({ return: r }) => !r ? [DASH] : withSmall(number(r.iqm), known(r.low) ? `95 %: ${number(r.low)} to ${number(r.high)}` : "one run: no interval") },
+      ...(data.groups.some((group) => group.won) ? [{ head: "won, median", class: "n", cell: (group) => between(group.won, percent) }] : []),
       { head: "consumed/s, median", class: "n", cell: (group) => between(group.consumption, rate) },
       { head: "staleness, median", class: "n", cell: (group) => between(group.staleness, number) }], data.groups),
     el("p", { class: "note" }, "Small figures: range over the runs; of the IQM the 95 % stratified bootstrap interval. Final time counts only runs that reached their target.")]);
@@ -524,12 +538,13 @@ function comparisonCards(data) {
       { head: "status", cell: (run) => chip(run.status, run.status) },
       { head: "final time", class: "n", cell: (run) => span(run.numbers.final_time_seconds) },
       { head: "mean return", class: "n", cell: (run) => number(run.numbers.mean_return_100) },
+      ...(data.runs.some((run) => known(run.numbers.win_ratio_100)) ? [{ head: "won", class: "n", cell: (run) => percent(run.numbers.win_ratio_100) }] : []),
       { head: "steps", class: "n", cell: (run) => number(run.numbers.env_steps) },
       { head: "updates", class: "n", cell: (run) => number(run.numbers.updates) },
       { head: "consumed/s", class: "n", cell: (run) => number(run.numbers.consumption_per_second && Math.round(run.numbers.consumption_per_second)) },
       { head: "staleness p50 / p95", class: "n", cell: (run) => `${number(run.numbers.staleness_p50)} / ${number(run.numbers.staleness_p95)}` },
       { head: "wall time", class: "n", cell: (run) => span(run.numbers.wall_seconds) }], data.runs)]);
-  return [byGroup, returnCard(data, "whole"), over("all-production", "Production", "production", "steps/s"),
+  return [byGroup, returnCard(data, "whole"), wonCard(data, "whole"), over("all-production", "Production", "production", "steps/s"),
     over("all-consumption", "Consumption", "consumption", "samples/s"), over("all-staleness", "Staleness, median", "staleness_p50", "updates"), byRun, configCard(data)];
 }
 function chooser(data) {
@@ -550,7 +565,7 @@ function render() {
     arrange(upper, comparisonCards(data));
     arrange(lower, [limits, ...runCards(run)]);
   } else {
-    arrange(upper, [returnCard(data, limits ? "most" : "whole"), limits, ...runCards(run)]);
+    arrange(upper, [returnCard(data, limits ? "most" : "whole"), limits, wonCard(data, ""), ...runCards(run)]);
   }
   arrange(about, [...aboutCards(run), several ? null : configCard(data)]);
   const waiting = state.live && !run.curves.time?.length ? steady("waiting", "p", { class: "banner waiting" }, 0, () => ["No row of metrics yet: the roles are starting."]) : null;

@@ -36,7 +36,7 @@ NEARBY = 5  # runs that an error names
 
 DRAWN = (
     *("time", "steps", "return", "production", "receiving", "consumption", "ratio", "target"),
-    *("staleness_p50", "staleness_p95"),
+    *("staleness_p50", "staleness_p95", "win_ratio"),
 )
 LAST_OF = {  # figures that the last row knows where there is no summary, by their columns
     "env_steps": "steps",
@@ -46,6 +46,7 @@ LAST_OF = {  # figures that the last row knows where there is no summary, by the
     "training_seconds": "time",
     "resumes": "resumes",
     "mean_return_100": "return",
+    "win_ratio_100": "win_ratio",
     **{f"staleness_{name}": f"staleness_{name}" for name in ("mean", "p50", "p95", "max")},
 }
 
@@ -160,6 +161,7 @@ class RunReader:
         """The figures of the headline: from the summary, and where there is none from the rows."""
         names = ["final_time_seconds", "stop_return", "startup_seconds", "wall_seconds", "dropped"]
         names += ["env_steps", "updates", "episodes", "mean_return_100", "restarts", "resumes"]
+        names += ["win_ratio_100", "stop_win_ratio"]
         names += [f"{what}_per_second" for what in ("production", "receiving", "consumption")]
         said = {name: number(summary.get(name)) for name in names}
         exp = section(section(about.get("config")).get("exp"))

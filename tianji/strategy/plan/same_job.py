@@ -35,7 +35,9 @@ SPLIT = frozenset(
 COSTLESS = frozenset(
     (
         *("name", "folder", "notices", "environment.seed"),
-        *_paths("exp", "train_steps episodes stop_return stop_return_of max_seconds"),
+        *_paths(
+            "exp", "train_steps episodes stop_return stop_return_of stop_win_ratio max_seconds"
+        ),
         *_paths("exp", "seed track trace_seconds"),
         *_paths("exp", "save_seconds save_freq save_keep save_replay keep_episodes"),
         *_paths("exp", "eval_step eval_times"),
