@@ -18,6 +18,7 @@ from tianji.algorithms.sac import SAC, SACHyp
 from tianji.algorithms.td3 import TD3, TD3Hyp
 from tianji.config.keys import ModelConfig
 from tianji.core.algorithm import Algorithm, Task
+from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field, Schema
 from tianji.core.store import trajectory_schema
@@ -32,6 +33,8 @@ CONTINUOUS = spec_of(
     action_low=(-1.0, -1.0),
     action_high=(1.0, 1.0),
 )
+SEVERAL = EnvSpec((OBS,), Field("action", "int64", (2,)), (4, 3), n_envs=2)
+SWITCHES = EnvSpec((OBS,), Field("action", "int64", (2, 2)), (2, 2, 2, 2), n_envs=2)
 SMALL, DUELING = ModelConfig(hidden=(8, 8)), ModelConfig(hidden=(8,), dueling=True)
 ON_POLICY = PPOHyp(step_len=6, minibatch=8)
 PICTURES = spec_of(Field("obs", "uint8", (2, 12, 12)), Field("action", "int64"), 4, n_envs=2)
@@ -60,6 +63,9 @@ CASES = {
     "dqn dueling": (DQN, Task(DISCRETE, DUELING, DQNHyp(batch_size=8, n_step=3))),
     "ppo discrete": (PPO, Task(DISCRETE, SMALL, ON_POLICY)),
     "ppo continuous": (PPO, Task(CONTINUOUS, SMALL, ON_POLICY)),
+    "ppo several choices": (PPO, Task(SEVERAL, SMALL, ON_POLICY)),
+    "ppo switches": (PPO, Task(SWITCHES, SMALL, ON_POLICY)),
+    "impala several choices": (IMPALA, Task(SEVERAL, SMALL, LATE)),
     "dqn soft target": (DQN, Task(DISCRETE, SMALL, replace(FEW, target_tau=0.1))),
     "dqn prioritised": (DQN, Task(DISCRETE, SMALL, replace(FEW, prioritised=True, beta_steps=9))),
     "dqn c51": (DQN, Task(DISCRETE, DUELING, replace(FEW, distribution="c51", atoms=7))),

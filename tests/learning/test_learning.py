@@ -22,6 +22,16 @@ def test_the_echo_task_is_learned_in_seconds(tmp_path, algorithm, engine):
     assert done.summary["status"] == "solved"
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "kind"), [("ppo", "discrete"), ("ppo", "binary"), ("impala", "discrete")]
+)
+def test_several_choices_at_once_are_learned(tmp_path, algorithm, kind):
+    config, options = TASKS / f"several_{algorithm}.py", ("--set", f"environment.kind={kind}")
+    done = train(config, tmp_path / "run", "--engine", "local", *options)
+    assert done.status == 0, done.err
+    assert done.summary["status"] == "solved"
+
+
 NUMBERS = [("sac", "local"), ("td3", "process")]
 NUMBERS += [pytest.param(*pair, marks=pytest.mark.slow) for pair in (("sac", "process"),)]
 

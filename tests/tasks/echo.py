@@ -44,6 +44,27 @@ class Echo(BaseEnv):
         pass
 
 
+class Several(Echo):
+    """Shows two pictures; each choice that names its picture earns half a point."""
+
+    def init(self, kind="discrete"):
+        super().init(4)
+        binary = kind == "binary"
+        self.sizes = (2, 2) if binary else (4, 3)
+        self.observation_space = spaces.Box(0, 1, (sum(self.sizes),), np.float32)
+        self.action_space = spaces.MultiBinary(2) if binary else spaces.MultiDiscrete(self.sizes)
+
+    def step(self, action):
+        reward = float(np.mean(np.equal(action, self.answers)))
+        self.t += 1
+        return self._show(), reward, False, self.t == 10, {}
+
+    def _show(self):
+        self.answers = [int(self.random.integers(n)) for n in self.sizes]
+        pictures = [np.eye(n)[k] for n, k in zip(self.sizes, self.answers, strict=True)]
+        return np.concatenate(pictures, dtype=np.float32)
+
+
 class Raises(Echo):
     """Breaks in its 50th step."""
 

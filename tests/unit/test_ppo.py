@@ -374,7 +374,24 @@ def test_only_samples_of_the_present_policy_have_its_probabilities(buffer_size, 
     assert bool((samples.logp == -9).all()) != anew
 
 
-def test_several_choices_at_once_are_refused():
+def test_several_choices_are_each_drawn_from_their_own_logits():
     several = replace(DISCRETE, choices=(2, 3), action=Field("action", "int64", (2,)))
-    with pytest.raises(TianJiError, match="2 choices at once"):
-        PPO.fields(task(several))
+    learner = PPO(task(several), 0)
+    out = torch.tensor([[0.0, 1.0, 2.0, 0.0, 1.0]])
+    logp, entropy = learner.networks.log_probability(out, torch.tensor([[1, 2]]))
+    one, other = torch.log_softmax(out[:, :2], 1), torch.log_softmax(out[:, 2:], 1)
+    assert logp.item() == pytest.approx((one[0, 1] + other[0, 2]).item())
+    each = [-(part.exp() * part).sum().item() for part in (one, other)]
+    assert entropy.item() == pytest.approx(sum(each))
+
+
+def test_a_policy_of_several_choices_says_the_probabilities_that_the_learner_finds():
+    several = replace(DISCRETE, choices=(2, 3), action=Field("action", "int64", (2,)))
+    learner, policy = PPO(task(several), 0), PPO.policy(task(several), 0, 0)
+    policy.load(learner.weights(), 0)
+    obs = np.random.default_rng(0).random((6, *DISCRETE.observations[0].shape), np.float32)
+    made = act(policy, obs)
+    assert made["action"].shape == (6, 2) and made["action"].max(0).tolist() <= [1, 2]
+    out, _ = learner.networks(torch.from_numpy(obs))
+    found, _ = learner.networks.log_probability(out, torch.from_numpy(made["action"]))
+    np.testing.assert_allclose(made["logp"], found.detach().numpy(), rtol=1e-5)

@@ -327,15 +327,16 @@ def _instead(task: Task) -> str:
     """What takes such actions."""
     if task.env.choices is None:
         return ": use agent = dict(type='PPO', ...), or type='SAC' or 'TD3'"
-    return ", several choices at once: use an algorithm of your own"
+    return ", several choices at once: use agent = dict(type='PPO', ...)"
 
 
 def vector_actions(task: Task, name: str) -> int:
     """How many numbers an action has; raises where it is a choice."""
     if task.env.choices is None:
         return int(np.prod(task.env.action.shape, dtype=int))
-    one = task.env.n_actions is not None
-    instead = "agent = dict(type='DQN', ...), or type='PPO'" if one else "an algorithm of your own"
+    instead = "agent = dict(type='PPO', ...)"
+    if task.env.n_actions is not None:
+        instead += ", or type='DQN'"
     raise TianJiError(
         f"{name} needs actions that are vectors of numbers; this environment's actions are "
         f"{task.env.action}, {len(task.env.choices)} choice(s): use {instead}"

@@ -79,7 +79,7 @@ class IMPALA(GradientAlgorithm):
         from tianji.models.optimisers import Adam, RMSProp
 
         self.hyp: IMPALAHyp = task.hyp
-        self._discrete = task.env.n_actions is not None
+        self._discrete = task.env.choices is not None
         self.networks = ActorCritic(task, seed)
         self._own(self.networks.parameters(), device)
         kind, eps = (Adam, 1e-5) if self.hyp.optimiser == "adam" else (RMSProp, 0.01)
@@ -125,7 +125,7 @@ class IMPALA(GradientAlgorithm):
         """The likeliest action with the logits, or the middle of the distribution."""
         from tianji.models.export import exported
 
-        scores = "mean" if task.env.n_actions is None else "logits"
+        scores = "mean" if task.env.choices is None else "logits"
         return exported(policy_network(task), weights, task.env, scores, n_spread(task))
 
     def stage(self, batch: Arrays) -> Any:

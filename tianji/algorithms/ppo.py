@@ -133,7 +133,7 @@ class PPO(GradientAlgorithm):
         from tianji.models.optimisers import Adam
 
         self.hyp: PPOHyp = task.hyp
-        self._discrete = task.env.n_actions is not None
+        self._discrete = task.env.choices is not None
         self.networks = ActorCritic(task, seed)
         self._inputs_norm, self._returns = _normalisers(task)
         kept = [each for each in (self._inputs_norm, self._returns) if each is not None]
@@ -202,7 +202,7 @@ class PPO(GradientAlgorithm):
         """The likeliest action and its logits, or the mean action within its bounds."""
         from tianji.models.export import exported
 
-        scores = "mean" if task.env.n_actions is None else "logits"
+        scores = "mean" if task.env.choices is None else "logits"
         norm = _normalisers(task)[0]
         return exported(policy_network(task), weights, task.env, scores, n_spread(task), norm)
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from tianji.core.algorithm import Policy, Task
-from tianji.core.errors import TianJiError
 from tianji.core.lazy import torch
 from tianji.core.schema import Field
 from tianji.models.layout import Network, network_of
-from tianji.models.policies import LOG_2PI, CategoricalPolicy, GaussianPolicy
+from tianji.models.policies import (
+    LOG_2PI,
+    CategoricalPolicy,
+    GaussianPolicy,
+    SeveralChoicesPolicy,
+)
 
 SMALL = 0.01  # gain of the policy's last layer: at first all actions are about equally likely
 
@@ -19,7 +23,7 @@ class ActorCritic:
 
     def __init__(self, task: Task, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
-        self._discrete, self._n_policy = task.env.n_actions is not None, n_policy_outputs(task)
+        self._choices, self._n_policy = task.env.choices, n_policy_outputs(task)
         self.actor = policy_network(task).module(generator, 1.0 if task.model.shares else SMALL)
         self.log_std = torch.nn.Parameter(torch.zeros(n_spread(task)))
         if task.model.shares:
@@ -49,32 +53,37 @@ class ActorCritic:
         self, out: torch.Tensor, action: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Log-probability of each action under the policy's outputs, and the mean entropy."""
-        if self._discrete:
-            logits = torch.log_softmax(out, 1)
-            entropy = -(logits.exp() * logits).sum() / len(logits)
-            return logits.gather(1, action[:, None]).squeeze(1), entropy
+        if self._choices is not None and len(self._choices) == 1:
+            return _one_choice(out, action.reshape(-1, 1))
+        if self._choices is not None:
+            parts = torch.split(out, list(self._choices), 1)
+            chosen = action.reshape(len(out), -1, 1).unbind(1)
+            each = [_one_choice(*pair) for pair in zip(parts, chosen, strict=True)]
+            logps, entropies = zip(*each, strict=True)  # choices do not depend on each other
+            return torch.stack(logps).sum(0), torch.stack(entropies).sum()
         log_std = self.log_std
         noise = (action - out) * torch.exp(-log_std)
         logp = (-0.5 * noise.square() - log_std - 0.5 * LOG_2PI).sum(1)
         return logp, (log_std + 0.5 + 0.5 * LOG_2PI).sum()
 
 
+def _one_choice(out: torch.Tensor, action: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same of one choice; `action` is [B, 1]."""
+    logits = torch.log_softmax(out, 1)
+    entropy = -(logits.exp() * logits).sum() / len(logits)
+    return logits.gather(1, action).squeeze(1), entropy
+
+
 def n_policy_outputs(task: Task) -> int:
-    """A logit per action, or a mean per number of an action vector."""
-    if task.env.n_actions is not None:
-        return task.env.n_actions
+    """A logit per option of each choice, or a mean per number of an action vector."""
     if task.env.choices is not None:
-        raise TianJiError(
-            f"this environment's action is {len(task.env.choices)} choices at once, "
-            f"{list(task.env.choices)}: the built-in algorithms make one choice or give a vector "
-            "of numbers; use an algorithm of your own (see docs/own-algorithm.md)"
-        )
+        return sum(task.env.choices)
     return int(np.prod(task.env.action.shape, dtype=int))
 
 
 def n_spread(task: Task) -> int:
-    """Numbers that a Gaussian policy's spread has; none for a choice among n actions."""
-    return 0 if task.env.n_actions is not None else n_policy_outputs(task)
+    """Numbers that a Gaussian policy's spread has; none where actions are choices."""
+    return 0 if task.env.choices is not None else n_policy_outputs(task)
 
 
 def policy_network(task: Task) -> Network:
@@ -88,16 +97,18 @@ def n_value_weights(task: Task) -> int:
 
 
 def policy_of(task: Task, seed: int, normalise: bool = False) -> Policy:
-    """A policy for either kind of action."""
-    network = policy_network(task)
-    if task.env.n_actions is not None:
-        return CategoricalPolicy(task, network, task.env.n_actions, seed, normalise)
+    """A policy for any kind of action."""
+    network, env = policy_network(task), task.env
+    if env.n_actions is not None:
+        return CategoricalPolicy(task, network, env.n_actions, seed, normalise)
+    if env.choices is not None:
+        return SeveralChoicesPolicy(task, network, env.choices, seed, normalise)
     return GaussianPolicy(task, network, seed, normalise)
 
 
 def policy_fields(task: Task) -> tuple[Field, ...]:
     """The density of what was drawn, and the draw itself where bounds may have changed it."""
     logp = Field("logp", "float32")
-    if task.env.n_actions is not None:
+    if task.env.choices is not None:
         return (logp,)
     return (logp, Field("raw", "float32", (n_policy_outputs(task),)))

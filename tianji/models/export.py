@@ -39,7 +39,7 @@ def exported(
     normaliser: Normaliser | None = None,
     head: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> PolicyGraph:
-    """The policy that takes the best of n actions, or the mean of a vector within its bounds.
+    """The policy that takes the best options, or the mean of a vector within its bounds.
 
     `weights` are the network's, then `n_more` others, then the normaliser's. `head` makes a score
     for every action out of the network's outputs, where they are not the scores themselves.
@@ -47,9 +47,10 @@ def exported(
     if normaliser is not None:
         start = network.n_weights + n_more
         normaliser.numbers[...] = weights[start : start + len(normaliser.numbers)]
-    n_scores = env.n_actions or int(np.prod(env.action.shape, dtype=int))
+    n_scores = sum(env.choices or ()) or int(np.prod(env.action.shape, dtype=int))
+    several = env.choices is not None and env.n_actions is None
     plain = isinstance(network, MLPLayout) and not network.norm
-    if plain and normaliser is None and head is None and network.n_outputs == n_scores:
+    if plain and not several and not (normaliser or head) and network.n_outputs == n_scores:
         assert isinstance(network, MLPLayout)
         return perceptron(network, weights, env, scores)
     from tianji.models.export_module import Acting

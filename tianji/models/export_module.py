@@ -45,7 +45,7 @@ class Acting(nn.Module):
         scale = unit if normaliser is None else normaliser.scale
         self.register_buffer("unit", torch.tensor(np.asarray(scale)))
         self._limited = normaliser is not None
-        if env.n_actions is None:
+        if env.choices is None:
             self.register_buffer("low", torch.tensor(env.action_low))
             self.register_buffer("high", torch.tensor(env.action_high))
 
@@ -56,5 +56,8 @@ class Acting(nn.Module):
         scores = out[:, : self._n_scores] if self._head is None else self._head(out)
         if self._env.n_actions is not None:
             return scores.argmax(1), scores
+        if self._env.choices is not None:
+            best = [part.argmax(1) for part in scores.split(self._env.choices, 1)]
+            return torch.stack(best, 1).reshape(-1, *self._env.action.shape), scores
         bounded = torch.minimum(torch.maximum(scores, self.low), self.high)
         return bounded.reshape(-1, *self._env.action.shape), scores

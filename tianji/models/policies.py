@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from tianji.core.algorithm import Task, Weights
 from tianji.core.env import BoolArray, EnvSpec
@@ -77,6 +78,22 @@ class Acting:
             self._normaliser.numbers[...] = state["normaliser"]
 
 
+def chosen(
+    logits: Floats, random: np.random.Generator | None
+) -> tuple[npt.NDArray[np.int64], Floats]:
+    """One option of each row of `logits`, drawn or the likeliest, and its log-probability."""
+    logits = logits - logits.max(1, keepdims=True)
+    weight = np.exp(logits)
+    total = weight.sum(1, keepdims=True)
+    if random is not None:
+        mark = random.random((len(logits), 1), np.float32) * total
+        action = (weight.cumsum(1) < mark).sum(1)
+        np.minimum(action, logits.shape[1] - 1, out=action)
+    else:
+        action = logits.argmax(1)
+    return action, logits[np.arange(len(logits)), action] - np.log(total[:, 0])
+
+
 class CategoricalPolicy:
     """Draws one of n actions; the network's first n outputs are their logits."""
 
@@ -94,17 +111,8 @@ class CategoricalPolicy:
     def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
         """Actions and the logarithms of their probabilities."""
         logits = self._outputs(obs, first)[:, : self._n_actions]
-        logits = logits - logits.max(1, keepdims=True)
-        weight = np.exp(logits)
-        total = weight.sum(1, keepdims=True)
-        if explore:
-            mark = self._random.random((len(logits), 1), np.float32) * total
-            action = (weight.cumsum(1) < mark).sum(1)
-            np.minimum(action, logits.shape[1] - 1, out=action)
-        else:
-            action = logits.argmax(1)
-        rows = np.arange(len(logits))
-        return {"action": action, "logp": logits[rows, action] - np.log(total[:, 0])}
+        action, logp = chosen(logits, self._random if explore else None)
+        return {"action": action, "logp": logp}
 
     def state(self) -> State:
         """The weights and the stream of draws."""
@@ -114,6 +122,31 @@ class CategoricalPolicy:
         """Draws on where another policy stopped."""
         self._outputs.restore(state)
         restore_random(self._random, state["random"])
+
+
+class SeveralChoicesPolicy(CategoricalPolicy):
+    """Makes several choices at once, each from logits of its own."""
+
+    def __init__(
+        self,
+        task: Task,
+        network: Network,
+        choices: tuple[int, ...],
+        seed: int,
+        normalise: bool = False,
+    ) -> None:
+        super().__init__(task, network, sum(choices), seed, normalise)
+        self._shape = task.env.action.shape
+        self._ends = np.cumsum(choices)
+
+    def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
+        """Actions [E, ...] and the logarithms of their joint probabilities."""
+        logits = self._outputs(obs, first)[:, : self._n_actions]
+        random = self._random if explore else None
+        parts = np.split(logits, self._ends[:-1], 1)
+        actions, logps = zip(*(chosen(part, random) for part in parts), strict=True)
+        action = np.stack(actions, 1).reshape(len(logits), *self._shape)
+        return {"action": action, "logp": np.sum(logps, 0)}
 
 
 class GaussianPolicy:

@@ -125,10 +125,10 @@ def compare(
     want, expected = graph.scores(inputs), trained.act(observations)
     tolerance = TOLERANCE * max(1.0, float(np.abs(want).max()))
     difference = float(np.abs(scores - want).max())
-    if trained.task.env.n_actions is None:
+    if trained.task.env.choices is None:
         same = np.abs(action - expected).reshape(len(inputs), -1).max(1) <= tolerance
         return Parity(len(inputs), difference, tolerance, float(same.mean()), 0)
-    same = action == expected
+    same = (action == expected).reshape(len(inputs), -1).all(1)
     ties = np.zeros_like(same)
     if want.shape == (len(inputs), trained.task.env.n_actions):  # one score per action
         same &= want.argmax(1) == expected  # or the reference is not of this policy either
