@@ -24,20 +24,23 @@ ALGORITHMS = (
     "ApeX",
     "DQN",
     "IMPALA",
+    "IQL",
     "PPO",
     "PQN",
+    "QMIX",
     "SAC",
     "TD3",
+    "VDN",
 )
-AGENT_NAMES = Names(ALGORITHMS, later=("QMIX", "MADDPG"), lost=UNRELEASED_AGENTS, own=True)
-HEADS = {name: f"{name}Head" for name in ALGORITHMS}
+AGENT_NAMES = Names(ALGORITHMS, later=("MADDPG",), lost=UNRELEASED_AGENTS, own=True)
+HEADS = {name: f"{name}Head" for name in ALGORITHMS} | {"QMIX": "MixerHead"}
 HEAD_NAMES = Names(
     (*HEADS.values(), PRIORITISED),
-    later=("MixerHead", "MADDPGHead"),
+    later=("MADDPGHead",),
     lost=UNRELEASED_HEADS,
     own=True,
 )
-HEADS |= {"QMIX": "MixerHead", "MADDPG": "MADDPGHead"}
+HEADS |= {"MADDPG": "MADDPGHead"}
 """The embryo that belongs to each agent."""
 
 AGENTS_ENVIRONMENTS = (
