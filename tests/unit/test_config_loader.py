@@ -189,14 +189,13 @@ def test_the_keys_of_the_release_load_for_ppo() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (QMIX, later("agent.type 'QMIX'", AGENTS)),
         (MADDPG, later("agent.type 'MADDPG'", AGENTS)),
         (
-            QMIX.replace("type='QMIX', ", ""),
-            later("embryo.type 'MixerHead'", HEADS),
+            MADDPG.replace("type='MADDPG', ", ""),
+            later("embryo.type 'MADDPGHead'", HEADS),
         ),
     ],
-    ids=["QMIX", "MADDPG", "MixerHead"],
+    ids=["MADDPG", "MADDPGHead"],
 )
 def test_what_the_release_has_and_we_do_not_says_so(text: str, message: str) -> None:
     assert refusal(text).endswith(message)
@@ -372,7 +371,7 @@ def test_a_config_cannot_be_changed() -> None:
         {"exp": {"seed": float("nan")}},
         {"extra": 1},
         {"hyp": {3: 4}},
-        {"agent": {"type": "QMIX"}},
+        {"agent": {"type": "MADDPG"}},
         {"hyp": {"lr": object()}},
     ],
 )
