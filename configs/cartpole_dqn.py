@@ -15,14 +15,14 @@ parallel_parameters = dict(
 
 hyp = dict(
     LR=2e-3,
-    GAMMA=0.99,              # how much a reward one step later is worth
-    EPSILON=0.01,            # share of random actions in the end ...
-    max_decay_step=3000,     # ... reached after so many steps
-    batch_size=128,          # samples per update
-    buffer_size=50_000,      # samples remembered
-    warmup_size=256,         # samples before the first update
+    GAMMA=0.99,  # how much a reward one step later is worth
+    EPSILON=0.01,  # share of random actions in the end ...
+    max_decay_step=3000,  # ... reached after so many steps
+    batch_size=128,  # samples per update
+    buffer_size=50_000,  # samples remembered
+    warmup_size=256,  # samples before the first update
     TARGET_REPLACE_ITER=25,  # updates between two copies into the target network
-    n_step=16,               # steps of reward before the network's own estimate takes over
+    n_step=16,  # steps of reward before the network's own estimate takes over
     double_q=True,
     clip_grad_norm=10,
 )

@@ -13,12 +13,12 @@ parallel_parameters = dict(
 
 hyp = dict(
     lr=0.01,
-    gamma=0.98,      # how much a reward one step later is worth
+    gamma=0.98,  # how much a reward one step later is worth
     gae_lambda=0.95,
     clip_param=0.2,
-    step_len=32,     # steps of each environment in a trajectory: 64 x 32 samples per update
+    step_len=32,  # steps of each environment in a trajectory: 64 x 32 samples per update
     minibatch=1024,  # samples per gradient step
-    update_step=3,   # passes over the samples
+    update_step=3,  # passes over the samples
 )
 
 model = dict(type="MLP", hidden=[64, 64], act="tanh")

@@ -19,7 +19,7 @@ hyp = dict(
     warmup_size=32,
     buffer_size=2048,
     max_decay_step=3000,  # not in the table
-    n_step=16,            # not in the table: with so few target updates value spreads n steps each
+    n_step=16,  # not in the table: with so few target updates value spreads n steps each
 )
 
 model = dict(type="MLP", hidden=[256, 256], act="relu")

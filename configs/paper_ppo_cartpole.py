@@ -19,9 +19,9 @@ hyp = dict(
     step_len=rollout,
     batch_size=actors,  # the table names no batch: one rollout of each actor
     minibatch=256,
-    update_step=10,     # passes over a batch; the table's "target update interval"
+    update_step=10,  # passes over a batch; the table's "target update interval"
     warmup_size=1,
-    buffer_size=actors, # as much as one batch
+    buffer_size=actors,  # as much as one batch
 )
 
 model = dict(type="MLP", hidden=[256, 256], act="tanh")

@@ -15,10 +15,10 @@ parallel_parameters = dict(
 hyp = dict(
     LR=2e-3,
     GAMMA=0.97,
-    tau=0.02,            # how fast the target critics follow
+    tau=0.02,  # how fast the target critics follow
     batch_size=128,
     buffer_size=50_000,
-    warmup_size=1000,    # steps at random before the first update
+    warmup_size=1000,  # steps at random before the first update
 )
 
 model = dict(type="MLP", hidden=[64, 64])

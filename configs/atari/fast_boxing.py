@@ -23,6 +23,8 @@ hyp = dict(
 
 agent = dict(type="PPO", embryo=dict(type="PPOHead", model=model, hyp=hyp))
 
-environment = dict(type="AtariEnv", game="Boxing", wrappers=["noop", "skip", "warp", "clip", "stack"])
+environment = dict(
+    type="AtariEnv", game="Boxing", wrappers=["noop", "skip", "warp", "clip", "stack"]
+)
 
 exp = dict(train_steps=10_000_000)

@@ -11,14 +11,14 @@ parallel_parameters = dict(
 
 hyp = dict(
     lr=3e-3,
-    step_len=6,          # two games: each has two steps, and one that only resets
-    batch_size=32,       # sequences per update
+    step_len=6,  # two games: each has two steps, and one that only resets
+    batch_size=32,  # sequences per update
     buffer_size=20_000,
     warmup_size=600,
-    epsilon=1.0,         # learn from random play alone, as the paper does here ...
+    epsilon=1.0,  # learn from random play alone, as the paper does here ...
     max_decay_step=0,
     decay_updates=0,
-    td_lambda=0,         # ... and so from what the best action would bring, not from what followed
+    td_lambda=0,  # ... and so from what the best action would bring, not from what followed
     target_tau=0.05,
 )
 

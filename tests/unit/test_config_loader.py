@@ -108,7 +108,8 @@ def refusal(text: str, *overrides: str) -> str:
 
 OWN = " or your own as 'module:Class'"
 AGENTS = ", ".join(map(repr, ALGORITHMS)) + OWN
-HEADS = ", ".join(repr(f"{name}Head") for name in ALGORITHMS) + ", 'DQNPrioritiesHead'" + OWN
+EMBRYOS = ["MixerHead" if name == "QMIX" else f"{name}Head" for name in ALGORITHMS]
+HEADS = ", ".join(map(repr, EMBRYOS)) + ", 'DQNPrioritiesHead'" + OWN
 
 
 def later(what: str, offer: str) -> str:

@@ -70,9 +70,7 @@ class QMIXHyp:
         at_least=0,
     )
     step_len: int = key(20, "steps of a sequence, and of a rollout of one environment", at_least=1)
-    burn_in: int = key(
-        0, "steps of a sequence that only bring its memory up to date", at_least=0
-    )
+    burn_in: int = key(0, "steps of a sequence that only bring its memory up to date", at_least=0)
     batch_size: int = key(32, "sequences per update", at_least=1)
     buffer_size: int = key(200_000, "steps kept", at_least=1)
     warmup_size: int = key(2_000, "steps received before the first update", at_least=0)
@@ -165,7 +163,7 @@ class QMIX(GradientAlgorithm):
 
     def stage(self, batch: Arrays) -> Any:
         """What is learned from, on the device."""
-        more = ("state",) if self.hyp.mixer == "qmix" else ()
+        more: tuple[str, ...] = ("state",) if self.hyp.mixer == "qmix" else ()
         if self.task.env.reward_per_agent:
             more += ("alive",)
         if MEMORY in batch:

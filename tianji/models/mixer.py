@@ -57,7 +57,7 @@ class Mixer:
         """The team's value [...] of the agents' [..., A] in a state [..., S]."""
         first, second, own = (self._made(i, state) for i in range(3))
         weight, bias = self.parameters[12:]
-        layer = first.abs().unflatten(-1, (self.layout.n_agents, self.layout.units))
+        layer = first.abs().view(*first.shape[:-1], self.layout.n_agents, self.layout.units)
         between = (values[..., None] * layer).sum(-2)
         between = between + torch.nn.functional.linear(state, weight, bias)
         return (torch.nn.functional.elu(between) * second.abs()).sum(-1) + own.squeeze(-1)
