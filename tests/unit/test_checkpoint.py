@@ -296,9 +296,9 @@ def sealed_with(tmp_path, change):
     """A checkpoint whose manifest was changed by somebody who also mended its checksum."""
     folder = tmp_path / "checkpoints" / "0001-step-5"
     folder.mkdir(parents=True)
-    files = {name: {"bytes": 0, "sha256": hashlib.sha256(b"").hexdigest()} for name in NEEDED}
+    files = {name: {"bytes": 2, "sha256": hashlib.sha256(b"{}").hexdigest()} for name in NEEDED}
     for name in NEEDED:
-        (folder / name).touch()
+        (folder / name).write_text("{}")
     manifest = {"format": 1, "version": 1, "env_steps": 5, "score": 1.0, "replay": "kept"}
     text = json.dumps(change(manifest | {"files": files})).encode()
     (folder / "manifest.json").write_bytes(text)

@@ -14,7 +14,7 @@ from tianji.core import checkpoint, disk
 from tianji.core.counts import Count, counts_state
 from tianji.observe.watch import Progress
 from tianji.roles.role_specs import roles_of
-from tianji.roles.saving import ANY_SIZE, LAST, writing
+from tianji.roles.saving import ANY_SIZE, LAST, LEFT_OUT, writing
 from tianji.runs import checkpoint_schedule
 from tianji.runs.checkpoint_schedule import LARGEST_COPY, Keeper, left_out
 
@@ -179,12 +179,23 @@ def test_the_manifest_says_what_the_checkpoint_is(stage, tmp_path):
     assert found.json("config.json") == {"config": {"name": "walk"}}
 
 
-@pytest.mark.parametrize(("how", "why"), [("auto", "256 MB"), ("never", "save_replay is 'never'")])
+@pytest.mark.parametrize(
+    ("how", "why"), [("auto", "could not be written"), ("never", "save_replay is 'never'")]
+)
 def test_the_manifest_says_why_there_are_no_samples(stage, tmp_path, how, why):
     s = stage(f"exp.save_replay={how}")
     s.write(LAST, store=False)
     assert s.keeper.close(s.progress) is not None
     assert why in manifest(tmp_path)["replay"]
+
+
+def test_the_manifest_says_that_the_disk_was_full_at_the_end(stage, tmp_path):
+    s = stage()
+    s.write(LAST, store=False)
+    (tmp_path / "checkpoints" / LAST / f"buffer-0.0.store{LEFT_OUT}").write_text("No space left")
+    sealed = s.keeper.close(s.progress)
+    assert manifest(tmp_path)["replay"] == "left out: No space left"
+    assert not list(sealed.folder.glob(f"*{LEFT_OUT}"))
 
 
 def test_a_disk_that_refuses_is_a_warning_and_the_older_one_stays(stage, tmp_path):

@@ -185,7 +185,7 @@ def test_a_huge_file_is_not_read(tmp_path: Any) -> None:
 
 
 def test_a_file_without_permission_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise PermissionError
 
     monkeypatch.setattr("builtins.open", refuse)

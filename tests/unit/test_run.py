@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tianji.config import Config, load
+from tianji.core import checkpoint
 from tianji.core.counts import Count
 from tianji.core.errors import TianJiError
 from tianji.core.status import Status
@@ -261,11 +262,13 @@ def ended_run(folder: Path, status: str, mean: float = 480.0) -> None:
     """With 5,000 steps, 70 episodes and 20 seconds, by its newest checkpoint."""
     claimed(folder, config_of("exp.stop_return=475", "exp.max_seconds=20"), "local")
     (folder / "summary.json").write_text(json.dumps({"status": status, "mean_return_100": mean}))
-    saved = folder / "checkpoints" / "0001-step-5000"
-    saved.mkdir()
-    (saved / "manifest.json").write_text(json.dumps({"env_steps": 5_000, "version": 40}))
-    watched = {"watch": {"episodes": 70, "elapsed_seconds": 20.25}}
-    (saved / "run.json").write_text(json.dumps(watched))
+    about = {"env_steps": 5_000, "version": 40, "replay": "kept"}
+    watched = {"returns": [], "lengths": [], "episodes": 70, "elapsed_seconds": 20.25}
+    writing = folder / "checkpoints" / ".writing-1"
+    writing.mkdir()
+    checkpoint.write_part(writing, "learner-0.0", {})
+    documents = {"run.json": {"watch": watched}, "config.json": {}}
+    checkpoint.seal(writing, checkpoint.folder_for(folder, 1, 5_000), documents, about)
 
 
 @pytest.mark.parametrize(
@@ -524,6 +527,7 @@ def test_a_run_that_is_not_done_ends_with_how_to_go_on(
 ) -> None:
     for number in (9, 10):
         (tmp_path / "checkpoints" / f"{number:04d}-step-{number}00").mkdir(parents=True)
+    (tmp_path / "config.json").touch()
     clock.now = 107.0
     summary = Run(job, "process", tmp_path, quiet=True).finish(status, learned(job))
     *_, newest, last = describe(summary, tmp_path).splitlines()
@@ -536,8 +540,15 @@ def test_a_run_that_is_not_done_ends_with_how_to_go_on(
 
 def test_a_mistake_of_the_users_is_nothing_to_go_on_with(tmp_path: Path, job: Job) -> None:
     summary = Run(job, "mpi", tmp_path, quiet=True).finish("failed", begun(job), "no GPU here")
+    (tmp_path / "config.json").touch()
     assert "go on" in describe(summary, tmp_path, 1)
     assert "go on" not in describe(summary, tmp_path, 2)
+
+
+def test_a_run_whose_folder_was_removed_is_not_advised_to_resume(tmp_path: Path, job: Job) -> None:
+    summary = Run(job, "process", tmp_path, quiet=True).finish("interrupted", begun(job))
+    text = describe(summary, tmp_path)
+    assert "go on" not in text and "its folder was removed while it trained" in text
 
 
 def test_a_row_comes_with_the_first_update_and_then_every_second(

@@ -22,7 +22,17 @@ from tianji.job.job import prepare
 from tianji.job.wiring import channels_of
 from tianji.roles import role_state
 from tianji.roles.role_specs import roles_of
-from tianji.roles.saving import ANY_SIZE, LAST, STORE, Saver, order, order_last, part_of, writing
+from tianji.roles.saving import (
+    ANY_SIZE,
+    LAST,
+    LEFT_OUT,
+    STORE,
+    Saver,
+    order,
+    order_last,
+    part_of,
+    writing,
+)
 from tianji.transports.local import LocalTransport
 
 
@@ -62,6 +72,7 @@ def stage(tmp_path):
 
 ROLES = ["actor-0.0", "buffer-0.0", "learner-0.0"]
 NOTES = [f"{name}.sha256" for name in [*ROLES, "buffer-0.0.store"]]
+ROLES_AND_NOTE = sorted([*ROLES, *NOTES[:-1], f"buffer-0.0.store{LEFT_OUT}"])
 ALL = sorted([*ROLES, "buffer-0.0.store", *NOTES])
 
 
@@ -135,8 +146,25 @@ def test_the_end_is_written_at_once(tmp_path, replay):
 def test_samples_that_would_come_too_late_are_left_out_and_that_is_said(stage, capsys):
     order(stage.orders, 0, ANY_SIZE, time.monotonic() - 1)
     stage.saver.finish()
-    assert stage.saved(LAST) == sorted([*ROLES, *(f"{name}.sha256" for name in ROLES)])
+    assert stage.saved(LAST) == ROLES_AND_NOTE
     assert "buffer-0.0.store was left out" in capsys.readouterr().err
+
+
+class Full(Files):
+    """A disk that has room for all but the samples."""
+
+    def write(self, path, pieces):
+        if STORE in path.name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return super().write(path, pieces)
+
+
+def test_samples_that_find_no_room_at_the_end_are_left_out_with_the_reason(stage, monkeypatch):
+    monkeypatch.setattr(disk, "FILES", Full())
+    stage.saver.finish()
+    assert stage.saved(LAST) == ROLES_AND_NOTE
+    note = stage.folder / LAST / f"buffer-0.0{STORE}{LEFT_OUT}"
+    assert note.read_text() == "No space left on device"
 
 
 class Endless(Files):

@@ -74,12 +74,13 @@ def _refuse_to_lose(out: Path, config: Path) -> None:
     """Only a file that `tianji slurm` has written is written anew."""
     from tianji.core import atomic_file
     from tianji.core.errors import TianJiError
+    from tianji.core.json_file import read_bytes
     from tianji.machine.slurm import MARKER
 
     if out.is_file() and config.is_file() and out.samefile(config):
         raise TianJiError(f"--out: {out} is the configuration itself: name another file")
     atomic_file.refuse_to_lose(
-        out, "--out", lambda path: MARKER.encode() in path.read_bytes(), "tianji slurm"
+        out, "--out", lambda path: MARKER.encode() in read_bytes(path), "tianji slurm"
     )
 
 

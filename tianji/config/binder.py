@@ -285,7 +285,7 @@ def _scalar(hint: Any, value: Any) -> Any:
     if hint in (bool, str) and type(value) is hint:
         return value
     if hint is float and type(value) in (int, float):
-        return float(value)
+        return float(value)  # a section holds no integer beyond 64 bits
     if hint is int and (type(value) is int or (type(value) is float and value.is_integer())):
         return int(value)
     raise _Mismatch

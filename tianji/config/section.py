@@ -143,7 +143,9 @@ def _sectioned(value: Any, place: Place, depth: int) -> Any:
         return Section({k: _sectioned(v, place, depth + 1) for k, v in value.items()}, place)
     if isinstance(value, list | tuple):
         return tuple(_sectioned(item, place, depth + 1) for item in value)
-    if value is None or isinstance(value, bool | int | str):
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int) and abs(value) <= MAX_INTEGER:
         return value
     if isinstance(value, float) and math.isfinite(value):
         return value

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tianji.core import atomic_file
+from tianji.core import atomic_file, json_file
 from tianji.core.disk import FILES, Files
 from tianji.core.errors import TianJiError
 from tianji.core.state import State
@@ -102,8 +102,7 @@ class Checkpoint:
     @property
     def score(self) -> float | None:
         """Mean return when it was taken, by which the best one is kept."""
-        score = self.manifest.get("score")
-        return float(score) if score is not None and math.isfinite(score) else None
+        return json_file.number(self.manifest.get("score"))
 
     def part(self, name: str) -> State | None:
         """What one role wrote, or None where it wrote nothing."""
@@ -112,10 +111,15 @@ class Checkpoint:
         return read(self.folder / f"{name}.safetensors")
 
     def json(self, name: str) -> dict[str, Any]:
-        """The content of one of its JSON files."""
-        found = json.loads((self.folder / name).read_text(encoding="utf-8"))
-        assert isinstance(found, dict)
-        return found
+        """The content of one of its JSON files, if that is what was written."""
+        path = self.folder / name
+        data = _bytes_of(path)
+        if hashlib.sha256(data).hexdigest() != self.manifest["files"][name].get("sha256"):
+            raise Corrupt(f"{path} is not what was written: its checksum differs")
+        try:
+            return json_file.parsed(data, str(path))
+        except TianJiError as error:
+            raise Corrupt(str(error)) from error
 
 
 def seal(
@@ -173,17 +177,13 @@ def number(folder: Path) -> int:
 
 def open_checkpoint(folder: Path) -> Checkpoint:
     """Reads the manifest, after checking it against its own checksum."""
-    try:
-        text = (folder / "manifest.json").read_bytes()
-        want = (folder / "manifest.sha256").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise Corrupt(f"{folder} is no whole checkpoint: {error}") from error
-    if want != f"{hashlib.sha256(text).hexdigest()}  manifest.json\n":
+    text, want = _bytes_of(folder / "manifest.json"), _bytes_of(folder / "manifest.sha256")
+    if want != f"{hashlib.sha256(text).hexdigest()}  manifest.json\n".encode():
         raise Corrupt(f"{folder}/manifest.json is not what was written: its checksum differs")
     try:
-        manifest = json.loads(text)
+        manifest = json_file.parsed(text, f"{folder}/manifest.json")
         newer = manifest["format"] > FORMAT
-    except (ValueError, RecursionError, KeyError, TypeError) as error:
+    except (TianJiError, KeyError, TypeError) as error:
         raise Corrupt(f"{folder}/manifest.json is none of ours: {error}") from error
     if newer:
         raise TianJiError(
@@ -196,11 +196,23 @@ def open_checkpoint(folder: Path) -> Checkpoint:
     return Checkpoint(folder, manifest)
 
 
+def _bytes_of(path: Path) -> bytes:
+    """What a small file holds; `Corrupt` where it is missing or none of ours, and `Busy`."""
+    try:
+        return json_file.read_bytes(path)
+    except json_file.Busy:
+        raise
+    except TianJiError as error:
+        raise Corrupt(f"{path.parent} is no whole checkpoint: {error}") from error
+
+
 def _flaw(manifest: dict[str, Any]) -> str | None:
     """What a manifest lacks, so that whoever reads it later need not ask."""
-    for name, kinds in (("version", int), ("env_steps", int), ("replay", str), ("files", dict)):
-        if not isinstance(manifest.get(name), kinds):
-            return f"{name} is missing or of another type"
+    for name, default in (("version", None), ("env_steps", None), ("updates", 0)):
+        if json_file.whole(manifest.get(name, default)) is None:
+            return f"{name} is missing or no count"
+    if not isinstance(manifest.get("replay"), str) or not isinstance(manifest.get("files"), dict):
+        return "replay or files is missing or of another type"
     if not isinstance(manifest.get("score", 0), int | float | None):
         return "score is no number"
     for name, about in manifest["files"].items():
@@ -218,15 +230,17 @@ def verify(checkpoint: Checkpoint) -> None:
     for name, about in checkpoint.manifest["files"].items():
         path = checkpoint.folder / name
         try:
-            size = path.lstat().st_size
-            if not path.is_file() or path.is_symlink():
+            if path.is_symlink():
                 raise Corrupt(f"{path} is no plain file")
-            if size != about["bytes"]:
-                raise Corrupt(f"{path} has {size:,} bytes instead of {about['bytes']:,}")
-            with path.open("rb") as file:
+            with json_file.opened(path) as file:
+                if (size := os.fstat(file.fileno()).st_size) != about["bytes"]:
+                    raise Corrupt(f"{path} has {size:,} bytes instead of {about['bytes']:,}")
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
-            raise Corrupt(f"{path} cannot be read: {error.strerror}") from error
+            refused = json_file.refusal(path, error)
+            raise (
+                refused if isinstance(refused, json_file.Busy) else Corrupt(str(refused))
+            ) from error
         if digest != about.get("sha256"):
             raise Corrupt(f"{path} is not what was written: its checksum differs")
 
@@ -235,19 +249,25 @@ def load(folder: Path) -> Checkpoint:
     """An intact checkpoint, or an error that says what is wrong with it."""
     checkpoint = open_checkpoint(folder)
     verify(checkpoint)
+    for name in ("run.json", "config.json"):
+        checkpoint.json(name)  # to find later that it is no object would be too late to fall back
     return checkpoint
 
 
-def newest(run: Path) -> tuple[Checkpoint | None, list[str]]:
+def newest(
+    run: Path, check: Callable[[Checkpoint], object] = lambda _: None
+) -> tuple[Checkpoint | None, list[str]]:
     """The newest intact checkpoint of a run, and a line about each newer one that is not.
 
-    Raises if there are checkpoints and none of them is intact: to begin anew without a word would
-    hide the loss.
+    `check` may find one `Corrupt` that is otherwise intact. Raises if there are checkpoints and
+    none of them is intact: to begin anew without a word would hide the loss.
     """
     broken: list[str] = []
     for folder in reversed(folders_of(run)):
         try:
-            return load(folder), broken
+            found = load(folder)
+            check(found)
+            return found, broken
         except Corrupt as error:
             broken.append(str(error))
     if broken:

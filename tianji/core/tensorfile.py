@@ -8,6 +8,8 @@ because it is only copied on into another store.
 from __future__ import annotations
 
 import json
+import mmap
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,13 @@ from typing import Any
 import numpy as np
 
 from tianji.core.errors import TianJiError
+from tianji.core.json_file import opened, parsed, refusal
 from tianji.core.schema import Arrays
 from tianji.core.state import State, join, split
 
 CHUNK_BYTES = 4 << 20  # written and hashed at once
 LARGEST_HEADER = 64 << 20
+LARGEST_COPY = 8 << 20  # larger files are mapped: then each holds a descriptor
 DTYPES = {
     "bool": "BOOL",
     "int8": "I8",
@@ -42,7 +46,6 @@ UNREADABLE = (  # what reading a header that nobody wrote may come to
     TypeError,
     AttributeError,
     OverflowError,
-    OSError,
     MemoryError,
     RecursionError,
     TianJiError,
@@ -82,18 +85,13 @@ def _header(arrays: Arrays, facts: State) -> bytes:
 
 
 def read(path: Path) -> State:
-    """What was written; arrays are mapped from the file, and read when they are used."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if not 0 < length <= min(size - 8, LARGEST_HEADER):
-            raise Corrupt(f"{path}: its header has no sensible length")
-        text = file.read(length)
+    """What was written; the arrays are for reading, and those of a large file are mapped from it.
+
+    Raises `Corrupt` where it is not what was written, `Busy` where nobody can tell.
+    """
+    arrays, about = read_arrays(path)
     try:
-        header = json.loads(text)
-        facts = json.loads(header.pop("__metadata__")["facts"])
-        arrays = {name: _mapped(path, 8 + length, about) for name, about in header.items()}
-        state = join(arrays, facts)
+        state = join(arrays, parsed(about["facts"], "its header"))
     except UNREADABLE as error:
         raise Corrupt(f"{path}: its header is not readable: {error}") from error
     if not isinstance(state, dict):
@@ -101,12 +99,36 @@ def read(path: Path) -> State:
     return state
 
 
-def _mapped(path: Path, start: int, about: dict[str, Any]) -> np.ndarray[Any, np.dtype[Any]]:
+def read_arrays(path: Path) -> tuple[Arrays, dict[str, str]]:
+    """All arrays of a safetensors file by name, and what its header says besides."""
+    try:
+        with opened(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            length = int.from_bytes(file.read(8), "little")
+            if not 0 < length <= min(size - 8, LARGEST_HEADER):
+                raise Corrupt(f"{path}: its header has no sensible length")
+            text = file.read(length)
+            data = memoryview(
+                file.read(LARGEST_COPY)
+                if size <= LARGEST_COPY
+                else mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+            )
+    except OSError as error:
+        raise refusal(path, error) from error
+    start = 8 + length if size > LARGEST_COPY else 0
+    try:
+        header = parsed(text, "its header")
+        about = header.pop("__metadata__")
+        return {name: _array(data[start:], each) for name, each in header.items()}, about
+    except UNREADABLE as error:
+        raise Corrupt(f"{path}: its header is not readable: {error}") from error
+
+
+def _array(data: memoryview, about: dict[str, Any]) -> np.ndarray[Any, np.dtype[Any]]:
     begin, end = about["data_offsets"]
     shape, dtype = tuple(about["shape"]), np.dtype(NUMPY[about["dtype"]])
-    if end - begin != int(np.prod(shape, dtype=object)) * dtype.itemsize or begin < 0:
+    if end - begin != int(np.prod(shape, dtype=object)) * dtype.itemsize:
         raise ValueError("an array's size does not fit its shape")
-    if begin == end:
-        return np.zeros(shape, dtype)
-    raw = np.memmap(path, np.uint8, "r", start + begin, (end - begin,))
-    return np.frombuffer(raw, dtype).reshape(shape)
+    if not 0 <= begin <= end <= len(data):
+        raise ValueError("an array lies outside of the file")
+    return np.frombuffer(data[begin:end], dtype).reshape(shape)

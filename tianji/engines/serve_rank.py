@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tianji import __version__
 from tianji.core.errors import USER_MISTAKE, TianJiError
+from tianji.core.json_file import read_bytes
 from tianji.core.signals import NUMBERS
 from tianji.machine import mpirun, resources
 
@@ -200,6 +201,6 @@ def _beyond_hosts(words: Sequence[str]) -> list[str]:
 def _digest(word: str) -> str | None:
     """Of the file that a word of the command line names, if it names one."""
     try:
-        return hashlib.sha256(Path(word).read_bytes()).hexdigest()[:12]
-    except (OSError, ValueError):
+        return hashlib.sha256(read_bytes(word)).hexdigest()[:12]
+    except TianJiError:
         return None

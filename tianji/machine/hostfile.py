@@ -12,8 +12,8 @@ MOST_BYTES = 1 << 20
 WANTED = "want a host and its places, as in `node1 slots=4`"
 NAME = r"(?:[\w.-]+@)?\w[\w.-]*"
 ADDRESS = r"[\da-fA-F]*:[\da-fA-F]*:[\da-fA-F:.]*"  # of IPv6
-PLACES = r"\s+(?:slots|count|cpu)\s*=\s*(?P<slots>[1-9]\d*)"
-MOST = r"\s+max[_-]slots\s*=\s*(?P<most>[1-9]\d*)"
+PLACES = r"\s+(?:slots|count|cpu)\s*=\s*(?P<slots>[1-9]\d{0,8})"
+MOST = r"\s+max[_-]slots\s*=\s*(?P<most>[1-9]\d{0,8})"
 OTHER = r"\s+(?:port|user-?_?name)\s*=\s*\S+"  # as mpirun knows them; nothing to check
 LINE = re.compile(rf"(?P<host>{NAME}|{ADDRESS})(?:{OTHER}|{PLACES}|{MOST})*\s*")
 
@@ -49,7 +49,7 @@ def read(path: Path) -> dict[str, int | None]:
 def _add(places: dict[str, int | None], text: str, where: str) -> None:
     match = LINE.fullmatch(text)
     if match is None:
-        raise TianJiError(f"{where}: found {text!r}, {WANTED}")
+        raise TianJiError(f"{where}: found {text[:80]!r}, {WANTED}")
     host, given = match["host"], match["slots"] or match["most"]
     if host in places and (given is not None or places[host] is not None):
         raise TianJiError(f"{where}: found {host} a second time, want one line with all its places")

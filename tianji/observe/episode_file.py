@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tianji.core import atomic_file
 from tianji.core.append_log import Appending, open_lines
 from tianji.core.errors import TianJiError
+from tianji.core.json_file import read_lines
 
 FILE = "episodes.csv"
 
@@ -88,7 +89,7 @@ def read(folder: Path) -> History:
     """
     path = folder / FILE
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = b"".join(read_lines(path)).decode("utf-8").split("\n")
         if lines[0] not in (HEAD, OLDER):
             raise TianJiError(f"{path}: want the columns {HEAD}")
         rows = [line.split(",")[:N_OLDER] for line in lines[1:] if line]

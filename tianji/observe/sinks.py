@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import math
 import os
 import re
 import select
@@ -20,6 +21,7 @@ from tianji.config import Config
 from tianji.core import atomic_file, terminal
 from tianji.core.append_log import Appending, open_lines
 from tianji.core.errors import TianJiError
+from tianji.core.json_file import number, parsed_row, read_json, read_lines, text
 from tianji.core.status import Status
 from tianji.observe.tensorboard_events import Events
 
@@ -73,14 +75,16 @@ def read_rows(folder: Path) -> list[dict[str, Any]]:
     then forgot; those are left out, and so is half a line at the end.
     """
     try:
-        text = (folder / "metrics.jsonl").read_text(encoding="utf-8")
+        whole = [line for line in read_lines(folder / "metrics.jsonl") if line.endswith(b"\n")]
     except FileNotFoundError:
         return []
     rows: list[dict[str, Any]] = []
-    whole = text[: text.rfind("\n") + 1].splitlines()
-    for row in reversed([json.loads(line) for line in whole]):
-        if not rows or row["env_steps"] <= rows[-1]["env_steps"]:
+    reached = math.inf
+    for row in map(parsed_row, reversed(whole)):
+        steps = number(row.get("env_steps"))
+        if steps is not None and steps <= reached:
             rows.append(row)
+            reached = steps
     return rows[::-1]
 
 
@@ -175,8 +179,8 @@ class Tracking:
 def identity(folder: Path) -> str:
     """The name by which trackers know a run: made once, the same whenever it is resumed."""
     path = folder / "tracking.json"
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        return str(json.loads(path.read_text(encoding="utf-8"))["id"])
+    if (known := text(read_json(path).get("id"))) is not None:
+        return known
     word = re.sub(r"[^A-Za-z0-9_-]+", "-", folder.resolve().name).strip("-")[:64] or "run"
     unique = hashlib.blake2b(f"{folder.resolve()} {time.time_ns()}".encode(), digest_size=4)
     made = f"{word}-{unique.hexdigest()}"

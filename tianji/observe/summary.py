@@ -187,6 +187,9 @@ def _times(summary: dict[str, Any]) -> str:
 
 def _go_on(folder: Path, width: int | None) -> list[str]:
     """What to do next, and where that begins."""
+    if not (folder / "config.json").is_file():
+        gone = "its folder was removed while it trained: there is nothing to resume"
+        return [labelled("checkpoint", gone, width, LABEL_WIDTH)]
     found = checkpoint.folders_of(folder)
     saved = f"{found[-1].name} is the newest" if found else "none: the run would begin again"
     return [

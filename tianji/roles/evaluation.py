@@ -16,6 +16,7 @@ from tianji.core import atomic_file, stats
 from tianji.core.algorithm import Policy
 from tianji.core.env import BoolArray, Env, ended_in, lost_in, over_of, points_of
 from tianji.core.errors import TianJiError
+from tianji.core.json_file import number, parsed_row, read_lines
 from tianji.core.schema import Arrays
 from tianji.core.stats import Floats
 
@@ -246,21 +247,21 @@ def rewind_rows(folder: Path, env_steps: int) -> None:
     """
     path = folder / FILE
     try:
-        lines = [line for line in path.read_bytes().split(b"\n") if line]
+        lines = [line.rstrip(b"\n") + b"\n" for line in read_lines(path) if line != b"\n"]
     except FileNotFoundError:
         return
     lost = [line for line in lines if _is_lost(line, env_steps)]
     if not lost:
         return
     with (folder / LOST).open("ab") as file:
-        file.writelines(line + b"\n" for line in lost)
-    kept = [line + b"\n" for line in lines if not _is_lost(line, env_steps)]
+        file.writelines(lost)
+    kept = [line for line in lines if not _is_lost(line, env_steps)]
     atomic_file.write(path, b"".join(kept))
 
 
 def _is_lost(line: bytes, env_steps: int) -> bool:
-    try:
-        row = json.loads(line)
-        return bool(row["of"] == "training" and row["env_steps"] > env_steps)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return True
+    row = parsed_row(line)
+    steps = number(row.get("env_steps"))
+    if row.get("of") == "training":
+        return steps is None or steps > env_steps
+    return "of" not in row

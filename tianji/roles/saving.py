@@ -157,11 +157,21 @@ class Saver:
             try:
                 checkpoint.write_part(folder, name, part, disk.FILES, is_late)
             except checkpoint.OutOfTime:
-                if folder.name == LAST:
-                    _say(f"{name} was left out: there was no more time")
+                self._leave_out(folder, name, "there was no more time")
+            except OSError as error:
+                if folder.name != LAST:
+                    raise
+                self._leave_out(folder, name, error.strerror or str(error))
+
+    def _leave_out(self, folder: Path, name: str, why: str) -> None:
+        """Says at the end of a run that its samples are not kept; the manifest repeats it."""
+        if folder.name == LAST:
+            _say(f"{name} was left out: {why}")
+            disk.FILES.note(folder / f"{name}{LEFT_OUT}", why)
 
 
 STORE = ".store"  # ends the name of a part that holds samples
+LEFT_OUT = ".left-out"  # ends the name of a note that says why there is no such part
 
 
 def _parts(states: Mapping[str, State], largest_store: int) -> dict[str, State]:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from tianji import __version__
 from tianji.config import Config
-from tianji.core import checkpoint, disk
+from tianji.core import checkpoint, disk, json_file
 from tianji.core.checkpoint import Checkpoint
 from tianji.core.counts import Count, counts_state
 from tianji.core.errors import TianJiError
@@ -20,7 +20,7 @@ from tianji.core.json_file import read_json
 from tianji.core.state import State
 from tianji.observe.watch import Progress
 from tianji.roles.role_specs import Kind, is_first_learner, role_name, roles_of
-from tianji.roles.saving import ANY_SIZE, LAST, STORE, writing
+from tianji.roles.saving import ANY_SIZE, LAST, LEFT_OUT, STORE, writing
 
 ENOUGH_EPISODES = 20  # for a mean return to mean something
 PATIENCE_SECONDS = 120.0  # from an order until a role that has not answered is named
@@ -98,7 +98,12 @@ class Keeper:
         last = Ordered(self._number, time.monotonic(), self._facts(), _score(progress))
         if not self._fill_in(folder, absent, progress):
             return None
-        if (same := self._same_as_newest(folder)) is not None:
+        try:
+            same = self._same_as_newest(folder)
+        except TianJiError as error:
+            self._fail(folder, str(error))
+            return None
+        if same is not None:
             disk.FILES.remove(folder)
             return same
         return self._seal(folder, last)
@@ -231,7 +236,7 @@ class Keeper:
             "updates": sum(versions),
             "env_steps": _env_steps(folder),
             "score": ordered.score,
-            "replay": "kept" if stores else self._why_without(),
+            "replay": "kept" if stores else self._why_without(folder),
         }
 
     def _identity(self) -> Facts:
@@ -240,10 +245,14 @@ class Keeper:
             raise TianJiError("the run's config.json cannot be read")
         return about
 
-    def _why_without(self) -> str:
+    def _why_without(self, folder: Path) -> str:
         if self._config.exp.save_replay == "never":
             return "left out: exp.save_replay is 'never'"
-        return f"left out: more than {LARGEST_COPY >> 20} MB, or not in time"
+        for note in folder.glob(f"*{LEFT_OUT}"):
+            return f"left out: {json_file.read_text(note)}"
+        if folder.name == LAST:
+            return "left out: they could not be written, see logs/"
+        return f"left out: more than {LARGEST_COPY >> 20} MB"
 
     def _fail(self, folder: Path, reason: str) -> None:
         disk.FILES.remove(folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import re
 import shlex
@@ -21,7 +22,7 @@ from tianji.config import Config, from_json
 from tianji.core import atomic_file
 from tianji.core.checkpoint import Checkpoint
 from tianji.core.errors import TianJiError
-from tianji.core.json_file import read_json
+from tianji.core.json_file import number, parsed_row, read_json, read_lines, text
 from tianji.core.status import ENDED, Status
 from tianji.core.versions import versions
 
@@ -166,23 +167,22 @@ def rewind(folder: Path, env_steps: int) -> None:
     """
     path = folder / "metrics.jsonl"
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+        lost = [line for line in read_lines(path) if _steps_of(line) > env_steps]
     except FileNotFoundError:
         return
-    kept = [line for line in lines if _steps_of(line) <= env_steps]
-    if len(kept) == len(lines):
+    if not lost:
         return
-    with (folder / "metrics.lost.jsonl").open("a", encoding="utf-8") as lost:
-        lost.writelines(line for line in lines if _steps_of(line) > env_steps)
-    atomic_file.write(path, "".join(kept))
+    with (folder / "metrics.lost.jsonl").open("ab") as file:
+        file.writelines(lost)
+    kept = (line for line in read_lines(path) if _steps_of(line) <= env_steps)
+    with atomic_file.writing(path) as file:
+        file.writelines(kept)
 
 
-def _steps_of(line: str) -> float:
+def _steps_of(line: bytes) -> float:
     """The environment steps of a row; infinity if it is not a whole row."""
-    try:
-        return float(json.loads(line)["env_steps"])
-    except (ValueError, KeyError, TypeError):
-        return float("inf")
+    steps = number(parsed_row(line).get("env_steps"))
+    return math.inf if steps is None else steps
 
 
 @contextmanager
@@ -225,7 +225,7 @@ def refuse_unfit(folder: Path, config: Config, extend: bool) -> None:
     there = read_json(folder / "config.json").get("config")
     if not isinstance(there, dict):
         raise TianJiError(f"{folder} is not empty, and what it holds is not a run: {advice}")
-    status = read_json(folder / "summary.json").get("status")
+    status = text(read_json(folder / "summary.json").get("status"))
     here = json.loads(json.dumps(config.to_json()))
     changes = _differences(_completed(there), here)
     others = {name: words for name, words in changes.items() if name not in LIMITS}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,23 @@ from tianji.config import Config, reload
 from tianji.core import checkpoint
 from tianji.core.checkpoint import Checkpoint
 from tianji.core.errors import TianJiError
-from tianji.core.json_file import read_json
+from tianji.core.json_file import number, read_json, text
 from tianji.core.status import ENDED, Status
+from tianji.core.tensorfile import Corrupt
 from tianji.core.wording import percent
 from tianji.observe.summary import aimed_at
 from tianji.roles.role_specs import roles_of
 from tianji.roles.role_state import is_bare
 from tianji.runs.folder import MORE, refuse_checkpoint, refuse_unfit, rewind
 from tianji.runs.weights_file import FINAL, rewind_evaluations
+
+DECIDED = {"kind", "group", "unit", "before", "after", "why"}  # what a decision of `balance` says
+LISTS = ("returns", "learned", "lengths", "won")  # of numbers, or None
+NUMBERS = (  # or None
+    *("episodes", "fusions", "elapsed_seconds", "resumes", "wall_seconds", "planning_seconds"),
+    *("startup_seconds", "starting_seconds", "first_consumed_seconds"),
+    *("n", "best", "best_won", "last_won"),
+)
 
 
 @dataclass(frozen=True)
@@ -70,7 +80,7 @@ def reopen(folder: Path, overrides: Sequence[str]) -> tuple[Config, str]:
     before, now = (reload(about["config"], str(file), given) for given in ((), overrides))
     refuse_unfit(folder, now, extend=True)
     summary = read_json(folder / "summary.json")
-    if (status := summary.get("status")) in ENDED:
+    if (status := text(summary.get("status"))) in ENDED:
         _refuse_ended(folder, Status(status), summary, before, now)
     _refuse_reached(folder, before, now, status in ENDED)
     return now, str(about.get("engine", "process"))
@@ -86,9 +96,9 @@ def _refuse_ended(
                 f"{folder} has ended ({status}): give it more to do, as in {MORE[status]}"
             )
         return
-    mean, target = aimed_at(summary), now.stop_return
+    mean, target = number(aimed_at(summary)), now.stop_return
     still = mean is not None and target is not None and mean >= target
-    won, wanted = summary.get("win_ratio_100"), now.stop_win_ratio
+    won, wanted = number(summary.get("win_ratio_100")), now.stop_win_ratio
     still = still or (won is not None and wanted is not None and won >= wanted)
     if still or (before.stop_return == target and before.stop_win_ratio == wanted):
         found = "" if mean is None else f" with a mean return of {mean:,g}"
@@ -115,15 +125,15 @@ def _ends(config: Config) -> dict[str, float | None]:
 
 def _refuse_reached(folder: Path, before: Config, now: Config, ended: bool) -> None:
     """Raises if a limit was reached before; one that an unfinished run had all along is kept."""
-    if not (found := checkpoint.folders_of(folder)):
+    if (found := _newest_facts(folder)) is None:
         return
-    manifest, facts = (read_json(found[-1] / name) for name in ("manifest.json", "run.json"))
-    watched, said, was = facts.get("watch", {}), _ends(now), _ends(before)
+    saved, facts = found
+    watched, said, was = facts["watch"], _ends(now), _ends(before)
     made = {
-        "exp.train_steps": manifest.get("env_steps"),
-        "exp.episodes": watched.get("episodes"),
-        "exp.max_seconds": watched.get("elapsed_seconds"),
-        "learner_cfg.exit_val.learn_step": manifest.get("version"),
+        "exp.train_steps": saved.env_steps,
+        "exp.episodes": watched["episodes"],
+        "exp.max_seconds": watched["elapsed_seconds"],
+        "learner_cfg.exit_val.learn_step": saved.version,
         "global_cfg.exit_val.fusion_step": watched.get("fusions"),
     }
     for name, done in made.items():
@@ -136,13 +146,54 @@ def _refuse_reached(folder: Path, before: Config, now: Config, ended: bool) -> N
         )
 
 
+def _newest_facts(folder: Path) -> tuple[Checkpoint, dict[str, Any]] | None:
+    """The newest checkpoint that can say what the launcher knew, without a look at its samples."""
+    for path in reversed(checkpoint.folders_of(folder)):
+        with suppress(Corrupt):
+            saved = checkpoint.open_checkpoint(path)
+            return saved, facts_of(saved)
+    return None
+
+
+def facts_of(saved: Checkpoint) -> dict[str, Any]:
+    """What the launcher knew; `Corrupt` where what it needs is missing or of another kind."""
+    facts = saved.json("run.json")
+    watched, times, played = (facts.get(name, {}) for name in ("watch", "run", "evaluated"))
+    decided = facts.get("rebalancing", [])
+    sound = (
+        all(isinstance(part, dict) for part in (watched, times, played))
+        and isinstance(decided, list)
+        and all(isinstance(row, dict) and row.keys() >= DECIDED for row in decided)
+        and all(name in watched for name in ("returns", "lengths", "episodes", "elapsed_seconds"))
+        and all(_are_numbers(watched.get(name, [])) for name in LISTS)
+        and all(_is_number(part.get(name)) for part in (watched, times, played) for name in NUMBERS)
+        and (played.get("last") is None or _are_numbers(played["last"], 2))
+    )
+    if not sound:
+        raise Corrupt(f"{saved.folder}/run.json is none of ours: it holds values of other types")
+    return facts
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or isinstance(value, float) or number(value) is not None
+
+
+def _are_numbers(values: Any, n: int | None = None) -> bool:
+    """Whether this is a list of numbers, and of `n` of them if given."""
+    return (
+        isinstance(values, list)
+        and all(_is_number(value) for value in values)
+        and n in (None, len(values))
+    )
+
+
 def find(folder: Path, config: Config) -> Resumed:
     """The newest intact checkpoint of an unfinished run, and what there is to say about it.
 
     What a process that died left half written is removed.
     """
     checkpoint.sweep(folder)  # before any role begins to write there
-    saved, broken = checkpoint.newest(folder)
+    saved, broken = checkpoint.newest(folder, facts_of)
     notices = [f"{line}; an older one is used" for line in broken]
     if saved is None:
         notices.append(f"{folder} holds a run that had saved nothing: it begins again")
@@ -155,7 +206,7 @@ def find(folder: Path, config: Config) -> Resumed:
     if (lost := _steps_seen(folder) - steps) > 0:
         notices.append(f"{lost:,} steps that were made after it are done again")
     notices += _losses(saved, config)
-    return Resumed(saved, saved.json("run.json"), tuple(notices))
+    return Resumed(saved, facts_of(saved), tuple(notices))
 
 
 def _steps_seen(folder: Path) -> int:
@@ -179,10 +230,17 @@ def _aside(path: Path) -> Path:
 def _losses(saved: Checkpoint, config: Config) -> list[str]:
     """What cannot go on as it was."""
     lines = []
-    parts = {role.name: saved.part(role.name) for role in roles_of(config)}
-    if absent := [name for name, part in parts.items() if part is None or is_bare(part)]:
+    absent, without_env = [], False
+    for name in (
+        role.name for role in roles_of(config)
+    ):  # one at a time: each may hold a descriptor
+        if (part := saved.part(name)) is None or is_bare(part):
+            absent.append(name)
+        elif part.get("env", 0) is None:
+            without_env = True
+    if absent:
         lines.append(f"nothing was saved of {', '.join(absent)}: it begins anew")
-    if any(part is not None and part.get("env", 0) is None for part in parts.values()):
+    if without_env:
         lines.append(
             "the episodes in progress begin anew: the environment has no state() and restore()"
         )

@@ -15,7 +15,7 @@ from tianji.config import Config, from_json
 from tianji.core import checkpoint
 from tianji.core.algorithm import Algorithm, Policy, Saved, Task, Weights
 from tianji.core.errors import TianJiError
-from tianji.core.json_file import read_json
+from tianji.core.json_file import read_json, whole
 from tianji.envs import Env, Rendering, ShownEnv
 from tianji.job.factory import make_env, make_games_env, make_shown_env
 from tianji.job.job import Job, prepare
@@ -215,8 +215,10 @@ def _of_file(file: Path) -> Saved:
 def _of_checkpoint(folder: Path) -> Saved:
     found = checkpoint.load(folder)
     part = found.part(role_name(Kind.LEARNER))
-    assert part is not None, "no checkpoint is sealed without its learner"
-    return Saved(np.array(part["weights"]), found.version, found.env_steps, found.score)
+    weights = None if part is None else part.get("weights")
+    if not isinstance(weights, np.ndarray):
+        raise TianJiError(f"{folder}: its learner has no weights: it is none of ours")
+    return Saved(np.array(weights), found.version, found.env_steps, found.score)
 
 
 def _config_of(folder: Path) -> dict[str, Any]:
@@ -230,5 +232,4 @@ def _config_of(folder: Path) -> dict[str, Any]:
 
 def _env_steps(folder: Path) -> int | None:
     """Environment steps that a run had made in the end, where it lived to say so."""
-    found = read_json(folder / "summary.json").get("env_steps")
-    return found if isinstance(found, int) else None
+    return whole(read_json(folder / "summary.json").get("env_steps"))

@@ -8,7 +8,7 @@ import math
 import os
 from pathlib import Path
 
-from tianji.core import atomic_file
+from tianji.core import atomic_file, tensorfile
 from tianji.core.algorithm import Saved, Weights
 from tianji.core.errors import TianJiError
 from tianji.roles.evaluation import rewind_rows
@@ -71,20 +71,15 @@ def rewind_evaluations(folder: Path, env_steps: int) -> None:
 def _best_of(folder: Path) -> Saved | None:
     try:
         return read(folder / "checkpoints" / BEST)
-    except (FileNotFoundError, TianJiError):
+    except TianJiError:
         return None
 
 
 def read(path: Path) -> Saved:
     """What a file of weights holds."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    data = path.read_bytes()
     try:
-        weights = load(data)["weights"]
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        about = header["__metadata__"]
+        arrays, about = tensorfile.read_arrays(path)
+        weights, about = arrays["weights"], dict(about)
         if about.keys() != OF_0_1 and about.pop("sha256") != _checksum(weights, about):
             raise ValueError("its checksum differs")
         score, steps, won = (about.get(name) for name in ("score", "env_steps", "win_ratio"))
@@ -95,7 +90,7 @@ def read(path: Path) -> Saved:
             None if score is None else float(score),
             None if won is None else float(won),
         )
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (tensorfile.Corrupt, ValueError, KeyError, TypeError, AttributeError) as error:
         raise TianJiError(f"{path} is damaged: it holds no weights of a policy") from error
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tianji.core.errors import USER_MISTAKE, TianJiError
-from tianji.core.json_file import read_json
+from tianji.core.json_file import read_json, text
 from tianji.core.signals import Interrupted, ending_with
 from tianji.core.status import ENDED
 from tianji.runs.run import SUMMARY
@@ -26,7 +26,7 @@ class RunFailed(Exception):
 
 def is_done(place: Path) -> bool:
     """Whether the folder holds a run that came to its end."""
-    return read_json(place / SUMMARY).get("status") in ENDED
+    return text(read_json(place / SUMMARY).get("status")) in ENDED
 
 
 def train(

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from tianji.core.counts import Histogram
+from tianji.core.json_file import number, section
 from tianji.observe.report.metric_rows import plain_list
-from tianji.observe.report.run_files import Object, number, section
+from tianji.observe.report.run_files import Object
 
 MOST_BARS = 40
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tianji.observe.report.run_files import Object, Tail, number, parsed
+from tianji.core.json_file import number, parsed_row
+from tianji.observe.report.run_files import Object, Tail
 
 Floats = npt.NDArray[np.float64]
 
@@ -36,6 +37,7 @@ COLUMNS = {  # by the name in the page
     "freshness": "staleness/freshness",
 }
 MOST_SCALARS = 8  # of what `learn` returns, that are drawn
+MOST_COLUMNS = 100  # whatever the names in the rows are
 NAN = float("nan")
 
 
@@ -80,7 +82,7 @@ class Rows:
             self.n_read += 1
             if not line.strip():
                 continue
-            row = parsed(line)
+            row = parsed_row(line)
             steps = number(row.get("env_steps"))
             if steps is None:
                 self.unreadable += 1
@@ -103,7 +105,8 @@ class Rows:
         values = {name: _value(row, key) for name, key in COLUMNS.items()}
         values["time"] = self._continued(values["time"], values["wall"])
         values |= _busy_by_kind(row) | self._scalars(row)
-        for name in [name for name in values if name not in self._columns]:
+        new = [name for name in values if name not in self._columns]
+        for name in new[: MOST_COLUMNS - len(self._columns)]:
             self._columns[name] = array("d", [NAN] * len(self))
         for name, column in self._columns.items():
             column.append(values.get(name, NAN))
@@ -186,7 +189,7 @@ class Evaluations:
             self._rows = []
         for line in self._tail.lines():
             self.n_read += 1
-            if (row := _evaluation(parsed(line))) is not None:
+            if (row := _evaluation(parsed_row(line))) is not None:
                 self._rows.append(row)
 
     def all(self) -> list[Evaluation]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from tianji.core.json_file import LONGEST_LINE, opened
 
 Object = dict[str, Any]  # of JSON
 Stamp = tuple[int, int]  # changes when a file is written anew
@@ -20,43 +20,6 @@ def stamp_of(path: Path) -> Stamp:
     except OSError:
         return MISSING
     return found.st_ino, found.st_mtime_ns
-
-
-def number(value: Any) -> float | None:
-    """`value` if it is a finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        real = float(value)
-    except OverflowError:  # JSON knows no largest integer
-        return None
-    return real if math.isfinite(real) else None
-
-
-def section(value: Any) -> Object:
-    """`value` if it is an object, otherwise an empty one."""
-    return value if isinstance(value, dict) else {}
-
-
-def text(value: Any) -> str | None:
-    """`value` if it is a string."""
-    return value if isinstance(value, str) else None
-
-
-def read_object(path: Path) -> Object:
-    """The object that a file holds; an empty one where the file is missing or holds none."""
-    try:
-        return parsed(path.read_bytes())
-    except OSError:
-        return {}
-
-
-def parsed(data: bytes) -> Object:
-    """The object that these bytes stand for, or an empty one."""
-    try:
-        return section(json.loads(data))
-    except (ValueError, RecursionError):
-        return {}
 
 
 class Tail:
@@ -85,7 +48,7 @@ class Tail:
     def lines(self) -> Iterator[bytes]:
         """What has been added since the last call, without a last line that has no end yet."""
         try:
-            file = self.path.open("rb")
+            file = opened(self.path)
         except OSError:
             return
         with file:
@@ -94,3 +57,5 @@ class Tail:
                 self._offset += len(chunk)
                 *whole, self._part = (self._part + chunk).split(b"\n")
                 yield from whole
+                if len(self._part) > LONGEST_LINE:
+                    self._part = b""  # no row of ours: what is left of it will be none either

@@ -12,20 +12,12 @@ from typing import Any
 import numpy as np
 
 from tianji.core.errors import TianJiError
+from tianji.core.json_file import number, read_json, section, text
 from tianji.core.status import Status
 from tianji.core.wording import count_of
 from tianji.observe.report.histogram import histograms
 from tianji.observe.report.metric_rows import Evaluations, Floats, Rows, plain_list, roles_in
-from tianji.observe.report.run_files import (
-    MISSING,
-    Object,
-    Stamp,
-    number,
-    read_object,
-    section,
-    stamp_of,
-    text,
-)
+from tianji.observe.report.run_files import MISSING, Object, Stamp, stamp_of
 
 RUN_FILES = ("config.json", "summary.json", "metrics.jsonl")
 MOST_POINTS = 500  # of a curve; more cannot be told apart on a screen
@@ -100,7 +92,7 @@ class RunReader:
 
     def document(self, points: int = MOST_POINTS, live: bool = False) -> Object:
         """All that the page shows of this run; `refresh` comes first."""
-        about = read_object(self.folder / "config.json")
+        about = read_json(self.folder / "config.json")
         summary = self._summary()
         found = text(summary.get("status"))
         otherwise = Status.RUNNING if live else Status.UNFINISHED
@@ -134,11 +126,11 @@ class RunReader:
     def _summary(self) -> Object:
         """What the run wrote down at its end; before that, how it stood at its last row."""
         if self.ended:
-            summary = read_object(self.folder / "summary.json")
+            summary = read_json(self.folder / "summary.json")
             steps, written = number(summary.get("env_steps")), _last(self._rows.column("steps"))
             if steps is None or written is None or written <= steps:
                 return summary  # otherwise the run has been resumed since
-        return read_object(self.folder / "progress.json") | {"status": None, "error": None}
+        return read_json(self.folder / "progress.json") | {"status": None, "error": None}
 
     def _notices(self, about: Object, summary: Object, status: Status) -> list[str]:
         said = []

@@ -18,6 +18,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from tianji.core.errors import TianJiError
+from tianji.core.json_file import number, parsed, whole
+
 MAGIC = b"TIANJI\x00\x01"
 PREFIX = struct.Struct("<8sqII")
 ROW = struct.Struct("<ddddHHHH")
@@ -26,6 +29,8 @@ FIELDS += [(name, "<u2") for name in ("role", "kind", "what", "peer")]
 DTYPE = np.dtype(FIELDS)
 assert DTYPE.itemsize == ROW.size
 
+MOST_ROLES = 1_000  # of one process
+LATEST = 1e10  # seconds on any clock: 300 years
 PAGE = 4096  # rows begin at a multiple of it
 ROWS_PER_SECOND = 50_000  # of one process, for the fastest environments
 
@@ -91,8 +96,8 @@ class Heading:
 
 def heading_from(text: bytes) -> Heading:
     """The inverse of `Heading.to_bytes`; ValueError where it is not one."""
-    with suppress(ValueError, TypeError, KeyError, RecursionError):
-        about = json.loads(text)
+    with suppress(TianJiError, TypeError, KeyError):
+        about = parsed(text, "its heading")
         heading = Heading(**about | {"roles": tuple(about["roles"])})
         if _is_whole(heading):
             return heading
@@ -103,9 +108,10 @@ def _is_whole(heading: Heading) -> bool:
     """Whether everything is of its kind; JSON may say anything."""
     texts = (heading.home, heading.host, heading.recorded_at, *heading.roles)
     sizes = (heading.pid, heading.capacity)
-    numbers = (heading.seconds, heading.offset)
+    times = (heading.seconds, heading.offset)
     return (
-        all(isinstance(text, str) for text in texts)
-        and all(isinstance(size, int) and size > 0 for size in sizes)
-        and all(isinstance(number, int | float) for number in numbers)
+        len(heading.roles) <= MOST_ROLES
+        and all(isinstance(text, str) for text in texts)
+        and all((whole(size) or 0) > 0 for size in sizes)
+        and all(number(seconds) is not None and abs(seconds) < LATEST for seconds in times)
     )

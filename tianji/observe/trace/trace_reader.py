@@ -10,15 +10,25 @@ import numpy as np
 import numpy.typing as npt
 
 from tianji.core.errors import TianJiError
-from tianji.core.json_file import read_json
+from tianji.core.json_file import opened, read_json
 from tianji.core.tracer import What
 from tianji.core.wording import count_of
 from tianji.observe.report.run_reader import refuse_other
 from tianji.observe.trace import ENDING, FOLDER
-from tianji.observe.trace.format import DTYPE, MAGIC, PREFIX, Doing, Heading, Wait, heading_from
+from tianji.observe.trace.format import (
+    DTYPE,
+    LATEST,
+    MAGIC,
+    PREFIX,
+    Doing,
+    Heading,
+    Wait,
+    heading_from,
+)
 
 Rows = npt.NDArray[Any]  # of DTYPE
 Times = npt.NDArray[np.float64]  # two rows: when each began, when it ended
+MOST_BYTES = 256 << 20  # a file has 120 MB after the longest recording that can be asked for
 TOUCHING_SECONDS = 0.03  # a role that was idle is asked again sooner than that
 
 RECORD = "record one with `tianji train CONFIG --trace`, or `exp.trace_seconds` in the config"
@@ -135,8 +145,8 @@ def _cut(rows: Rows, began: float) -> Rows:
 
 def read_file(path: Path) -> Recording:
     """What is whole in one file; ValueError where nothing of it can be read."""
-    with path.open("rb") as file:
-        data = file.read()
+    with opened(path) as file:
+        data = file.read(MOST_BYTES)
         file.seek(0)
         later = file.read(PREFIX.size)  # rows may have been overwritten while we read
     if not data.startswith(MAGIC[: len(data)]):
@@ -148,15 +158,18 @@ def read_file(path: Path) -> Recording:
         raise ValueError(f"{_cut_off(data)} {first:,} bytes before its first row")
     heading = heading_from(data[PREFIX.size : PREFIX.size + n_text])
     newest = max(int(PREFIX.unpack(later)[1]), written)
-    numbers = np.arange(max(0, newest - heading.capacity + 1), written)
     there = np.frombuffer(data, DTYPE, max(0, len(data) - first) // DTYPE.itemsize, first)
-    places = numbers % heading.capacity
-    lost = int(np.count_nonzero(places >= there.size))
-    rows = there[places[places < there.size]]
+    oldest = max(0, newest - heading.capacity + 1)
+    places = np.arange(min(there.size, heading.capacity))
+    numbers = written - 1 - (written - 1 - places) % heading.capacity  # the newest in each place
+    kept = numbers[numbers >= oldest]
+    n_numbers = max(0, written - oldest)
+    lost = n_numbers - kept.size
+    rows = there[np.sort(kept) % heading.capacity]
     sound = _is_sound(rows, len(heading.roles))
     lost += int(np.count_nonzero(~sound))
     rows = _on_one_clock(_split(rows[sound]), heading.offset)
-    note = f"{lost:,} of {numbers.size:,} rows are lost: the file is cut off" if lost else ""
+    note = f"{lost:,} of {n_numbers:,} rows are lost: the file is cut off" if lost else ""
     rows = rows[np.argsort(rows["began"], kind="stable")]
     is_full = newest >= heading.capacity and rows.size > 0
     return Recording(heading, rows, float(rows["began"][0]) if is_full else -np.inf, note)
@@ -170,9 +183,11 @@ def _is_sound(rows: Rows, n_roles: int) -> npt.NDArray[np.bool_]:
     kind, what = rows["kind"], rows["what"]
     sound = (kind <= max(Doing)) & (rows["role"] < n_roles)
     sound &= what <= np.where(kind == Doing.IDLE, max(Wait), max(What))
-    sound &= (rows["began"] > 0) & (rows["ended"] >= rows["began"])
+    sound &= (rows["began"] > 0) & (rows["ended"] >= rows["began"]) & (rows["ended"] < LATEST)
     ordered = (rows["number"] >= rows["ended"]) & (rows["version"] >= rows["number"])
-    return np.asarray(sound & (ordered | (kind != Doing.ACT)))
+    ordered &= rows["version"] < LATEST
+    counted = np.isfinite(rows["number"]) & np.isfinite(rows["version"])
+    return np.asarray(sound & np.where(kind == Doing.ACT, ordered, counted))
 
 
 def _split(rows: Rows) -> Rows:

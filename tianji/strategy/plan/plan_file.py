@@ -14,6 +14,7 @@ from tianji.config.binder import bind
 from tianji.config.section import Place, Section
 from tianji.core import atomic_file
 from tianji.core.errors import TianJiError
+from tianji.core.json_file import parsed, read_json, read_text
 from tianji.core.wording import count_of
 from tianji.observe.pace import Comparison, Pace
 from tianji.strategy.plan.model import predict
@@ -81,11 +82,7 @@ def of_run(folder: Path) -> Plan | None:
 
 def is_plan(path: Path) -> bool:
     """Whether a file is a plan of any version, so that a new one may take its place."""
-    try:
-        plain = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return False
-    return isinstance(plain, dict) and "tianji_plan" in plain
+    return "tianji_plan" in read_json(path)
 
 
 def read(path: Path) -> Plan:
@@ -96,12 +93,14 @@ def read(path: Path) -> Plan:
             f"{path}: this is a folder: name the file of a plan, which tianji plan CONFIG writes"
         )
     try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise TianJiError(f"{path}: the plan cannot be read ({error.strerror}): {make}") from error
-    except ValueError:
-        plain = None
-    if not isinstance(plain, dict) or "tianji_plan" not in plain:
+        text = read_text(path)
+    except TianJiError as error:
+        raise TianJiError(f"{error}: {make}") from error
+    try:
+        plain = parsed(text, str(path))
+    except TianJiError:
+        plain = {}
+    if "tianji_plan" not in plain:
         raise TianJiError(
             f"{path}: this file is no plan: make one with tianji plan CONFIG, and name the file "
             "that it writes"

@@ -12,6 +12,7 @@ from pathlib import Path
 from tianji.core import atomic_file, terminal
 from tianji.core.columns import wrapped
 from tianji.core.errors import TianJiError
+from tianji.core.json_file import read_bytes
 from tianji.strategy.plan.profile import Profile, Work
 from tianji.strategy.simulate.bounds import expected_rate
 from tianji.strategy.simulate.core_layout import Layout, costs_of
@@ -180,8 +181,8 @@ def _actors(options: argparse.Namespace) -> list[int]:
 def _is_simulated(path: Path) -> bool:
     """Whether a file is a list of what was simulated, as `run` writes it."""
     try:
-        plain = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        plain = json.loads(read_bytes(path))
+    except (TianJiError, ValueError, RecursionError):
         return False
     rows = plain if isinstance(plain, list) else []
     return bool(rows) and all(isinstance(row, dict) and "layout" in row for row in rows)
