@@ -17,6 +17,7 @@ from tianji.config.keys import ModelConfig
 from tianji.core.algorithm import Task
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field
+from tianji.core.store import trajectory_schema
 
 OBS = Field("obs", "float32", (3,))
 DISCRETE = spec_of(OBS, Field("action", "int64"), 4, n_envs=2)
@@ -353,7 +354,7 @@ def test_a_warm_up_longer_than_the_pool_is_refused():
         PPO.sampling(job)
 
 
-# ---------------------------------------------------------------------------------------- pictures
+# ----------------------------------------------------------------------------------------- pictures
 
 
 PICTURES = spec_of(Field("obs", "uint8", (2, 8, 8)), Field("action", "int64"), 4, n_envs=2)
@@ -395,3 +396,42 @@ def test_a_policy_of_several_choices_says_the_probabilities_that_the_learner_fin
     out, _ = learner.networks(torch.from_numpy(obs))
     found, _ = learner.networks.log_probability(out, torch.from_numpy(made["action"]))
     np.testing.assert_allclose(made["logp"], found.detach().numpy(), rtol=1e-5)
+
+
+# ----------------------------------------------------------------------------------------- pictures
+
+FRAMES = spec_of(Field("obs", "uint8", (12, 12)), Field("action", "int64"), 4, n_envs=2, stack=3)
+
+
+def picture_batch(algorithm, seed=0):
+    """A rollout with ends in it."""
+    random = np.random.default_rng(seed)
+    schema = trajectory_schema(FRAMES, algorithm.fields(algorithm.task), 9)
+    batch = algorithm.sampling(algorithm.task).batch_schema(schema).empty()
+    for array in batch.values():
+        array[...] = random.integers(0, 255, array.shape) if array.dtype == np.uint8 else 0
+    shape = batch["valid"].shape
+    batch["valid"][...] = random.random(shape) > 0.1
+    batch["first"][:, 1:] = ~batch["valid"]
+    batch["reward"][...] = random.standard_normal(shape)
+    batch["action"][...] = random.integers(0, 4, shape)
+    return batch
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_stacks_that_are_kept_for_all_epochs_are_those_put_together_for_each(
+    monkeypatch, precision
+):
+    hyp = PPOHyp(step_len=9, minibatch=5, update_step=2, normalise_obs=True, ent_coef=0.01)
+    model = ModelConfig(type="CNN", convs=((4, 4, 2),), hidden=(8,), precision=precision)
+    found = []
+    for most in (2**20, 0):
+        monkeypatch.setattr("tianji.models.inputs.KEPT_BYTES", most)
+        algorithm = PPO(Task(FRAMES, model, hyp, 1), 0)
+        for seed in range(3):
+            arrays, inputs = algorithm.stage(picture_batch(algorithm, seed))
+            algorithm.learn((arrays, inputs))
+            assert (inputs._kept is None) == (most == 0)
+        found.append(algorithm.parameters().copy())
+    assert (found[0] == found[1]).all()
+    assert not (found[0] == PPO(Task(FRAMES, model, hyp, 1), 0).parameters()).all()

@@ -14,6 +14,7 @@ from tianji.core.algorithm import PolicyGraph, Scalars, Task, Weights, learning_
 from tianji.core.lazy import torch
 from tianji.core.schema import Arrays
 from tianji.core.state import State, random_state, restore_random
+from tianji.models.actor_critic import prepared
 from tianji.models.layout import Network, network_of
 from tianji.models.policies import GreedyPolicy
 from tianji.stores.rollouts import Rollouts
@@ -173,6 +174,10 @@ class _Best:
     def values(self, inputs: torch.Tensor) -> torch.Tensor:
         """Q of the best action [B]."""
         return self(inputs)[1]
+
+    def prepared(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Inputs as the network begins with them."""
+        return prepared(self._network, inputs)
 
 
 def q_network(task: Task) -> Network:

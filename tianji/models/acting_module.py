@@ -19,11 +19,11 @@ class ModuleForward:
 
     def __init__(self, network: Network, device: str) -> None:
         self.flat = np.zeros(network.n_weights, np.float32)
-        self._device = device_for("cpu" if device == "auto" else device, "actor_cfg.device")
+        self.device = device_for("cpu" if device == "auto" else device, "actor_cfg.device")
         module = network.module(torch.Generator().manual_seed(0))
-        self._module = module.to(self._device).requires_grad_(False)
+        self._module = module.to(self.device).requires_grad_(False)
         if isinstance(self._module, CNN):
-            self._use(self._module, for_acting(self._device))
+            self._use(self._module, for_acting(self.device))
 
     def load(self, flat: Floats) -> None:
         """Copies a flat vector of weights."""
@@ -35,10 +35,12 @@ class ModuleForward:
                 parameter.copy_(weights[start:stop].view_as(parameter))
                 start = stop
 
-    def __call__(self, inputs: npt.NDArray[Any]) -> Floats:
-        """Outputs [B, n_outputs] for inputs [B, ...]."""
+    def __call__(self, inputs: npt.NDArray[Any] | torch.Tensor) -> Floats:
+        """Outputs [B, n_outputs] for inputs [B, ...], which may lie on the device already."""
         with torch.inference_mode():
-            outputs = self._module(torch.from_numpy(inputs).to(self._device))
+            if not isinstance(inputs, torch.Tensor):
+                inputs = torch.from_numpy(inputs).to(self.device)
+            outputs = self._module(inputs)
             found: Floats = outputs.float().cpu().numpy()
         return found
 

@@ -49,6 +49,10 @@ class ActorCritic:
         """The values [B] alone."""
         return self(inputs)[1] if self.critic is None else self.critic(inputs).squeeze(1)
 
+    def prepared(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Inputs as a shared network begins with them; two networks may begin differently."""
+        return inputs if self.critic is not None else prepared(self.actor, inputs)
+
     def log_probability(
         self, out: torch.Tensor, action: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -72,6 +76,16 @@ def _one_choice(out: torch.Tensor, action: torch.Tensor) -> tuple[torch.Tensor, 
     logits = torch.log_softmax(out, 1)
     entropy = -(logits.exp() * logits).sum() / len(logits)
     return logits.gather(1, action).squeeze(1), entropy
+
+
+def prepared(network: torch.nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+    """Inputs in the number format and order of a CNN's first layer; others take them as they are.
+
+    What was made so under `no_grad` may be learned from: nothing that is learned comes before it.
+    """
+    from tianji.models.cnn import CNN
+
+    return network.prepared(inputs) if isinstance(network, CNN) else inputs
 
 
 def n_policy_outputs(task: Task) -> int:

@@ -52,13 +52,16 @@ class CNN(nn.Module):
             nn.init.zeros_(bias)
         return self
 
+    def prepared(self, frames: Tensor) -> Tensor:
+        """Frames as the first layer reads them; what is prepared already is passed through."""
+        x = frames.to(self.precision.dtype, memory_format=self.precision.memory_format)
+        return x * (1 / 255) if frames.dtype == torch.uint8 else x
+
     def forward(self, frames: Tensor) -> Tensor:
         """Outputs [B, n_outputs] for frames [B, C, H, W]; uint8 counts as 0 to 1."""
         kind, own = self.precision.dtype, self.last.weight.dtype
         with torch.autocast(frames.device.type, kind, enabled=kind != own):
-            x = frames.to(kind, memory_format=self.precision.memory_format)
-            if frames.dtype == torch.uint8:
-                x = x * (1 / 255)
+            x = self.prepared(frames)
             for conv in self.convs:
                 x = self._act(conv(x))
             x = x.flatten(1)

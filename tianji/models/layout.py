@@ -25,14 +25,17 @@ NORM_EPS = 1e-5  # torch's own
 
 
 class Forward(Protocol):
-    """A network that acts: no gradients, weights in one flat vector."""
+    """A network that acts: no gradients, weights in one flat vector.
+
+    One that computes in torch has a `device`, and takes tensors that lie there as well.
+    """
 
     flat: Floats
 
     def load(self, flat: Floats) -> None:
         """Copies a flat vector of weights."""
 
-    def __call__(self, inputs: npt.NDArray[Any]) -> Floats:
+    def __call__(self, inputs: Any) -> Floats:
         """Outputs [B, n_outputs] for inputs [B, ...]."""
 
 

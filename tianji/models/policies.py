@@ -7,6 +7,7 @@ in the second case.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +18,11 @@ from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays
 from tianji.core.state import State, random_state, restore_random
 from tianji.models.frame_stack import FrameStack
-from tianji.models.layout import Floats, Network
+from tianji.models.layout import Floats, Forward, Network
 from tianji.models.normaliser import Normaliser
+
+if TYPE_CHECKING:
+    from tianji.models.device_stack import DeviceStack
 
 LOG_2PI = float(np.log(2 * np.pi))
 LOG_STD = (-5.0, 2.0)  # between which a network's own spread lies
@@ -33,9 +37,9 @@ class Acting:
     def __init__(
         self, task: Task, network: Network, n_more: int = 0, normalise: bool = False
     ) -> None:
-        self._gather, self._frames = task.env.gather, FrameStack(task.env)
-        self._forward = network.forward(task.device)
+        self._gather, self._forward = task.env.gather, network.forward(task.device)
         self._stacks = task.env.stack > 1
+        self._frames = _stack_of(task.env, self._forward)
         self._n_network, self._n_more = network.n_weights, n_more
         self.more = np.zeros(n_more, np.float32)
         self._normaliser = Normaliser.of_inputs(task.env) if normalise else None
@@ -48,13 +52,19 @@ class Acting:
         if self._normaliser is not None:
             numbers = self._normaliser.numbers
             numbers[...] = weights[end : end + len(numbers)]  # others are behind it
+            self._normalise_with(self._normaliser)
 
     def __call__(self, obs: Arrays, first: BoolArray) -> Floats:
         """The network's outputs [E, n] for what is observed."""
-        inputs = self._frames.see(self._gather(obs), first)
-        if self._normaliser is not None:
+        inputs: Any = self._frames.see(self._gather(obs), first)
+        if self._normaliser is not None and isinstance(self._frames, FrameStack):
             inputs = self._normaliser(inputs)
         return self._forward(inputs)
+
+    def _normalise_with(self, normaliser: Normaliser) -> None:
+        """Stacks on a device are normalised there."""
+        if not isinstance(self._frames, FrameStack):
+            self._frames.normalise_with(normaliser)
 
     def state(self) -> State:
         """The weights, and the frames that were seen last."""
@@ -76,6 +86,17 @@ class Acting:
             self.more[...] = state["more"] if "more" in state else state["log_std"]
         if self._normaliser is not None:
             self._normaliser.numbers[...] = state["normaliser"]
+            self._normalise_with(self._normaliser)
+
+
+def _stack_of(env: EnvSpec, forward: Forward) -> FrameStack | DeviceStack:
+    """Where the network computes, if that is torch."""
+    device = getattr(forward, "device", None)
+    if env.stack == 1 or device is None:
+        return FrameStack(env)
+    from tianji.models.device_stack import DeviceStack
+
+    return DeviceStack(env, device)
 
 
 def chosen(
