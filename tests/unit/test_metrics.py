@@ -406,3 +406,31 @@ def test_before_the_first_update_it_says_what_is_awaited() -> None:
     assert bottleneck(progress, job) == "warming up: 300 of 500 samples"
     progress.started_at = None
     assert bottleneck(progress, job) == "starting: 3 of 3 roles are ready"
+
+
+@pytest.mark.parametrize(("ess", "warns"), [(None, False), (0.9, False), (0.5, False), (0.3, True)])
+def test_samples_that_are_too_old_are_told_of_with_what_to_do(
+    ess: float | None, warns: bool
+) -> None:
+    job = job_of(ASYNCHRONOUS)
+    progress = progress_of(
+        job, learner=times(9, 1, version=3, consumed=10), actor=times(9, 1, produced=10)
+    )
+    progress.recent_ess.extend([] if ess is None else [ess, ess])
+    said = bottleneck(progress, job)
+    assert ("hyp.max_lag" in said and "30 %" in said) is warns
+
+
+@pytest.mark.parametrize(("mode", "fresh"), [("sync", True), ("async", False)])
+def test_drift_is_measured_at_every_update_of_old_samples(
+    tmp_path: Path, mode: str, fresh: bool
+) -> None:
+    sizes = ("exp.train_steps=1000", "actor_cfg.num=2", "actor_cfg.envs=4")
+    job = job_of(SYNCHRONOUS, f"hyp.mode={mode!r}", "hyp.lr=0.05", *sizes)
+    engine = LocalEngine(job)
+    engine.train(Limits(job))
+    progress = engine.watch.progress
+    values = row(progress, job, Rates(), 0.0, 1.0)
+    assert (values["staleness/ess"] == 1.0) is fresh is (values["staleness/kl"] == 0.0)
+    assert 0 < values["staleness/ess"] <= 1.0
+    assert progress.ess is not None and (progress.ess == 1.0) is fresh

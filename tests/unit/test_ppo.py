@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_rollouts import BATCHES, random_batch
 
-from tianji.algorithms.base import Importance, advantages
-from tianji.algorithms.ppo import PPO, Gains, PPOHyp
+from tianji.algorithms.base import Gains, advantages
+from tianji.algorithms.drift import Drift
+from tianji.algorithms.ppo import PPO, PPOHyp
 from tianji.config.keys import ModelConfig
 from tianji.core.algorithm import Task
 from tianji.core.errors import TianJiError
@@ -40,11 +41,8 @@ def task(env=DISCRETE, n_actors=1, **hyp):
 # --------------------------------------------------------------------------------------- advantages
 
 
-def slow_advantages(batch, value, final_value, gamma, gae_lambda, ratio=None):
-    """The sum of discounted TD errors up to the first boundary, one step at a time.
-
-    With a `ratio` it is V-trace: each error weighs min(1, ratio) of its own step and of all before.
-    """
+def slow_advantages(batch, value, final_value, gamma, gae_lambda):
+    """The sum of discounted TD errors up to the first boundary, one step at a time."""
     n, length, n_envs = batch["reward"].shape
     found = np.zeros((n, length, n_envs))
     for i, t, e in np.ndindex(n, length, n_envs):
@@ -57,9 +55,8 @@ def slow_advantages(batch, value, final_value, gamma, gae_lambda, ratio=None):
             if truncated and final_value is not None:
                 after = final_value[i, k, e]
             error = batch["reward"][i, k, e] + gamma * after * (not terminated) - value[i, k, e]
-            clipped = 1.0 if ratio is None else min(1.0, ratio[i, k, e])
-            found[i, t, e] += weight * clipped * error
-            weight *= gamma * gae_lambda * clipped
+            found[i, t, e] += weight * error
+            weight *= gamma * gae_lambda
             if terminated or truncated:
                 break
     return found
@@ -80,48 +77,28 @@ def test_advantages_are_sums_of_td_errors_up_to_the_first_boundary(made, factors
     close(target, advantage + value[:, :-1], batch["valid"])
 
 
-LOGP = torch.zeros(0)  # of no account for advantages
-
-
-@given(BATCHES, FACTORS)
-def test_v_trace_weighs_every_step_of_the_return(made, factors):
-    batch, value, final, ratio = made
-    advantage, target = advantages(
-        batch, value, final, *factors, Importance(ratio, LOGP, vtrace=True)
-    )
-    close(advantage, slow_advantages(batch, value, final, *factors, ratio), batch["valid"])
-    close(target, advantage + value[:, :-1], batch["valid"])
-
-
-@given(BATCHES, FACTORS, st.booleans())
-def test_a_correction_of_fresh_samples_changes_nothing(made, factors, vtrace):
-    batch, value, final, ratio = made
-    fresh = Importance(
-        np.maximum(ratio, 1.0), LOGP, vtrace
-    )  # at least as likely as when it was drawn
-    for ours, plain in zip(
-        advantages(batch, value, final, *factors, fresh),
-        advantages(batch, value, final, *factors),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(ours, plain)
-
-
-@given(BATCHES, FACTORS)
-def test_a_clipped_weight_leaves_advantages_and_targets_as_they_are(made, factors):
-    batch, value, final, ratio = made
-    weight = Importance(ratio, LOGP, vtrace=False)
-    plain = advantages(batch, value, final, *factors)
-    for ours, theirs in zip(advantages(batch, value, final, *factors, weight), plain, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-
-
 def test_a_sample_without_weight_earns_nothing_after_normalising():
-    weight = Importance(np.array([1.0, 2.0, 1.0, 0.0], np.float32), LOGP, vtrace=False)
-    gains = Gains(torch.tensor([5.0, 6.0, 4.0, 5.0]), torch.from_numpy(weight.clipped))
+    gains = Gains(torch.tensor([5.0, 6.0, 4.0, 5.0]), torch.tensor([1.0, 2.0, 1.0, 0.0]))
     normalised = gains.normalised(gains.moments())
+    plain = Gains(gains.values).normalised(gains.moments())
+    assert normalised.tolist() == (plain * gains.weights).tolist()
     assert normalised[3] == 0.0
-    assert normalised[1] > normalised[0] > normalised[2]
+
+
+RATIOS = st.lists(st.floats(0.01, 50), min_size=1, max_size=50)
+
+
+@given(RATIOS)
+def test_the_drift_is_the_effective_sample_size_and_the_divergence(ratios):
+    drift, w = Drift(torch.tensor(ratios).log()), np.array(ratios)
+    assert drift.ess == pytest.approx(w.sum() ** 2 / (w**2).sum() / len(w), rel=1e-3)
+    assert drift.kl == pytest.approx((w - 1 - np.log(w)).mean(), rel=1e-3, abs=1e-4)
+    assert 1 / len(w) <= drift.ess + 1e-6 <= 1 + 1e-5
+
+
+def test_samples_of_the_present_policy_have_not_drifted():
+    same = Drift.scalars_of(Drift(torch.zeros(5)))
+    assert same == Drift.scalars_of(None) == {"staleness/ess": 1.0, "staleness/kl": 0.0}
 
 
 def test_truncation_bootstraps_and_termination_does_not():
@@ -252,7 +229,7 @@ def test_every_epoch_visits_every_sample_once_in_slices_of_nearly_one_size():
 
 
 @ENVS
-@pytest.mark.parametrize("correction", ["none", "clip", "vtrace"])
+@pytest.mark.parametrize("correction", ["none", "ewma"])
 def test_asynchronous_updates_of_old_samples_stay_finite(env, correction):
     job = task(env, mode="async", correction=correction, update_step=3, minibatch=5)
     learner, batch = rollouts(job)
@@ -260,6 +237,42 @@ def test_asynchronous_updates_of_old_samples_stay_finite(env, correction):
         scalars = learned(learner, batch)
     assert np.isfinite(learner.weights()).all()
     assert np.isfinite(list(scalars.values())).all()
+
+
+def old_samples(correction, drift, **hyp):
+    """A learner, and a batch that a policy drew which was `drift` (in logs) likelier to do so."""
+    job = task(mode="async", correction=correction, max_grad_norm=None, **hyp)
+    learner, batch = rollouts(job)
+    batch["logp"] += np.float32(drift)
+    return learner, batch
+
+
+@pytest.mark.parametrize("drift", [-2.0, -0.3, 0.0, 0.7])
+def test_the_correction_clips_from_the_present_policy_and_weighs_by_the_drift(drift):
+    """All samples have the same weight: so the gradient of the policy is that of fresh ones."""
+    corrected, old = old_samples("ewma", drift, weight_cap=2.0, vf_coef=0.0)
+    fresh, new = old_samples("ewma", 0.0, vf_coef=0.0)
+    scalars, _ = learned(corrected, old), learned(fresh, new)
+    weight = min(2.0, np.exp(-drift))
+    expected = weight * fresh._flat.gradient
+    torch.testing.assert_close(corrected._flat.gradient, expected, atol=1e-5, rtol=1e-3)
+    assert scalars["clip_fraction"] == 0.0
+    assert scalars["staleness/ess"] == pytest.approx(1.0, abs=1e-3)
+    assert scalars["staleness/kl"] == pytest.approx(np.exp(-drift) - 1 + drift, abs=1e-3)
+
+
+def test_without_it_the_clip_starts_from_the_policy_that_acted():
+    learner, batch = old_samples("none", 1.0)
+    assert learned(learner, batch)["clip_fraction"] == 1.0
+
+
+def test_synchronous_samples_are_never_corrected_and_have_not_drifted():
+    learner, batch = rollouts(task(mode="sync", correction="ewma"))
+    again, _ = rollouts(task(mode="sync", correction="none"))
+    scalars = learned(learner, batch)
+    assert scalars == learned(again, batch)
+    assert (scalars["staleness/ess"], scalars["staleness/kl"]) == (1.0, 0.0)
+    np.testing.assert_array_equal(learner.weights(), again.weights())
 
 
 def test_final_observations_are_bootstrapped_from():
@@ -273,7 +286,7 @@ def test_final_observations_are_bootstrapped_from():
     assert (near != far).any()
 
 
-@pytest.mark.parametrize("correction", ["none", "clip", "vtrace"])
+@pytest.mark.parametrize("correction", ["none", "ewma"])
 @pytest.mark.parametrize("n_valid", [0, 1])
 def test_a_batch_with_hardly_a_valid_sample_does_no_harm(n_valid, correction):
     learner, batch = rollouts(task(mode="async", correction=correction))

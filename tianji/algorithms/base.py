@@ -125,41 +125,21 @@ class GradientAlgorithm(Algorithm):
             print(f"updates compute in {network.precision}", flush=True)
 
 
-@dataclass(frozen=True)
-class Importance:
-    """Probability under the learner's policy over probability under the actor's, per sample."""
-
-    ratio: Floats  # of every step, 1 where it is not valid
-    logp: torch.Tensor  # log-probability under the learner's policy, of the valid steps
-    vtrace: bool  # weigh the steps of the return as well, not only the sample itself
-
-    @property
-    def clipped(self) -> Floats:
-        """At most 1: an old sample may count less, never more."""
-        return np.minimum(self.ratio, 1.0)
-
-
 def advantages(
     batch: Arrays,
     value: Floats,
     final_value: Floats | None,
     gamma: float,
     gae_lambda: float,
-    weight: Importance | None = None,
 ) -> tuple[Floats, Floats]:
     """Advantage and value target of every step; arrays are [n, T, E] and `value` is [n, T+1, E].
 
     A terminated step has no future. A truncated one has the value of its last observation, but no
     advantage flows back over the boundary. Steps that are not valid only reset: nothing flows
-    through. With V-trace the targets are those of the IMPALA paper, lambda being part of its c; the
-    advantage is target minus value, which is the paper's own for lambda = 1 and GAE's for weight 1.
+    through.
     """
     delta, onward = _errors(batch, value, final_value, gamma)
-    through = gae_lambda * onward
-    if weight is not None and weight.vtrace:
-        delta = delta * weight.clipped
-        through = through * weight.clipped
-    advantage = _summed(delta * batch["valid"], through)
+    advantage = _summed(delta * batch["valid"], gae_lambda * onward)
     target = advantage + value[:, :-1]
     return advantage.astype(np.float32), target.astype(np.float32)
 
@@ -239,7 +219,6 @@ class Moments:
     n: float  # samples; the mean over the learners
     mean: torch.Tensor | float
     spread: torch.Tensor | float
-    centre: torch.Tensor | float = 0.0  # mean per weight (V-trace)
 
 
 NONE = Moments(0.0, 0.0, 1.0)
@@ -250,8 +229,7 @@ class Gains:
     """Advantages of the valid samples, and the weights that these have for their age."""
 
     values: torch.Tensor
-    clipped: torch.Tensor | None = None
-    vtrace: bool = False
+    weights: torch.Tensor | None = None
 
     def moments(self) -> Moments:
         """Of these samples alone."""
@@ -259,34 +237,28 @@ class Gains:
         if not len(gain):
             return NONE
         spread = gain.std(correction=min(1, len(gain) - 1)) + 1e-8
-        if self.clipped is None or not self.vtrace:
-            return Moments(len(gain), gain.mean(), spread)
-        return Moments(len(gain), gain.mean(), spread, gain.sum() / (self.clipped.sum() + 1e-8))
+        return Moments(len(gain), gain.mean(), spread)
 
     def sums(self) -> list[float]:
         """From which `pooled` finds the moments of all learners' samples."""
         gain = self.values.double()
-        weights = 0.0 if self.clipped is None else float(self.clipped.sum())
-        return [len(gain), float(gain.sum()), float(gain.square().sum()), weights]
+        return [len(gain), float(gain.sum()), float(gain.square().sum())]
 
     def normalised(self, moments: Moments) -> torch.Tensor:
         """Advantages of mean 0 and spread 1; a sample without weight must keep none."""
-        if self.clipped is None:
-            return (self.values - moments.mean) / moments.spread
-        if self.vtrace:  # its weights are in the advantages already
-            return (self.values - self.clipped * moments.centre) / moments.spread
-        return (self.values - moments.mean) / moments.spread * self.clipped
+        normal = (self.values - moments.mean) / moments.spread
+        return normal if self.weights is None else normal * self.weights
 
 
 def pooled(sums: list[float], n_learners: int) -> Moments:
     """The moments of all learners' samples, from the means over the learners of their `sums`."""
-    n, total, squares, weights = sums
+    n, total, squares = sums
     if not n:
         return NONE
     mean = total / n
     free = n - min(1.0, n_learners * n - 1) / n_learners
     variance = max(0.0, squares - n * mean**2) / free
-    return Moments(n, mean, math.sqrt(variance) + 1e-8, total / (weights + 1e-8))
+    return Moments(n, mean, math.sqrt(variance) + 1e-8)
 
 
 def surrogate_scalars(

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from tianji.algorithms.base import GradientAlgorithm, bound_of_lag, vtrace
+from tianji.algorithms.drift import MOST, Drift
 from tianji.config.binder import key
 from tianji.core.algorithm import Policy, PolicyGraph, Scalars, Task, Weights, learning_rate
 from tianji.core.lazy import torch
@@ -22,8 +23,6 @@ from tianji.models.actor_critic import (
     policy_of,
 )
 from tianji.stores.rollouts import Rollouts
-
-MOST = 20.0  # log of the largest ratio that is told apart: float32 goes further
 
 
 @dataclass(frozen=True)
@@ -72,6 +71,7 @@ class IMPALA(GradientAlgorithm):
         "entropy_loss",
         "ratio_mean",
         "clip_fraction",
+        *Drift.SCALARS,
     )
 
     def __init__(self, task: Task, seed: int, device: str = "cpu") -> None:
@@ -175,4 +175,5 @@ class IMPALA(GradientAlgorithm):
             "entropy_loss": -entropy.detach(),
             "ratio_mean": float(ratio[valid].mean()),
             "clip_fraction": float((ratio[valid] > h.rho_clip).mean()),
+            **Drift.scalars_of(Drift(torch.from_numpy(change))),
         }

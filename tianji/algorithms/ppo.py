@@ -1,17 +1,25 @@
-"""PPO: synchronous, or asynchronous with a bound on the policy lag and a correction for it."""
+"""PPO: synchronous, or asynchronous with a bound on the policy lag and a correction for it.
+
+PPO-EWMA (Hilton et al. 2021) is that correction. What is clipped is the change against a moving
+average of the policies of the last steps, whoever acted; and an old sample counts by how much
+likelier that policy makes it than the one that drew it:
+
+    min(w, weight_cap) min(u A, clip(u, 1-e, 1+e) A),  u = pi / pi_mean,  w = pi_mean / pi_acted
+
+Without it the clip starts from the policy that acted, and drift uses up what may be learned.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from tianji.algorithms.base import (
     Gains,
     GradientAlgorithm,
-    Importance,
     Moments,
     advantages,
     bound_of_lag,
@@ -19,8 +27,9 @@ from tianji.algorithms.base import (
     pooled,
     surrogate_scalars,
 )
+from tianji.algorithms.drift import Drift, KLRate
 from tianji.config.binder import key
-from tianji.core.algorithm import Policy, PolicyGraph, Scalars, Task, Weights, learning_rate
+from tianji.core.algorithm import Policy, PolicyGraph, Scalars, Task, Weights
 from tianji.core.errors import TianJiError
 from tianji.core.lazy import torch
 from tianji.core.schema import Arrays, Field
@@ -37,7 +46,10 @@ from tianji.models.layout import Floats
 from tianji.models.normaliser import LIMIT, Normaliser, Sums
 from tianji.stores.rollouts import Rollouts
 
-LR_RANGE = (1e-6, 1e-2)  # within which `kl_target` moves the learning rate
+if TYPE_CHECKING:
+    from tianji.models.flat import Average, FlatParameters
+
+CHUNK = 2_048  # samples that pass through a network at once, where no gradient is wanted
 
 
 @dataclass(frozen=True)
@@ -99,9 +111,19 @@ class PPOHyp:
         "be in flight, actors / batch_size + 1",
         at_least=1,
     )
-    correction: Literal["none", "clip", "vtrace"] = key(
-        "none", "async: importance weight on old samples, clipped at 1, or V-trace targets"
+    correction: Literal["ewma", "none"] = key(
+        "ewma",
+        "async: clipped is the change against an average of the last policies, and old samples "
+        "weigh by their probability under it; none: plain PPO, as if they were new",
     )
+    average_decay: float = key(
+        0.89,
+        "ewma: what a step of the optimiser counts less than the next one; 0: the average is the "
+        "policy that begins the update (decoupled PPO)",
+        at_least=0,
+        at_most=1,
+    )
+    weight_cap: float = key(5.0, "ewma: largest weight of an old sample", at_least=1)
 
 
 class Samples(NamedTuple):
@@ -114,6 +136,7 @@ class Samples(NamedTuple):
     value: torch.Tensor  # before the update, as the network says it
     target: torch.Tensor  # of the value network
     gains: Gains  # advantages, not normalised yet, in the CPU's memory
+    drift: Drift | None  # of old samples; None: all are of the present policy
 
 
 class PPO(GradientAlgorithm):
@@ -126,6 +149,7 @@ class PPO(GradientAlgorithm):
         "entropy_loss",
         "approx_kl",
         "clip_fraction",
+        *Drift.SCALARS,
     )
 
     def __init__(self, task: Task, seed: int, device: str = "cpu") -> None:
@@ -141,9 +165,12 @@ class PPO(GradientAlgorithm):
         self._optimiser = Adam(self._flat, self.hyp.lr, self.hyp.adam_eps)
         self._choose_precision(self.networks.actor, self.hyp.minibatch, task.model.precision)
         fresh = self.sampling(task).per_version is not None  # no sample is of an older policy
-        self._recomputes = fresh and not policy_network(task).exact
+        self._fresh, self._recomputes = fresh, fresh and not policy_network(task).exact
+        self._average = _average_of(self.hyp, self._flat)
         self._random = np.random.default_rng(seed)
-        self._lr_factor, self._kl = 1.0, 0.0  # what `kl_target` made of the rate, and from what
+        self._rate = KLRate(self.hyp)
+        if self._average is not None:
+            print(f"old samples: PPO-EWMA, weights up to {self.hyp.weight_cap:g}", flush=True)
 
     @classmethod
     def fields(cls, task: Task) -> tuple[Field, ...]:
@@ -225,10 +252,10 @@ class PPO(GradientAlgorithm):
         samples, sums = self._prepare(arrays, inputs)
         gains = samples.gains
         if self.task.n_learners == 1:
-            moments, kl = gains.moments(), self._kl
+            moments, kl = gains.moments(), self._rate.kl
         else:
             moments, kl, sums = yield from self._pooled(gains, sums)
-        self._optimiser.lr = self._rate(kl)
+        self._optimiser.lr = self._rate.next(kl, self._n_updates)
         self._n_updates += 1
         if not moments.n:
             return dict.fromkeys(self.scalars, 0.0)
@@ -241,28 +268,14 @@ class PPO(GradientAlgorithm):
                     loss, measures = self._loss(samples.inputs, *part)
                     loss = loss * share
                 yield from self._descend(loss, h.max_grad_norm)
+                if self._average is not None:
+                    self._average.add()
         self._normalise(sums)
         if measures is None:
             return dict.fromkeys(self.scalars, 0.0)
         measured = surrogate_scalars(*measures)
-        if h.kl_target is not None:
-            self._kl = max(0.0, float(measured["approx_kl"]))
-        return measured
-
-    def _rate(self, kl: float) -> float:
-        """The learning rate of the next update; `kl` is what the last one changed the policy by."""
-        h = self.hyp
-        lr = learning_rate(h.lr, h.lr_final, h.lr_decay, self._n_updates)
-        if h.kl_target is None:
-            return lr
-        if kl > 2 * h.kl_target:
-            self._lr_factor /= 1.5
-        elif kl < h.kl_target / 2 and self._n_updates:
-            self._lr_factor *= 1.5
-        least, most = LR_RANGE
-        bounded = min(max(lr * self._lr_factor, min(least, lr)), max(most, lr))
-        self._lr_factor = bounded / lr if lr else 1.0
-        return bounded
+        self._rate.measured(measured["approx_kl"])
+        return measured | Drift.scalars_of(samples.drift)
 
     def _normalise(self, sums: list[Sums]) -> None:
         """Only now: the policy that acted saw inputs as they were normalised before."""
@@ -273,39 +286,40 @@ class PPO(GradientAlgorithm):
         self, gains: Gains, sums: list[Sums]
     ) -> Generator[Weights, None, tuple[Moments, float, list[Sums]]]:
         """The same of all learners' samples; the vector of a gradient carries the sums."""
-        own = [*gains.sums(), self._kl, *(float(x) for each in sums for x in each)]
+        own = [*gains.sums(), self._rate.kl, *(float(x) for each in sums for x in each)]
         gradient = self._flat.gradient.zero_()
         gradient[: len(own)] = torch.tensor(own)
         yield from self._flat.exchanged()
         mean = gradient[: len(own)].tolist()
-        n, start, summed = self.task.n_learners, 5, []
+        n, start, summed = self.task.n_learners, 4, []
         for each in sums:
             summed.append(np.array(mean[start : start + len(each)]) * n)
             start += len(each)
-        return pooled(mean[:4], n), mean[4], summed
+        return pooled(mean[:3], n), mean[3], summed
 
     def _prepare(self, batch: Arrays, inputs: Any) -> tuple[Samples, list[Sums]]:
         """The valid samples with their advantages and targets, and sums for the normalisers."""
-        own = self._recomputes
-        out, value = inputs.through(self.networks, with_policy=own)
+        out, value = inputs.through(self.networks, self._recomputes or not self._fresh)
         rows = torch.from_numpy(np.flatnonzero(batch["valid"]))
         chosen = batch["action" if self._discrete else "raw"]
         action = torch.from_numpy(chosen).flatten(0, 2)[rows]
         old = torch.from_numpy(batch["logp"]).flatten()[rows]
         on_device = rows.to(self._device), action.to(self._device)
-        if own and len(rows):  # an actor may compute less exactly: what it says is not quite ours
+        drift = weights = None
+        if out is not None and len(rows):
             with torch.no_grad():
-                old = self.networks.log_probability(out[on_device[0]], on_device[1])[0]
-        weight = self._importance(batch, inputs, on_device, old, rows)
+                now = self.networks.log_probability(out[on_device[0]], on_device[1])[0]
+            if not self._fresh:
+                drift = Drift(now.cpu() - old)
+            if self._recomputes:
+                old = now  # an actor may compute less exactly: what it says is not quite ours
+        if self._average is not None and len(rows):
+            mean = self._of_average(self._average, inputs, *on_device)
+            weights = Drift(mean.cpu() - old).ratio.clamp(max=self.hyp.weight_cap)
+            old = mean
         final = inputs.final(self.networks)
-        advantage, target, returns = self._advantages(batch, value, final, weight)
-        if weight is not None:
-            old = weight.logp  # the ratio that is clipped starts from the present policy
+        advantage, target, returns = self._advantages(batch, value, final)
         gain, goal = (torch.from_numpy(a.ravel())[rows] for a in (advantage, target))
-        gains = Gains(gain)
-        if weight is not None:
-            clipped = torch.from_numpy(weight.clipped.ravel())[rows]
-            gains = Gains(gain, clipped, weight.vtrace)
         before = torch.from_numpy(np.ascontiguousarray(value[:, :-1])).flatten()[rows]
         old, before, goal = (tensor.to(self._device) for tensor in (old, before, goal))
         limit, sums = self.hyp.normalise_updates, []
@@ -314,15 +328,16 @@ class PPO(GradientAlgorithm):
             sums.append(self._inputs_norm.sums(inputs.numpy(batch)))
         if learns and self._returns is not None:
             sums.append(self._returns.sums(returns[batch["valid"]]))
-        return Samples(inputs, *on_device, old, before, goal, gains), sums
+        gains = Gains(gain, weights)
+        return Samples(inputs, *on_device, old, before, goal, gains, drift), sums
 
     def _advantages(
-        self, batch: Arrays, value: Floats, final: Floats | None, weight: Importance | None
+        self, batch: Arrays, value: Floats, final: Floats | None
     ) -> tuple[Floats, Floats, Floats]:
         """Advantages, targets as the value network is to say them, and plain returns."""
         h = self.hyp
         if self._returns is None:
-            gain, target = advantages(batch, value, final, h.gamma, h.gae_lambda, weight)
+            gain, target = advantages(batch, value, final, h.gamma, h.gae_lambda)
             return gain, target, target
         mean, deviation = float(self._returns.mean), 1 / float(self._returns.scale)
         unit = deviation if h.normalise_reward else 1.0  # of rewards
@@ -331,27 +346,18 @@ class PPO(GradientAlgorithm):
         shift, spread = (mean / unit, deviation / unit) if h.normalise_value else (0.0, 1.0)
         value = value * spread + shift
         final = None if final is None else final * spread + shift
-        gain, target = advantages(batch, value, final, h.gamma, h.gae_lambda, weight)
+        gain, target = advantages(batch, value, final, h.gamma, h.gae_lambda)
         return gain, ((target - shift) / spread).astype(np.float32), target * unit
 
-    def _importance(
-        self,
-        batch: Arrays,
-        inputs: Any,
-        on_device: tuple[torch.Tensor, torch.Tensor],
-        old: torch.Tensor,
-        picked: torch.Tensor,
-    ) -> Importance | None:
-        """How much likelier each action is under the present policy, if a correction is wanted."""
-        if self.hyp.mode == "sync" or self.hyp.correction == "none" or not len(picked):
-            return None
-        rows, action = on_device
-        with torch.no_grad():
-            logp, _ = self.networks.log_probability(self.networks(inputs(rows))[0], action)
-        ratio = np.ones(batch["valid"].size, np.float32)
-        ratio[picked.numpy()] = torch.exp(logp.cpu() - old).numpy()
-        shape = batch["valid"].shape
-        return Importance(ratio.reshape(shape), logp.cpu(), self.hyp.correction == "vtrace")
+    def _of_average(
+        self, average: Average, inputs: Any, rows: torch.Tensor, action: torch.Tensor
+    ) -> torch.Tensor:
+        """Log-probabilities under the averaged policy, not too many at once."""
+        n = -(-len(rows) // CHUNK)
+        parts = zip(rows.tensor_split(n), action.tensor_split(n), strict=True)
+        with torch.no_grad(), average.standing_in():
+            log = self.networks.log_probability
+            return torch.cat([log(self.networks.decide(inputs(r)), a)[0] for r, a in parts])
 
     def _minibatches(
         self, samples: Samples, gain: torch.Tensor, n_rows: int
@@ -398,18 +404,34 @@ class PPO(GradientAlgorithm):
             loss = loss - h.ent_coef * entropy
         return loss, (policy_loss, value_loss, entropy, change, ratio, clipped)
 
+    def load(self, weights: Weights) -> None:
+        """Sets what actors need; an average begins anew."""
+        super().load(weights)
+        if self._average is not None:
+            self._average.restart()
+
+    def shift(self, delta: Weights) -> None:
+        """Moves everything that is learned, and its average with it."""
+        super().shift(delta)
+        if self._average is not None:
+            n = len(self._average.vector)
+            self._average.vector += torch.from_numpy(delta[:n]).to(self._device)
+
     def state(self) -> State:
         """Everything that is learned, the order of minibatches and what moves the learning rate."""
         random = random_state(self._random)
-        rate = {"factor": self._lr_factor, "kl": self._kl}
-        return {**super().state(), "random": random, "rate": rate}
+        more = {} if self._average is None else {"average": self._average.state()}
+        return {**super().state(), "random": random, "rate": self._rate.state(), **more}
 
     def restore(self, state: State) -> None:
         """Learns on where another stopped."""
         super().restore(state)
         restore_random(self._random, state["random"])
-        rate = state.get("rate", {"factor": 1.0, "kl": 0.0})
-        self._lr_factor, self._kl = rate["factor"], rate["kl"]
+        self._rate.restore(state.get("rate", {"factor": 1.0, "kl": 0.0}))
+        if self._average is not None:
+            self._average.restart()
+            if "average" in state:  # a checkpoint of version 0.2 has none
+                self._average.restore(state["average"])
 
 
 def _normalisers(task: Task) -> tuple[Normaliser | None, Normaliser | None]:
@@ -418,3 +440,11 @@ def _normalisers(task: Task) -> tuple[Normaliser | None, Normaliser | None]:
     inputs = Normaliser.of_inputs(task.env) if h.normalise_obs else None
     returns = Normaliser(()) if h.normalise_reward or h.normalise_value else None
     return inputs, returns
+
+
+def _average_of(hyp: PPOHyp, flat: FlatParameters) -> Average | None:
+    """What the correction needs; None where there is none."""
+    from tianji.models.flat import Average
+
+    corrects = hyp.mode == "async" and hyp.correction == "ewma"
+    return Average(flat, hyp.average_decay) if corrects else None

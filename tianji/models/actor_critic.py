@@ -45,6 +45,11 @@ class ActorCritic:
             return out[:, :-1], out[:, -1]
         return out, self.critic(inputs).squeeze(1)
 
+    def decide(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The policy's outputs [B, n] alone."""
+        out: torch.Tensor = self.actor(inputs)
+        return out if self.critic is not None else out[:, :-1]
+
     def values(self, inputs: torch.Tensor) -> torch.Tensor:
         """The values [B] alone."""
         return self(inputs)[1] if self.critic is None else self.critic(inputs).squeeze(1)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from tianji.core.state import State
 from tianji.models.layout import Floats
+from tianji.models.tensors import array_of, copy_into
 
 
 class Part(NamedTuple):
@@ -70,3 +73,40 @@ class FlatParameters:
             self.vector.copy_(other.vector)
         else:
             self.vector.lerp_(other.vector, tau)
+
+
+class Average:
+    """A moving average of parameters: step k counts `decay` times as much as step k + 1."""
+
+    def __init__(self, flat: FlatParameters, decay: float) -> None:
+        self._flat, self._decay = flat, decay
+        self.restart()
+
+    def restart(self) -> None:
+        """Begins with the parameters as they are now."""
+        self.vector = self._flat.vector.detach().clone()
+        self._weight = 1.0  # of all that is in it, when the newest has 1
+
+    def add(self) -> None:
+        """Takes in the parameters as they are now."""
+        self._weight = self._decay * self._weight + 1
+        self.vector.lerp_(self._flat.vector.detach(), 1 / self._weight)
+
+    @contextmanager
+    def standing_in(self) -> Iterator[None]:
+        """The modules compute with the average meanwhile."""
+        own = self._flat.vector.detach().clone()
+        self._flat.vector.copy_(self.vector)
+        try:
+            yield
+        finally:
+            self._flat.vector.copy_(own)
+
+    def state(self) -> State:
+        """The average, and how much is in it."""
+        return {"vector": array_of(self.vector), "weight": self._weight}
+
+    def restore(self, state: State) -> None:
+        """Goes on from the average of another."""
+        copy_into(self.vector, state["vector"], "averaged parameters")
+        self._weight = state["weight"]

@@ -19,6 +19,7 @@ from tianji.observe.rates import Counts, TimeShare, at_start, homes_in, shares, 
 from tianji.observe.watch import Progress
 from tianji.roles.role_specs import Kind, kind_of
 
+LOW_ESS = 0.5  # share of effective samples below which old ones cost more than they save
 ENOUGH_IDLE = 0.15  # share of idle time from which a role counts as waiting for another
 BUSY_BUFFER = 0.85  # share of its time from which the buffer itself is what is waited for
 
@@ -44,7 +45,17 @@ def bottleneck(
         found = _turns({name: spent[name] for name in names}, job, engine)
     else:
         found = _who_waits(capacity(before, progress.counts, homes, job.ratio, names), job)
-    return found.replace("%", " %")
+    return (found + _drift(progress)).replace("%", " %")
+
+
+def _drift(progress: Progress) -> str:
+    """What to do where the policy has gone so far from those that acted that samples are lost."""
+    if progress.ess is None or progress.ess >= LOW_ESS:
+        return ""
+    return (
+        f"; old samples count as {progress.ess:.0%} as many new ones: lower hyp.lr or hyp.max_lag, "
+        "or raise hyp.batch_size (docs/staleness.md)"
+    )
 
 
 def _before_learning(progress: Progress, job: Job) -> str:

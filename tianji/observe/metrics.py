@@ -52,6 +52,8 @@ METRICS = (
     Metric("staleness/age_p50", "steps", "received since the sample was, median"),
     Metric("staleness/freshness", "share", "batch size over samples in the store (equation 2)"),
     Metric("staleness/new", "share", "consumed samples that had never been consumed before"),
+    Metric("staleness/ess", "share", "effective samples of the last batch (PPO, IMPALA)"),
+    Metric("staleness/kl", "", "divergence of the policy that learned from it, from who acted"),
     Metric("fusion/n", "fusions", "means of the groups' parameters so far; 0 with one group"),
     Metric(
         "fusion/distance",
@@ -128,7 +130,7 @@ def row(
         "time/time_elapsed": elapsed,
         "time/resumes": upkeep.resumes,
         "train/n_updates": updates,
-        **{f"train/{name}": value for name, value in progress.scalars.items()},
+        **{name_of(scalar): value for scalar, value in progress.scalars.items()},
         "balance/production": rates.production,
         "balance/receiving": rates.receiving,
         "balance/consumption": rates.consumption,
@@ -155,6 +157,11 @@ def row(
     if upkeep.evaluation is not None:
         values |= evaluation_row(upkeep.evaluation)
     return {name: finite(value) for name, value in values.items()}
+
+
+def name_of(scalar: str) -> str:
+    """As a row has it; an algorithm may say itself what its scalar is about."""
+    return scalar if "/" in scalar else f"train/{scalar}"
 
 
 def evaluation_row(evaluation: Evaluation) -> dict[str, Any]:

@@ -317,7 +317,8 @@ def _foot(scene: Scene) -> Table:
     stale = progress.staleness.summary()
     dropped = f" · {progress.dropped:,} dropped" if progress.dropped else ""
     quantiles = f"median {stale['p50']:g}, p95 {stale['p95']:g}, max {stale['max']:g} updates"
-    grid.add_row("staleness", f"{quantiles if progress.consumed else '-'}{dropped}")
+    ess = f" · ESS {percent(progress.ess)}" if progress.ess is not None and stale["max"] else ""
+    grid.add_row("staleness", f"{quantiles if progress.consumed else '-'}{ess}{dropped}")
     word, _, reason = _limit(scene).partition(": ")
     style = "bold green" if word in ("balanced", "in turns") else "bold yellow"
     grid.add_row("limit", Text.assemble((word, style), f": {reason}"))

@@ -106,6 +106,7 @@ def _ages(job: Job, progress: Progress) -> dict[str, Any]:
     """How old the samples were that were learned from."""
     return {
         "staleness": progress.staleness.summary(),
+        "ess": progress.ess,
         "age": progress.age.summary(),
         "freshness": {
             "target": job.sampling.freshness,
@@ -284,6 +285,8 @@ def _measured(summary: dict[str, Any]) -> list[Line]:
     rates = f"{made:,.0f} steps/s made, {learned:,.0f} samples/s learned from"
     steps, episodes, updates = (summary[n] for n in ("env_steps", "episodes", "updates"))
     old = f"samples were {stale['p50']:g} updates old (median), {stale['max']:g} at most"
+    if (ess := summary.get("ess")) is not None and stale["max"]:
+        old += f"; they counted as {ess:.0%} as many new ones".replace("%", " %")
     lines = [
         ("work", f"{steps:,} steps, {episodes:,} episodes, {updates:,} updates"),
         ("rates", rates + _short(summary)),

@@ -22,6 +22,7 @@ from tianji.roles.episodes import Ended
 from tianji.roles.role_specs import Kind, group_of, is_first_learner, roles_of
 
 WINDOW = 100  # episodes that a mean return is taken over
+LOOKS = 20  # at the newest batch, over which effective sample sizes are averaged
 
 
 @dataclass
@@ -33,6 +34,7 @@ class Progress:
     age: Histogram = field(default_factory=Histogram)
     new_percent: Histogram = field(default_factory=Histogram)  # of each batch
     scalars: dict[str, float] = field(default_factory=dict)
+    recent_ess: deque[float] = field(default_factory=lambda: deque(maxlen=LOOKS))
     returns: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     learned: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))  # per life
     won: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))  # nan: nobody can win
@@ -108,6 +110,11 @@ class Progress:
         return self.total(Count.NEW, Kind.LEARNER) / max(1, self.consumed)
 
     @property
+    def ess(self) -> float | None:
+        """Effective samples of the last batches, as a share; None where nobody measures them."""
+        return sum(self.recent_ess) / len(self.recent_ess) if self.recent_ess else None
+
+    @property
     def mean_return(self) -> float | None:
         """Mean return of the last 100 episodes, or of all if there are fewer."""
         return float(np.mean(self.returns)) if self.returns else None
@@ -155,6 +162,7 @@ class Watch:
         ]
         self.progress = Progress({role.name: np.zeros(len(Count)) for role in roles})
         self._learners: dict[str, Arrays] = {}  # what each of them said last
+        self._seen = 0  # updates by the last look at their effective samples
 
     def poll(self) -> Progress:
         """Takes whatever has come."""
@@ -215,6 +223,10 @@ class Watch:
         learned = [arrays for arrays in said if arrays["counts"][Count.VERSION]] or said[:1]
         values = _sum([arrays["scalars"] for arrays in learned]) / len(learned)
         progress.scalars = dict(zip(self._scalar_names, values.tolist(), strict=True))
+        ess = progress.scalars.get("staleness/ess")
+        if ess is not None and progress.updates > self._seen:
+            self._seen = progress.updates
+            progress.recent_ess.append(ess)
 
     def _read_episodes(self) -> None:
         finished: list[tuple[int, Ended]] = []

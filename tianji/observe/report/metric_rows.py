@@ -35,6 +35,8 @@ COLUMNS = {  # by the name in the page
     "staleness_p95": "staleness/p95",
     "staleness_max": "staleness/max",
     "freshness": "staleness/freshness",
+    "ess": "staleness/ess",
+    "kl": "staleness/kl",
 }
 MOST_SCALARS = 8  # of what `learn` returns, that are drawn
 MOST_COLUMNS = 100  # whatever the names in the rows are

@@ -476,6 +476,8 @@ function runCards(run) {
     chartCard("consumption", "", "Consumption", "samples/s", { axis: "time", unit: "samples/s", zero: true, lines: [line("consumed", 2, "consumption")] }),
     chartCard("ratio", "", "Replay ratio", "samples consumed per sample received", { axis: "time", unit: "", zero: true, lines: [line("target", "n", "target", true), line("measured", 0, "ratio")] }),
     chartCard("staleness-time", "", "Staleness over time", "updates, of all samples so far", { axis: "time", unit: "updates", zero: true, lines: [line("median", 0, "staleness_p50"), line("95 %", 1, "staleness_p95")] }),
+    chartCard("ess", "", "Effective samples", "of each batch, as a share", { axis: "time", percent: true, zero: true, top: 1, lines: [line("ESS", 0, "ess")] }),
+    chartCard("kl", "", "Drift", "KL divergence of the policy that learns from those that acted", { axis: "time", unit: "", zero: true, lines: [line("KL", 1, "kl")] }),
     histogramCard("staleness", "Staleness", "updates", run.histograms.staleness, "updates"),
     histogramCard("age", "Age", "age", run.histograms.age, "steps"),
     chartCard("busy", "", "Busy over time", "share of its process's time", { axis: "time", percent: true, zero: true, top: 1, lines: busy }),
