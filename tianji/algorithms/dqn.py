@@ -34,7 +34,9 @@ class DQNHyp:
     lr_decay: int | None = key(
         None, "updates over which lr falls in a line to lr_final; None: it stays", at_least=1
     )
-    lr_final: float = key(0.0, "learning rate after lr_decay updates", at_least=0)
+    lr_final: float = key(
+        0.0, "learning rate after lr_decay updates", at_least=0, needs={"lr_decay": ...}
+    )
     gamma: float = key(0.99, "discount per step", at_least=0, at_most=1)
     epsilon: float = key(0.02, "final probability of a random action", at_least=0, at_most=1)
     max_decay_step: int = key(
@@ -51,7 +53,10 @@ class DQNHyp:
     warmup_size: int = key(32, "samples received before the first update", at_least=0)
     warmup_full_random: bool = key(False, "act at random until the warm-up is over")
     target_replace_iter: int = key(
-        100, "updates from one copy into the target network to the next", at_least=1
+        100,
+        "updates from one copy into the target network to the next",
+        at_least=1,
+        needs={"target_tau": (None,)},
     )
     double_q: bool = key(True, "choose the next action with the online network")
     loss: Literal["huber", "mse"] = key("huber", "of the TD error")
@@ -67,16 +72,34 @@ class DQNHyp:
     distribution: Literal["none", "c51", "qr"] = key(
         "none", "learn the distribution of returns: over fixed values (C51), or its quantiles (QR)"
     )
-    atoms: int = key(51, "values or quantiles of a distribution", at_least=2)
-    v_min: float = key(-10.0, "smallest return of C51")
-    v_max: float = key(10.0, "largest return of C51")
+    atoms: int = key(
+        51,
+        "values or quantiles of a distribution",
+        at_least=2,
+        needs={"distribution": ("c51", "qr")},
+    )
+    v_min: float = key(-10.0, "smallest return of C51", needs={"distribution": ("c51",)})
+    v_max: float = key(10.0, "largest return of C51", needs={"distribution": ("c51",)})
     prioritised: bool = key(False, "draw samples with larger errors more often")
-    alpha: float = key(0.6, "prioritised: 0 draws all alike, 1 by error", at_least=0, at_most=1)
+    alpha: float = key(
+        0.6,
+        "prioritised: 0 draws all alike, 1 by error",
+        at_least=0,
+        at_most=1,
+        needs={"prioritised": (True,)},
+    )
     beta: float = key(
-        0.4, "prioritised: how far importance weights correct at first", at_least=0, at_most=1
+        0.4,
+        "prioritised: how far importance weights correct at first",
+        at_least=0,
+        at_most=1,
+        needs={"prioritised": (True,)},
     )
     beta_steps: int | None = key(
-        None, "updates over which beta rises to 1; None: it stays", at_least=1
+        None,
+        "updates over which beta rises to 1; None: it stays",
+        at_least=1,
+        needs={"prioritised": (True,)},
     )
     clip_grad_norm: float | None = key(
         None, "largest norm of the gradient; None: no limit", above=0

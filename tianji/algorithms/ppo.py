@@ -60,7 +60,9 @@ class PPOHyp:
     lr_decay: int | None = key(
         None, "updates over which lr falls in a line to lr_final; None: it stays", at_least=1
     )
-    lr_final: float = key(0.0, "learning rate after lr_decay updates", at_least=0)
+    lr_final: float = key(
+        0.0, "learning rate after lr_decay updates", at_least=0, needs={"lr_decay": ...}
+    )
     gamma: float = key(0.99, "discount per step", at_least=0, at_most=1)
     gae_lambda: float = key(
         0.95, "lambda of generalised advantage estimation", at_least=0, at_most=1
@@ -110,11 +112,13 @@ class PPOHyp:
         "async: versions that a rollout may be behind, older ones are dropped; default: what can "
         "be in flight, actors / batch_size + 1",
         at_least=1,
+        needs={"mode": ("async",)},
     )
     correction: Literal["ewma", "none"] = key(
         "ewma",
         "async: clipped is the change against an average of the last policies, and old samples "
         "weigh by their probability under it; none: plain PPO, as if they were new",
+        needs={"mode": ("async",)},
     )
     average_decay: float = key(
         0.89,
@@ -122,8 +126,14 @@ class PPOHyp:
         "policy that begins the update (decoupled PPO)",
         at_least=0,
         at_most=1,
+        needs={"mode": ("async",), "correction": ("ewma",)},
     )
-    weight_cap: float = key(5.0, "ewma: largest weight of an old sample", at_least=1)
+    weight_cap: float = key(
+        5.0,
+        "ewma: largest weight of an old sample",
+        at_least=1,
+        needs={"mode": ("async",), "correction": ("ewma",)},
+    )
 
 
 class Samples(NamedTuple):

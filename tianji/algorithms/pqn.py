@@ -28,7 +28,9 @@ class PQNHyp:
     lr_decay: int | None = key(
         None, "updates over which lr falls in a line to lr_final; None: it stays", at_least=1
     )
-    lr_final: float = key(0.0, "learning rate after lr_decay updates", at_least=0)
+    lr_final: float = key(
+        0.0, "learning rate after lr_decay updates", at_least=0, needs={"lr_decay": ...}
+    )
     gamma: float = key(0.99, "discount per step", at_least=0, at_most=1)
     q_lambda: float = key(
         0.65,

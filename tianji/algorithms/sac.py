@@ -21,9 +21,13 @@ class SACHyp(OffPolicyHyp):
     alpha: float | None = key(
         None, "worth of entropy (the temperature); None: it adapts to target_entropy", above=0
     )
-    first_alpha: float = key(1.0, "the temperature that adapts, at first", above=0)
+    first_alpha: float = key(
+        1.0, "the temperature that adapts, at first", above=0, needs={"alpha": (None,)}
+    )
     target_entropy: float | None = key(
-        None, "entropy to hold, of actions between -1 and 1; None: minus their numbers"
+        None,
+        "entropy to hold, of actions between -1 and 1; None: minus their numbers",
+        needs={"alpha": (None,)},
     )
 
 

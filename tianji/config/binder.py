@@ -49,6 +49,7 @@ class Key:
     aliases: tuple[str, ...] = ()
     names: Names | None = None
     no_effect: str = ""  # why the key is accepted but does nothing
+    needs: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # see `key`
     rest: Literal["", "own", "always"] = ""  # collects unknown keys: never, of `own` types, always
 
 
@@ -56,7 +57,10 @@ def key(default: Any, meaning: str, **facts: Any) -> Any:
     """Declares a key of a config dataclass: its default, what it means and its unit, its bounds.
 
     `facts` are the fields of `Key`, as in `lr: float = key(1e-3, "step size of Adam", above=0)`.
-    The default is `REQUIRED` for a key that must be given.
+    The default is `REQUIRED` for a key that must be given. `needs` says when the key has an effect
+    at all: `dict(mode=("async",))` where another key has one of these values, or is anything but
+    None for `...`; a key of another section is named with it, as in `{"agent.type": ("PPO",)}`. A
+    class of one's own may use any key. Elsewhere a key that was written gets a notice.
     """
     metadata = {"key": Key(meaning, **facts)}
     if default is REQUIRED:
@@ -80,15 +84,19 @@ def is_own(name: Any) -> bool:
 
 
 def bind(
-    kind: type[T], section: Section, where: str = "hyp", notices: list[str] | None = None
+    kind: type[T],
+    section: Section,
+    where: str = "hyp",
+    notices: list[str] | None = None,
+    others: Mapping[str, Any] | None = None,
 ) -> T:
     """An instance of dataclass `kind` with the values of `section`; keys match whatever their case.
 
     A wrong value is a `TianJiError` at its line, and so is what `kind` itself refuses: with a
     ValueError in `__post_init__`, or with the text that its method `check` returns. Keys that are
-    accepted but do nothing are told in `notices`.
+    accepted but do nothing are told in `notices`; `others` are sections that this may depend on.
     """
-    binding = _Binding(where, section, [] if notices is None else notices)
+    binding = _Binding(where, section, [] if notices is None else notices, others or {})
     values = binding.values(kind)
     try:
         instance = kind(**values)
@@ -97,6 +105,7 @@ def bind(
     check = getattr(instance, "check", None)
     if callable(check) and (complaint := check()):
         raise section.place.error(f"{where}: {complaint}")
+    binding.tell_idle(instance)
     return instance
 
 
@@ -117,6 +126,29 @@ class _Binding:
     where: str
     section: Section
     notices: list[str]
+    others: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def tell_idle(self, instance: Any) -> None:
+        """A notice for each key that was written and lacks what it needs to have an effect."""
+        fields = {field.name: field for field in dataclasses.fields(instance) if field.init}
+        for name, word in self._matched(fields)[0].items():
+            missing = self._missing(instance, facts_of(fields[name]).needs)
+            if missing and word in self.section and self.section[word] is not None:
+                self.notices.append(self._notice(word, missing))
+
+    def _missing(self, instance: Any, needs: Mapping[str, Any]) -> str:
+        """Which of its needs is not met, in words; what is not known here is taken as met."""
+        for path, accepted in needs.items():
+            section, _, name = path.rpartition(".")
+            owner = self.others.get(section) if section else instance
+            found = getattr(owner, name, None)
+            if owner is None or is_own(found) or _meets(found, accepted):
+                continue
+            if accepted is ...:
+                return f"it needs {path}"
+            wanted = " or ".join(map(repr, accepted))
+            return f"it needs {path}={wanted}, and that is {found!r}"
+        return ""
 
     def values(self, kind: type[Any]) -> dict[str, Any]:
         """The arguments for `kind`, converted and checked."""
@@ -261,7 +293,7 @@ class _Binding:
 
     def _convert_section(self, hint: Any, value: Section, word: str) -> Any:
         if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-            return bind(hint, value, word, self.notices)
+            return bind(hint, value, word, self.notices, self.others)
         if hint is Section:
             return value
         if hint in (Any, object) or (get_origin(hint) or hint) in (Mapping, dict):
@@ -275,6 +307,10 @@ class _Binding:
 
     def _error(self, word: str, message: str) -> TianJiError:
         return self.section.at(word).error(message)
+
+
+def _meets(found: Any, accepted: Any) -> bool:
+    return found is not None if accepted is ... else found in accepted
 
 
 def _scalar(hint: Any, value: Any) -> Any:

@@ -32,6 +32,10 @@ ALGORITHMS = (
     "TD3",
     "VDN",
 )
+DUELLING = ("ApeX", "DQN", "PQN")
+ACTOR_CRITICS = ("IMPALA", "PPO")
+"""Algorithms that build such networks; those of one's own may."""
+
 AGENT_NAMES = Names(ALGORITHMS, later=("MADDPG",), lost=UNRELEASED_AGENTS, own=True)
 HEADS = {name: f"{name}Head" for name in ALGORITHMS} | {"QMIX": "MixerHead"}
 HEAD_NAMES = Names(
@@ -204,7 +208,9 @@ class ExpConfig:
     eval_step: int | None = key(
         None, "environment steps from one evaluation to the next; None: no evaluation", at_least=1
     )
-    eval_times: int = key(10, "episodes per evaluation", at_least=1, at_most=10_000)
+    eval_times: int = key(
+        10, "episodes per evaluation", at_least=1, at_most=10_000, needs={"eval_step": ...}
+    )
 
 
 @dataclass(frozen=True)
@@ -235,20 +241,29 @@ class ModelConfig:
         None,
         "(channels, kernel, stride) of each convolution; default: ((32, 8, 4), (64, 4, 2), "
         "(64, 3, 1))",
+        needs={"type": ("CNN",)},
     )
     norm: bool | None = key(
         None, "LayerNorm behind every dense layer but the last; default: with PQN"
     )
     dueling: bool | None = key(
-        None, "separate value and advantage streams (DQN, ApeX, PQN); default: with ApeX"
+        None,
+        "separate value and advantage streams (DQN, ApeX, PQN); default: with ApeX",
+        needs={"agent.type": DUELLING},
     )
     shared: bool | None = key(
-        None, "one network for policy and value; default: of a CNN, not of an MLP"
+        None,
+        "one network for policy and value; default: of a CNN, not of an MLP",
+        needs={"agent.type": ACTOR_CRITICS},
     )
-    gru: int = key(64, "units of a GRU, behind the dense layers", at_least=1)
+    gru: int = key(
+        64, "units of a GRU, behind the dense layers", at_least=1, needs={"type": ("GRU",)}
+    )
     act: Literal["relu", "tanh"] = key("relu", "activation between the layers")
     precision: Literal["auto", "float32", "bfloat16"] = key(
-        "auto", "what convolutions compute in; auto: what is measured to be faster here"
+        "auto",
+        "what convolutions compute in; auto: what is measured to be faster here",
+        needs={"type": ("CNN",)},
     )
     kwargs: Mapping[str, Any] = key({}, "keys of a class of your own", rest="own")
 

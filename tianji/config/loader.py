@@ -62,11 +62,12 @@ def resolve(source: Source, overrides: Sequence[str], name: str, folder: str) ->
         tree = _overridden(tree, override)
     tree = translated(tree, notices)
 
-    def bound(kind: type[Any], section: str) -> Any:
-        return bind(kind, tree.get_section(section), section, notices)
-
     # First: of a whole job that belongs to a later version, this is the plainest news.
-    agent = bound(AgentConfig, "agent")
+    agent = bind(AgentConfig, tree.get_section("agent"), "agent", notices)
+
+    def bound(kind: type[Any], section: str) -> Any:
+        return bind(kind, tree.get_section(section), section, notices, {"agent": agent})
+
     environment = bound(EnvironmentConfig, "environment")
     config = Config(
         name=name,

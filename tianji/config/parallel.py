@@ -11,6 +11,8 @@ from tianji.config.binder import Names, key
 
 EVALUATION = "exp.eval_step and exp.eval_times say when and how to evaluate"
 OWN_CLASS = Names(own=True)
+WITHOUT_STEP_LEN = ("ApeX", "DQN", "MADDPG", "SAC", "TD3")
+"""Algorithms whose trajectories are as long as `actor_cfg.send_size` says."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,12 @@ class ActorConfig:
     """The actors."""
 
     num: int = key(1, "actors in a group", at_least=1, at_most=4096)
-    send_size: int = key(16, "steps per trajectory, unless the algorithm has its own", at_least=1)
+    send_size: int = key(
+        16,
+        "steps per trajectory, unless the algorithm has its own",
+        at_least=1,
+        needs={"agent.type": WITHOUT_STEP_LEN},
+    )
     cores: int | None = key(
         None, "CPU cores of each actor; default: one, shared if need be", at_least=1
     )

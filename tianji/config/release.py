@@ -19,7 +19,6 @@ class Spoken:
     keys: Mapping[str, str] = dataclasses.field(default_factory=dict)
     idle: Mapping[str, str] = dataclasses.field(default_factory=dict)
     layers: int = 0  # dense layers that `mlp_dim` gives a size to
-    width: str = "mlp_dim"
 
 
 MODELS: Mapping[str, Spoken] = {
@@ -48,7 +47,7 @@ MODELS: Mapping[str, Spoken] = {
         layers=2,
     ),
     "GRU": Spoken(
-        "GRU", idle=dict.fromkeys(("c1", "c2"), ENVIRONMENT_SIZES), layers=1, width="gru_dim"
+        "GRU", keys={"gru_dim": "gru"}, idle=dict.fromkeys(("c1", "c2"), ENVIRONMENT_SIZES)
     ),
 }
 """The networks of the release that have another name or other keys here."""
@@ -111,7 +110,7 @@ def _model(tree: Section, notices: list[str]) -> Section:
         if word in spoken.idle:
             notices.append(_idle(section, "model", word, spoken.idle[word]))
             section = section.without(word)
-        elif word == spoken.width and spoken.layers and word in section:
+        elif word == "mlp_dim" and spoken.layers and word in section:
             hidden = (section[word],) * spoken.layers
             section = section.without(word).replaced("hidden", hidden, place)
         elif word in spoken.keys and word in section:

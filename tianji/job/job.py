@@ -35,6 +35,7 @@ class Job:
     sampling: Sampling
     ratio: float  # samples consumed per sample produced
     stop_return: float | None
+    notices: tuple[str, ...] = ()  # one line for each key of `hyp` that has no effect
 
     @property
     def trajectory(self) -> Schema:
@@ -120,14 +121,15 @@ class Job:
         return {"config": self.config.to_json(), "env": self.task.env.to_json()}
 
 
-def load_algorithm(config: Config) -> tuple[type[Algorithm], Any]:
-    """The algorithm's class and its hyper-parameters, checked."""
+def load_algorithm(config: Config, notices: list[str] | None = None) -> tuple[type[Algorithm], Any]:
+    """The algorithm's class and its hyper-parameters, checked; idle keys are told in `notices`."""
     name = config.agent.type
     algorithm = load_class(BUILT_IN.get(name, name), config.folder)
     if not issubclass(algorithm, Algorithm):
         raise TianJiError(f"agent.type: {name!r} is no subclass of tianji.core.algorithm.Algorithm")
     validate.check_algorithm(name, algorithm)
-    return algorithm, bind(algorithm.Hyp, config.hyp, "hyp")
+    others = {"agent": config.agent, "model": config.model}
+    return algorithm, bind(algorithm.Hyp, config.hyp, "hyp", notices, others)
 
 
 def load_network(config: Config) -> type | None:
@@ -142,7 +144,8 @@ def load_network(config: Config) -> type | None:
 
 def prepare(config: Config, env: EnvSpec) -> Job:
     """Checks the configuration against the environment and derives every size."""
-    algorithm, hyp = load_algorithm(config)
+    notices: list[str] = []
+    algorithm, hyp = load_algorithm(config, notices)
     validate.check_agents(config, algorithm, env)
     validate.check_sizes(config, env)
     actors = config.parallel.actor_cfg
@@ -157,7 +160,8 @@ def prepare(config: Config, env: EnvSpec) -> Job:
     validate.check_room(sampling, length, task)
     algorithm.n_weights(task)
     stop = config.stop_return if config.stop_return is not None else env.reward_threshold
-    return Job(config, algorithm, task, length, sampling, validate.ratio_of(config, sampling), stop)
+    ratio = validate.ratio_of(config, sampling)
+    return Job(config, algorithm, task, length, sampling, ratio, stop, tuple(notices))
 
 
 def from_json(description: Mapping[str, Any], config: Config) -> Job:

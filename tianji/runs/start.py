@@ -97,7 +97,10 @@ def start(
     What has to be undone at the end, or if this fails, is on the `stack`.
     """
     makers = {"process": _process_engine, "local": _local_engine, "mpi": _mpi_engine}
-    return makers[name](config, folder, resumed, stack)
+    job, engine = makers[name](config, folder, resumed, stack)
+    for notice in job.notices:
+        _note(notice)
+    return job, engine
 
 
 def _process_engine(
