@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
 
 from tianji.config import Config
@@ -151,3 +153,58 @@ def test_starcraft_is_not_shown_in_a_window() -> None:
     assert game.environment.render is False
     assert game.environment.kwargs == {"map_name": "2s3z"}
     assert told(game) == ["environment.render"]
+
+
+# -------------------------------------------------------------------------------------------- QMIX
+
+MIXING = """
+exp = dict(train_steps=1000, max_step=6)
+hyp = dict(LR=5e-4, GAMMA=0.99, EPSILON=1, max_decay_step=70, TARGET_REPLACE_ITER=64,
+           warmup_size=3, buffer_size=50, batch_size=4, double_q=False, clip_grad_norm=10)
+model = dict(type='GRU', c1=42, c2=9, gru_dim=16)
+mixer_model = dict(type='MixerNet', agent_num=3, state_shape=48, mixer_dim=8, hypernet_dim=12)
+embryo = dict(type='MixerHead', model=model, mixer_model=mixer_model, hyp=hyp)
+agent = dict(type='QMIX', embryo=embryo)
+"""
+TWO_STEPS = "environment = dict(type='MatrixGameEnv')"
+
+
+def test_qmix_of_the_release_counts_episodes_and_explores_as_it_did() -> None:
+    qmix = config(TWO_STEPS + MIXING)
+    assert (qmix.model.type, qmix.model.gru) == ("GRU", 16)
+    job = try_out(qmix)
+    h = job.task.hyp
+    assert (h.mixing_units, h.hyper_units) == (8, 12)
+    assert (h.buffer_size, h.warmup_size, h.batch_size, h.step_len) == (300, 18, 4, 6)
+    assert (h.epsilon, h.max_decay_step, h.decay_updates) == (0.01, 0, 70)
+    assert (h.target_replace_iter, h.target_tau) == (64, None)
+    assert (h.double_q, h.optimiser, h.td_lambda) == (False, "rmsprop", 0)
+    assert told(qmix) == [
+        "model.c1",
+        "model.c2",
+        "mixer_model.agent_num",
+        "mixer_model.state_shape",
+        "hyp",
+    ]
+    assert job.notices == ()
+
+
+def test_without_the_releases_mixer_the_same_keys_have_their_own_meaning() -> None:
+    text = MIXING.replace("mixer_model=mixer_model, ", "").replace("mixer_model = ", "unused = ")
+    assert "unused" in MIXING.replace("mixer_model = ", "unused = ")
+    lines = [line for line in text.split("\n") if not line.startswith("unused")]
+    h = try_out(config(TWO_STEPS + "\n".join(lines).replace("EPSILON=1", "EPSILON=0.2"))).task.hyp
+    assert (h.buffer_size, h.epsilon, h.max_decay_step) == (50, 0.2, 70)
+
+
+def test_a_mixers_key_that_is_misspelt_is_refused() -> None:
+    with pytest.raises(TianJiError, match=r"mixer_model has no key 'mixer_dims'. Did you mean"):
+        config(TWO_STEPS + MIXING.replace("mixer_dim=", "mixer_dims="))
+
+
+def test_starcraft_says_that_the_game_is_missing() -> None:
+    if importlib.util.find_spec("smac") is not None:
+        pytest.skip("SMAC is installed")
+    text = "environment = dict(type='StarCraft2Env', map_name='3m', difficulty='7', seed=None)"
+    with pytest.raises(TianJiError, match=r"StarCraft2Env 3m needs SMAC[\s\S]*SC2PATH"):
+        try_out(config(text + MIXING))

@@ -6,6 +6,7 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
+import tianji
 from tianji.config.loader import resolve
 from tianji.config.reader import parse
 from tianji.core.errors import TianJiError
@@ -233,3 +234,30 @@ def test_errors_say_how_to_install_the_game(monkeypatch):
     monkeypatch.setitem(sys.modules, "smac.env", None)
     with pytest.raises(TianJiError, match="pip install git"):
         smac()
+
+
+RELEASE = """
+environment = dict(type='StarCraft2Env', map_name='3m', difficulty='7', render=False, seed=None)
+exp = dict(train_steps=100_000, max_step=4, save_freq=100, eval_times=4, stop_win_ratio=0.2)
+hyp = dict(LR=5e-4, GAMMA=0.99, EPSILON=1, max_decay_step=2000, TARGET_REPLACE_ITER=64,
+           warmup_size=10, buffer_size=50, batch_size=4, double_q=False, clip_grad_norm=10)
+model = dict(type='GRU', c1=42, c2=9)
+mixer_model = dict(type='MixerNet', agent_num=3, state_shape=48)
+embryo = dict(type='MixerHead', model=model, mixer_model=mixer_model, hyp=hyp)
+agent = dict(type='QMIX', embryo=embryo)
+hooks = [dict(type='QmixHook'), dict(type='TensorboardHook')]
+"""
+
+
+def test_a_file_of_the_release_trains_until_enough_battles_are_won(tmp_path, capsys):
+    file = tmp_path / "qmix_3m.py"
+    file.write_text(RELEASE)
+    report = tianji.train(file, engine="local", run_dir=tmp_path / "run", seed=1)
+    assert report.solved
+    assert report.win_ratio >= 0.2
+    assert report.summary["updates"] > 0
+    assert "qmix_3m.py:6: model.c1 has no effect here" in capsys.readouterr().err
+    Fake.made = ()
+    result = tianji.evaluate(tianji.load(tmp_path / "run"), 8, seed=2)
+    assert len(result.won) == 8
+    assert result.win_interval[0] <= result.win_ratio <= result.win_interval[1]

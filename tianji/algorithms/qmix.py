@@ -20,6 +20,7 @@ from tianji.models.recurrent import AgentsLayout, agents_layout
 from tianji.models.tensors import array_of, copy_into
 from tianji.stores.sequences import IS_FIRST, Sequences
 
+MIXES = {"mixer": ("qmix",)}
 USED = ("obs", "mask", "action", "reward", "terminated", "truncated", "valid")
 
 
@@ -34,9 +35,13 @@ class QMIXHyp:
         "what makes a team's value of its agents': `qmix` (a network that grows with each of "
         "them), `vdn` (their sum), `none` (each agent learns for itself: IQL)",
     )
-    mixing_units: int = key(32, "units of the mixer", at_least=1)
-    hyper_units: int = key(64, "units of the networks that make the mixer's weights", at_least=1)
-    hyper_scale: float = key(0.01, "factor of their last layers' first weights", above=0)
+    mixing_units: int = key(32, "units of the mixer", at_least=1, needs=MIXES)
+    hyper_units: int = key(
+        64, "units of the networks that make the mixer's weights", at_least=1, needs=MIXES
+    )
+    hyper_scale: float = key(
+        0.01, "factor of their last layers' first weights", above=0, needs=MIXES
+    )
     shared: bool = key(
         True, "the agents of a team have one network, which is told who each is; False: one each"
     )
@@ -44,7 +49,9 @@ class QMIXHyp:
     lr_decay: int | None = key(
         None, "updates over which lr falls in a line to lr_final; None: it stays", at_least=1
     )
-    lr_final: float = key(0.0, "learning rate after lr_decay updates", at_least=0)
+    lr_final: float = key(
+        0.0, "learning rate after lr_decay updates", at_least=0, needs={"lr_decay": ...}
+    )
     optimiser: Literal["adam", "radam", "rmsprop"] = key("adam", "what makes a step of a gradient")
     adam_eps: float = key(1e-5, "epsilon of the optimiser", above=0)
     clip_grad_norm: float | None = key(
@@ -81,7 +88,10 @@ class QMIXHyp:
         above=0,
     )
     target_replace_iter: int = key(
-        200, "updates from one copy into the target networks to the next", at_least=1
+        200,
+        "updates from one copy into the target networks to the next",
+        at_least=1,
+        needs={"target_tau": (None,)},
     )
     target_tau: float | None = key(
         0.01,

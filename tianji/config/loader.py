@@ -28,7 +28,7 @@ BLOCKS = ("embryo", "mixer_model", "hooks")
 PARALLEL = ("global_cfg", "learner_cfg", "actor_cfg", "buffer_cfg")
 IDLE = {
     "hooks": "a run always logs, draws and saves the same things",
-    "mixer_model": "it belongs to QMIX",
+    "mixer_model": "it belongs to the embryo of QMIX",
 }
 
 
@@ -124,13 +124,14 @@ def _from_embryo(tree: Section, embryo: Section, source: Source, notices: list[s
     check_name(embryo, "type", HEAD_NAMES, "embryo")
     known = ("type", "model", "hyp")
     for key in embryo.written:
-        if key not in (*known, *IDLE):
+        if key not in (*known, *BLOCKS):
             raise embryo.at(key).error(
                 f"embryo has no key {key!r}. {nearest(key, known, 'Its keys')}"
             )
-    for key, reason in IDLE.items():
-        if key in embryo:
-            notices.append(f"{embryo.at(key)}: embryo.{key} has no effect here: {reason}")
+    if "hooks" in embryo:
+        notices.append(f"{embryo.at('hooks')}: embryo.hooks has no effect here: {IDLE['hooks']}")
+    if "mixer_model" in embryo:
+        tree = tree.replaced("mixer_model", embryo["mixer_model"], embryo.at("mixer_model"))
     for key in ("model", "hyp"):
         if key not in embryo:
             continue

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tianji.config.section import Section
+from tianji.config.section import Section, nearest
 
 ENVIRONMENT_SIZES = "sizes follow from the environment"
 
@@ -65,6 +65,10 @@ NEVER = "the paper used it, but it was never released: write your own as 'module
 UNRELEASED = dict.fromkeys(("PredatorEnv", "AirFightEnv", "JSBSimEnv"), NEVER)
 """Environments of the release's configs whose code is not in the release."""
 
+MIXER_KEYS = {"mixer_dim": "mixing_units", "hypernet_dim": "hyper_units"}
+RELEASE_EPSILON = 0.01  # where exploration ends in the release's QMIX
+RELEASE_QMIX = {"target_tau": None, "td_lambda": 0.0, "optimiser": "rmsprop"}
+
 UNRELEASED_AGENTS = {
     "PredatorQMIX": "its PredatorEnv was never released: use QMIX in an environment of your own"
 }
@@ -75,6 +79,7 @@ def translated(tree: Section, notices: list[str]) -> Section:
     """The sections in the words of this package; `notices` tell where that changes a meaning."""
     tree = _environment(tree, notices)
     tree = _model(tree, notices)
+    tree = _mixer(tree, notices)
     tree = _agent(tree, notices)
     return _publishing(tree, notices)
 
@@ -121,6 +126,45 @@ def _model(tree: Section, notices: list[str]) -> Section:
                 )
             section = section.without(word).replaced(ours, section[word], place)
     return _put(tree, "model", section.replaced("type", spoken.type, section.at("type")))
+
+
+def _mixer(tree: Section, notices: list[str]) -> Section:
+    """QMIX as the release has it: whole episodes, hard targets, exploration that ends early.
+
+    Its EPSILON is where exploration begins, and its steps of decay are updates.
+    """
+    if "mixer_model" not in tree:
+        return tree
+    mixer, hyp = tree.get_section("mixer_model"), tree.get_section("hyp")
+    place, limit = tree.at("mixer_model"), tree.get_section("exp").get("max_step")
+    for word in mixer.written:
+        if word in MIXER_KEYS:
+            hyp = hyp.replaced(MIXER_KEYS[word], mixer.get(word), mixer.at(word))
+        elif word in ("agent_num", "state_shape"):
+            notices.append(_idle(mixer, "mixer_model", word, ENVIRONMENT_SIZES))
+        elif word != "type":
+            hint = nearest(word, ("type", "agent_num", "state_shape", *MIXER_KEYS), "Its keys")
+            raise mixer.at(word).error(f"mixer_model has no key {word!r}. {hint}")
+    said = {word.lower(): word for word in hyp.written}
+    if "epsilon" in said:
+        hyp = hyp.replaced(said["epsilon"], RELEASE_EPSILON, hyp.at(said["epsilon"]))
+    if "max_decay_step" in said:
+        word = said["max_decay_step"]
+        updates, at = hyp.get(word), hyp.at(word)
+        hyp = hyp.replaced(word, 0, at).replaced("decay_updates", updates, at)
+    for word in ("buffer_size", "warmup_size"):
+        if isinstance(limit, int) and isinstance(hyp.get(word), int):
+            hyp = hyp.replaced(word, hyp[word] * limit, hyp.at(word))
+    whole = {} if limit is None else {"step_len": limit}
+    for word, value in {**whole, **RELEASE_QMIX}.items():
+        if word not in said:
+            hyp = hyp.replaced(word, value, place)
+    notices.append(
+        f"{place}: hyp is read as the release has it for QMIX: sizes in episodes of exp.max_step "
+        f"steps, epsilon down to {RELEASE_EPSILON} over max_decay_step updates, RMSprop, targets "
+        "that are copied"
+    )
+    return _put(tree.without("mixer_model"), "hyp", hyp)
 
 
 def _agent(tree: Section, notices: list[str]) -> Section:
