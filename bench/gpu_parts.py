@@ -25,6 +25,7 @@ Row = dict[str, Any]
 N_UPDATES = 12  # that are compared
 NEAR = 0.05  # largest distance of the weights, over how far they moved
 NEAR_LOSS = 1e-3
+NEAR_GRAPH = 1e-4
 GAME = EnvSpec(
     observations=(Field("obs", "uint8", (84, 84)),),
     action=Field("action", "int64", ()),
@@ -128,6 +129,31 @@ def exact(device: str, small: bool) -> Iterator[Row]:
         yield row(f"{name}: largest difference of losses", apart, "apart")
 
 
+def graphs(device: str, small: bool) -> Iterator[Row]:
+    """Updates that are replayed from a CUDA graph end where those end that are not.
+
+    On a CPU none is captured, and the rows only show that the check runs.
+    """
+    torch.backends.cudnn.deterministic = True
+    rates = ("hyp.lr_decay=9", "hyp.target_replace_iter=2", "hyp.clip_grad_norm=0.1")
+    for name in ("DQN, MLP", "DQN, CNN", "DQN, prioritised", "DQN, C51"):
+        job = job_of((*CASES[name], *rates, f"exp.train_steps={640 if small else 2048}"))
+        batches, ends = Trace(job, "cpu").batches, []
+        for captured in (True, False):
+            algorithm: Any = job.algorithm(job.task, job.seed(Kind.LEARNER), device)
+            first = algorithm.parameters().copy()
+            algorithm._update._enabled &= captured
+            for batch in batches:
+                algorithm.learn(algorithm.stage(batch))
+            ends.append(algorithm.parameters().copy())
+            if captured:
+                found = algorithm._update.captured
+                yield row(f"{name}: a graph was captured", found, "", found == (device != "cpu"))
+        moved = float(np.linalg.norm(ends[1] - first))
+        away = float(np.linalg.norm(ends[0] - ends[1])) / moved
+        yield row(f"{name}: graph against no graph", away, "of the way", away < NEAR_GRAPH)
+
+
 def drawn(device: str) -> Iterator[Row]:
     """A replay whose frames lie on the device draws what one in the CPU's memory draws."""
     torch.backends.cudnn.deterministic = True
@@ -190,6 +216,10 @@ def speeds(device: str, small: bool) -> Iterator[Row]:
             here = algorithm.stage(arrays)
             took = timed(lambda a=algorithm, b=here: a.learn(b), device, seconds)
             yield row(f"DQN update, {kind}, batch {batch}, there", batch / took, "samples/s")
+            eager: Any = job.algorithm(job.task, 0, device)
+            eager._update._enabled = False
+            took = timed(lambda a=eager, b=here: a.learn(b), device, seconds)
+            yield row(f"DQN update, {kind}, batch {batch}, no graph", batch / took, "samples/s")
             took = timed(lambda a=algorithm, b=arrays: a.learn(a.stage(b)), device, seconds)
             yield row(f"DQN update, {kind}, batch {batch}, staged", batch / took, "samples/s")
             took = timed(body_update(algorithm.online, here["obs"]), device, seconds)
@@ -225,6 +255,7 @@ def part(name: str, device: str, small: bool) -> Iterator[Row]:
     """The rows of one of the parts of this file."""
     if name == "exact":
         yield from exact(device, small)
+        yield from graphs(device, small)
         yield from drawn(device)
     else:
         yield from speeds(device, small)

@@ -122,6 +122,7 @@ class DQN(GradientAlgorithm):
     def __init__(self, task: Task, seed: int, device: str = "cpu") -> None:
         super().__init__(task, seed, device)
         from tianji.models.flat import FlatParameters
+        from tianji.models.graphed import Graphed
         from tianji.models.optimisers import Adam
 
         self.hyp: DQNHyp = task.hyp
@@ -134,6 +135,7 @@ class DQN(GradientAlgorithm):
         self._choose_precision(self.online, self.hyp.batch_size, task.model.precision)
         self._choose_precision(self.target, self.hyp.batch_size, task.model.precision)
         self._values = Values(self.hyp, device)
+        self._update = Graphed(self._alone, device)
         self._target_flat.follow(self._flat)
 
     @classmethod
@@ -183,17 +185,33 @@ class DQN(GradientAlgorithm):
     def updates(self, batch: Any) -> Generator[Weights, None, Scalars]:
         """One step of Adam on the TD error."""
         h = self.hyp
-        losses, error, q, goal = self._losses(batch)
-        loss = (losses * batch["weight"]).mean() if h.prioritised else losses.mean()
         self._optimiser.lr = learning_rate(h.lr, h.lr_final, h.lr_decay, self._n_updates)
-        yield from self._descend(loss, h.clip_grad_norm)
+        if self.task.n_learners == 1:
+            scalars: Scalars = dict(self._update(batch))
+        else:
+            loss, scalars = self._loss(batch)
+            yield from self._descend(loss, h.clip_grad_norm)
         self._n_updates += 1
         if h.target_tau is not None:
             self._target_flat.follow(self._flat, h.target_tau)
         elif self._n_updates % h.target_replace_iter == 0:
             self._target_flat.follow(self._flat)
-        scalars = {"loss": loss.detach(), "q_mean": q.mean(), "target_mean": goal.mean()}
+        error = scalars.pop("priorities")
         return {**scalars, "priorities": array_of(error)} if h.prioritised else scalars
+
+    def _alone(self, batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """A step that no other learner has a part in: nothing but tensors, so it can be a graph."""
+        loss, found = self._loss(batch)
+        for _ in self._descend(loss, self.hyp.clip_grad_norm):
+            pass
+        return found
+
+    def _loss(self, batch: dict[str, torch.Tensor]) -> tuple[Any, dict[str, torch.Tensor]]:
+        """What is descended on, and what is told of it."""
+        losses, error, q, goal = self._losses(batch)
+        loss = (losses * batch["weight"]).mean() if self.hyp.prioritised else losses.mean()
+        scalars = {"loss": loss.detach(), "q_mean": q.mean(), "target_mean": goal.mean()}
+        return loss, {**scalars, "priorities": error}
 
     def _losses(self, b: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Of each sample: its loss, its error as a priority, Q of the action, and the target."""

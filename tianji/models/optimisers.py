@@ -20,13 +20,24 @@ class Adam:
     """Kingma and Ba's optimiser; `lr` may be set before every step."""
 
     def __init__(self, flat: FlatParameters | Part, lr: float, eps: float = 1e-8) -> None:
-        self.lr = lr
-        self._eps = eps
+        self._lr, self._eps = lr, eps
         self._vector = flat.vector.detach()
         self._gradient = flat.gradient
         self.mean = torch.zeros_like(self._vector)
         self.square = torch.zeros_like(self._vector)
         self.count = torch.zeros((), device=flat.vector.device)
+        self._rate = torch.full((), lr, device=flat.vector.device)  # what a CUDA graph reads
+
+    @property
+    def lr(self) -> float:
+        """The learning rate."""
+        return self._lr
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        if value != self._lr:
+            self._lr = value
+            self._rate.fill_(value)
 
     @torch.no_grad()
     def step(self) -> None:
@@ -39,7 +50,7 @@ class Adam:
             [self.square],
             [],
             [self.count],
-            lr=self.lr,
+            lr=self._rate if self._rate.is_cuda else self._lr,
             beta1=0.9,
             beta2=0.999,
             weight_decay=0.0,
