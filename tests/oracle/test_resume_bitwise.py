@@ -43,7 +43,7 @@ JOBS = {
     ),
     "sac": ("aim_sac", "exp.train_steps=2000", "exp.stop_return=1e9", "actor_cfg.envs=2"),
     "td3 in two groups": (
-        *("aim_td3", "exp.train_steps=4000", "exp.stop_return=1e9", "global_cfg.group_num=2"),
+        *("aim_td3", "exp.train_steps=9000", "exp.stop_return=1e9", "global_cfg.group_num=2"),
         *("actor_cfg.num=2", "learner_cfg.send_root_interval=3"),
     ),
     "dqn with evaluation": ("walk_dqn", "exp.eval_step=500", "exp.eval_times=3"),
