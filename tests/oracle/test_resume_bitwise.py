@@ -46,6 +46,7 @@ JOBS = {
         *("aim_td3", "exp.train_steps=9000", "exp.stop_return=1e9", "global_cfg.group_num=2"),
         *("actor_cfg.num=2", "learner_cfg.send_root_interval=3"),
     ),
+    "maddpg": ("two_step_maddpg",),
     "dqn with evaluation": ("walk_dqn", "exp.eval_step=500", "exp.eval_times=3"),
 }
 
@@ -129,7 +130,7 @@ def resumed_to_its_end(config, folder, interruption, most=60):
 
 QUICK = (
     *("ppo", "dqn with slack", "asynchronous ppo", "ppo with lag 3", "dqn with evaluation"),
-    *("two groups", "two learners", "sac"),
+    *("two groups", "two learners", "sac", "maddpg"),
 )
 
 

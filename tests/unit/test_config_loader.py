@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import tianji.algorithms.dqn
+import tianji.algorithms.maddpg
 import tianji.algorithms.ppo
 import tianji.algorithms.sac
 import tianji.algorithms.td3
@@ -112,10 +113,6 @@ EMBRYOS = ["MixerHead" if name == "QMIX" else f"{name}Head" for name in ALGORITH
 HEADS = ", ".join(map(repr, EMBRYOS)) + ", 'DQNPrioritiesHead'" + OWN
 
 
-def later(what: str, offer: str) -> str:
-    return f"{what} is known, but not in this version of tianji yet. It has {offer}."
-
-
 def test_figure_7_loads_as_printed() -> None:
     figure7 = load(CONFIGS / "figure7.py")
     assert (figure7.name, figure7.folder) == ("figure7", str(CONFIGS))
@@ -187,19 +184,15 @@ def test_the_keys_of_the_release_load_for_ppo() -> None:
     assert ppo.hyp["step_len"] == 128
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (MADDPG, later("agent.type 'MADDPG'", AGENTS)),
-        (
-            MADDPG.replace("type='MADDPG', ", ""),
-            later("embryo.type 'MADDPGHead'", HEADS),
-        ),
-    ],
-    ids=["MADDPG", "MADDPGHead"],
-)
-def test_what_the_release_has_and_we_do_not_says_so(text: str, message: str) -> None:
-    assert refusal(text).endswith(message)
+def test_the_keys_of_the_release_load_for_maddpg() -> None:
+    maddpg = config(MADDPG)
+    notices: list[str] = []
+    hyp = bind(tianji.algorithms.maddpg.MADDPGHyp, maddpg.hyp, "hyp", notices)
+    assert (hyp.lr, hyp.actor_lr, hyp.tau, hyp.warmup_size) == (1e-2, 1e-2, 0.01, 1024)
+    assert [name for name in ("epsilon", "target_replace_iter") if name in "".join(notices)] == [
+        "epsilon",
+        "target_replace_iter",
+    ]
 
 
 @pytest.mark.parametrize("wrapper", ["NoopResetEnv", "WarpFrame", "FrameStackOrder", "warp"])
@@ -372,7 +365,7 @@ def test_a_config_cannot_be_changed() -> None:
         {"exp": {"seed": float("nan")}},
         {"extra": 1},
         {"hyp": {3: 4}},
-        {"agent": {"type": "MADDPG"}},
+        {"agent": {"type": "MADDPX"}},
         {"hyp": {"lr": object()}},
     ],
 )

@@ -136,9 +136,10 @@ class OffPolicy(GradientAlgorithm):
 
     def _noise(self, *shape: int) -> torch.Tensor:
         """Numbers of deviation 1 for this update: all learners of a group draw the same."""
-        random = np.random.default_rng((self._seed, self._n_updates))
-        drawn = random.standard_normal(shape, np.float32)
-        return torch.from_numpy(drawn).to(self._device)
+        return on(self._device, self._random().standard_normal(shape, np.float32))[0]
+
+    def _random(self) -> np.random.Generator:
+        return np.random.default_rng((self._seed, self._n_updates))
 
     def load(self, weights: Weights) -> None:
         """Sets the actors; all targets begin anew from what is learned."""

@@ -21,10 +21,9 @@ REQUIRED: Final = object()
 
 @dataclass(frozen=True)
 class Names:
-    """The words that a key accepts, now or in a later version."""
+    """The words that a key accepts."""
 
     have: tuple[str, ...] = ()
-    later: tuple[str, ...] = ()
     lost: Mapping[str, str] = dataclasses.field(default_factory=dict)  # word -> why it cannot be
     idle: Mapping[str, str] = dataclasses.field(default_factory=dict)  # word -> why in vain
     own: bool = False  # 'module:Class' is accepted
@@ -244,13 +243,8 @@ class _Binding:
             self.notices.append(self._notice(f"{word} {found!r}", names.idle[found], word))
         elif found in names.lost:
             raise self._error(word, f"{label} {found!r} cannot be had: {names.lost[found]}")
-        elif found in names.later:
-            offer = f" It has {names.offer}." if names.offer else ""
-            raise self._error(
-                word, f"{label} {found!r} is known, but not in this version of tianji yet.{offer}"
-            )
         elif found not in names.have and not (names.own and is_own(found)):
-            hint = nearest(found, (*names.have, *names.later, *names.lost, *names.idle))
+            hint = nearest(found, (*names.have, *names.lost, *names.idle))
             hint = hint if hint.startswith("Did") else f"Use {names.offer}."
             raise self._error(word, f"{label} {found!r} is not known. {hint}")
 

@@ -25,6 +25,7 @@ ALGORITHMS = (
     "DQN",
     "IMPALA",
     "IQL",
+    "MADDPG",
     "PPO",
     "PQN",
     "QMIX",
@@ -36,15 +37,13 @@ DUELLING = ("ApeX", "DQN", "PQN")
 ACTOR_CRITICS = ("IMPALA", "PPO")
 """Algorithms that build such networks; those of one's own may."""
 
-AGENT_NAMES = Names(ALGORITHMS, later=("MADDPG",), lost=UNRELEASED_AGENTS, own=True)
+AGENT_NAMES = Names(ALGORITHMS, lost=UNRELEASED_AGENTS, own=True)
 HEADS = {name: f"{name}Head" for name in ALGORITHMS} | {"QMIX": "MixerHead"}
 HEAD_NAMES = Names(
     (*HEADS.values(), PRIORITISED),
-    later=("MADDPGHead",),
     lost=UNRELEASED_HEADS,
     own=True,
 )
-HEADS |= {"MADDPG": "MADDPGHead"}
 """The embryo that belongs to each agent."""
 
 AGENTS_ENVIRONMENTS = (

@@ -62,7 +62,7 @@ def resolve(source: Source, overrides: Sequence[str], name: str, folder: str) ->
         tree = _overridden(tree, override)
     tree = translated(tree, notices)
 
-    # First: of a whole job that belongs to a later version, this is the plainest news.
+    # First: of a whole job that cannot be had, this is the plainest news.
     agent = bind(AgentConfig, tree.get_section("agent"), "agent", notices)
 
     def bound(kind: type[Any], section: str) -> Any:
@@ -100,10 +100,7 @@ def _sections(source: Source, notices: list[str]) -> Section:
     if embryo is None:
         return tree
     if isinstance(embryo, Section):
-        if agent.get("type") in (
-            *AGENT_NAMES.later,
-            *AGENT_NAMES.lost,
-        ):  # says more than the name of its head would
+        if agent.get("type") in AGENT_NAMES.lost:  # says more than the name of its head would
             check_name(agent, "type", AGENT_NAMES, "agent")
         tree = _from_embryo(tree, embryo, source, notices)
         embryo = embryo.get("type")

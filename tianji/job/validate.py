@@ -29,11 +29,13 @@ def check_agents(config: Config, algorithm: type[Algorithm], env: EnvSpec) -> No
     if not env.agents or algorithm.several_agents:
         return
     name, n = config.agent.type, len(env.agents)
+    meant = "MADDPG" if env.choices is None else "QMIX' or 'MADDPG"
     few = ", ".join(env.agents[:3]) + (", ..." if n > 3 else "")
     raise TianJiError(
         f"environment.type: {config.environment.type} has an axis of agents ({n}: {few}), and "
-        f"agent.type {name!r} wants the one agent of an environment without: use GymEnv, AtariEnv "
-        "or a class of your own, or an algorithm of your own with several_agents = True"
+        f"agent.type {name!r} wants the one agent of an environment without: use "
+        f"agent = dict(type='{meant}', ...), an algorithm of your own with several_agents = True, or "
+        "an environment of one agent, as GymEnv and AtariEnv are"
     )
 
 
