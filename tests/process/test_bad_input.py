@@ -17,8 +17,6 @@ MISTAKES = {
     "too small": (("actor_cfg.num=0",), "actor_cfg.num"),
     "unknown environment": (("environment.gym_name=CartPol-v1",), "CartPole-v1"),
     "unknown algorithm": (("agent.type=PPOO",), "PPO"),
-    "numbers where choices are": (("agent.type=SAC",), "type='DQN'"),
-    "agents where there is one": (("agent.type=MADDPG",), "'DQN' or 'PPO'"),
     "no such module": (("environment.type=nowhere:Env",), "nowhere"),
     "too many cores": (("learner_cfg.cores=900", "actor_cfg.cores=1"), "this machine offers"),
     "sizes that do not fit": (("model.c1=7",), "write c1=4"),

@@ -207,7 +207,7 @@ def test_what_groups_average_holds_all_and_targets_begin_anew_with_it(algorithm)
 @BOTH
 def test_choices_are_refused_with_what_takes_them(algorithm):
     env = spec_of(OBS, Field("action", "int64"), 4)
-    with pytest.raises(TianJiError, match=f"^{algorithm.__name__} needs.*type='DQN'.*'PPO'"):
+    with pytest.raises(TianJiError, match=f"^{algorithm.__name__} needs.*type='PPO'.*'DQN'"):
         algorithm.n_weights(task_of(algorithm, env))
 
 

@@ -34,8 +34,8 @@ def check_agents(config: Config, algorithm: type[Algorithm], env: EnvSpec) -> No
     raise TianJiError(
         f"environment.type: {config.environment.type} has an axis of agents ({n}: {few}), and "
         f"agent.type {name!r} wants the one agent of an environment without: use "
-        f"agent = dict(type='{meant}', ...), an algorithm of your own with several_agents = True, or "
-        "an environment of one agent, as GymEnv and AtariEnv are"
+        f"agent = dict(type='{meant}', ...), an algorithm of your own with several_agents = True, "
+        "or an environment of one agent, as GymEnv and AtariEnv are"
     )
 
 
