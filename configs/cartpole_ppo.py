@@ -13,6 +13,8 @@ parallel_parameters = dict(
 
 hyp = dict(
     lr=0.01,
+    lr_decay=150,  # updates over which lr falls to lr_final, so that what is learned is kept
+    lr_final=0.001,
     gamma=0.98,  # how much a reward one step later is worth
     gae_lambda=0.95,
     clip_param=0.2,

@@ -33,6 +33,8 @@ LENGTHS, HIDDEN = {"dqn": 16, "ppo": 512}, {"dqn": (512,), "ppo": (256,)}
 
 def job_of(name, *overrides):
     config = load(CONFIGS / name, overrides)
+    if config.environment.type == "SMAXEnv" or config.environment.kwargs.get("backend") == "jax":
+        pytest.importorskip("jaxmarl")
     env = make_env(config)
     env.close()
     return prepare(config, env.spec)

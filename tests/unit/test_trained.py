@@ -17,10 +17,10 @@ from tianji.runs.weights_file import save_best
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """The folder of a short run with several checkpoints."""
-    overrides = ["exp.train_steps=1500", "exp.save_freq=2", "exp.save_keep=2"]
-    config = load_config(TASKS / "walk_ppo.py", overrides)
-    return launch.train(config, "local", tmp_path_factory.mktemp("trained") / "run", True).folder
+    """The folder of a short run with two checkpoints: each of its ends leaves one."""
+    config = load_config(TASKS / "walk_ppo.py", ["exp.train_steps=700", "exp.save_keep=2"])
+    folder = launch.train(config, "local", tmp_path_factory.mktemp("trained") / "run", True).folder
+    return tianji.resume(folder, exp=dict(train_steps=1500)).folder
 
 
 @pytest.fixture
