@@ -1,4 +1,4 @@
-"""QMIX in the two-step game: it finds 8, where VDN (agent.type="VDN") stays at 7. Some seconds."""
+"""QMIX in the two-step game: it finds 8, where VDN (hyp.mixer="vdn") stays at 7. Some seconds."""
 
 environment = dict(type="MatrixGameEnv")
 exp = dict(train_steps=20_000)

@@ -47,6 +47,7 @@ JOBS = {
         *("actor_cfg.num=2", "learner_cfg.send_root_interval=3"),
     ),
     "maddpg": ("two_step_maddpg",),
+    "qmix": ("two_step_qmix",),
     "dqn with evaluation": ("walk_dqn", "exp.eval_step=500", "exp.eval_times=3"),
 }
 

@@ -26,12 +26,15 @@ SMALL = {
 
 NUMBERS = ("exp.train_steps=400", "exp.max_step=20", "hyp.warmup_size=100", "model.hidden=[16]")
 CONTINUOUS = {"pendulum_sac": NUMBERS, "pendulum_td3": NUMBERS}
+CHUNKS = {
+    "marl/qmix_two_step": ("exp.train_steps=1500", "hyp.warmup_size=100", "model.hidden=[16]")
+}
 
 
 @pytest.fixture(scope="session")
 def make_job(root):
     def make(name, *overrides):
-        given = (*(SMALL | CONTINUOUS)[name], "exp.stop_return=1e9", *overrides)
+        given = (*(SMALL | CONTINUOUS | CHUNKS)[name], "exp.stop_return=1e9", *overrides)
         config = configs.load(root / f"configs/{name}.py", given)
         env = factory.make_env(config)
         env.close()
@@ -58,7 +61,7 @@ def same(job):
     return (outcome.algorithm.weights().copy(), outcome.version), ours
 
 
-@pytest.mark.parametrize("name", SMALL | CONTINUOUS)
+@pytest.mark.parametrize("name", SMALL | CONTINUOUS | CHUNKS)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_local_engine_is_serial_training_bit_for_bit(make_job, name, seed):
     job = make_job(name, NO_SLACK, f"exp.seed={seed}")
