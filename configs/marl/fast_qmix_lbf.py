@@ -6,7 +6,7 @@ exp = dict(train_steps=2_000_000, stop_return=0.9, seed=0)
 
 # One actor that steps 32 fields at once.
 parallel_parameters = dict(
-    global_cfg=dict(replay_ratio=2),
+    global_cfg=dict(replay_ratio=8),
     learner_cfg=dict(num=1),
     actor_cfg=dict(num=1, envs=32),
 )
@@ -23,6 +23,6 @@ hyp = dict(
     target_tau=0.01,
 )
 
-model = dict(type="MLP", hidden=[64, 64])
+model = dict(type="MLP", hidden=[128, 128])
 
 agent = dict(type="QMIX")
