@@ -148,7 +148,7 @@ def test_a_command_runs_or_could_begin(words, place, trained, capsys):
     if options.verb == "train":
         named = {name: value for name in SHORT if (value := vars(options)[name]) is not None}
         load(options.config, [*options.overrides, *as_overrides(named)])
-    elif options.verb in ("plan", "verify"):  # test_plan.py and test_verify.py run them
+    elif options.verb in ("plan", "verify", "chaos"):  # other tests run them
         load(options.config, options.overrides)
     elif options.verb == "resume":
         more = ["exp.stop_return=1e9", "exp.max_seconds=1e6"]  # the run that stands in was solved

@@ -25,6 +25,7 @@ VERBS = {
     "export": "write a trained policy as a file that other programs run",
     "slurm": "write a job that trains over several nodes of a Slurm cluster",
     "doctor": "say what this machine offers, and what to do about what it lacks",
+    "chaos": "give a run faults on purpose, and say whether it keeps its promises",
     "bench": "train with several seeds, and say how good and how fast that is",
 }
 

@@ -19,6 +19,7 @@ from tianji.machine.resources import Share
 from tianji.roles.role_specs import Kind, homes_of, kind_of, roles_of
 from tianji.transports.descriptors import reserve
 
+WORKER = "tianji.engines.worker"  # what the children execute
 LOOK_SECONDS = 0.02  # from one look at the children to the next
 
 
@@ -55,7 +56,7 @@ class Crew:
         self._files.append(log)
         self._begins[home] = log.tell()
         return subprocess.Popen(
-            [sys.executable, "-m", "tianji.engines.worker", home],
+            [sys.executable, "-m", WORKER, home],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,

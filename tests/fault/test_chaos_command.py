@@ -1,0 +1,25 @@
+"""`tianji chaos`: real runs under its faults, and its verdict about them."""
+
+import json
+
+import pytest
+from commands import TASKS, tianji
+
+pytestmark = [pytest.mark.fault, pytest.mark.process]
+
+
+def chaos(folder, task, *words, **more):
+    """A chaos test of one of the tasks; returns the command and what it wrote."""
+    done = tianji("chaos", TASKS / task, "--out", folder, *words, **more)
+    return done, json.loads((folder / "chaos.json").read_text())
+
+
+def test_a_run_that_keeps_its_promises_passes(tmp_path):
+    words = ["--faults", "stop,slow", "--seconds", "1", "--every", "0.6", "--seed", "1"]
+    done, found = chaos(tmp_path / "out", "echo_dqn.py", *words)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert found["held"] and found["faults"]
+    assert all(trial["back"] is not None for trial in found["faults"])
+    assert found["ending"]["exit_status"] == 143 and found["ending"]["asked"]
+    assert "every invariant held." in done.stdout
+    assert len(done.stderr.splitlines()) == 1 + len(found["faults"])

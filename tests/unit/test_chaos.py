@@ -1,0 +1,310 @@
+"""A chaos test: its schedule is a function of its seed, and each verdict can fail."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from commands import TASKS
+
+from tianji.cli.main import main
+from tianji.core.errors import TianJiError
+from tianji.core.status import Status
+from tianji.tools.chaos import invariants, results
+from tianji.tools.chaos.haunted import ChaosError, haunt
+from tianji.tools.chaos.invariants import Bounds, Ending, Record, Trial, judge
+from tianji.tools.chaos.orders import Word, orders_of
+from tianji.tools.chaos.processes import Usage
+from tianji.tools.chaos.schedule import RUN, Fault, Strike, chosen, schedule
+from tianji.tools.chaos.settings import Settings
+from tianji.tools.chaos.strikes import CODES
+from tianji.tools.chaos.subject import Row, row_of
+
+HOMES = ("learner-0.0", "actor-0.0", "actor-0.1")
+ALL = chosen(None)
+
+
+# The schedule
+
+
+def test_the_same_seed_gives_the_same_faults():
+    first = schedule(3, 60.0, ALL, HOMES, 3.0)
+    assert first == schedule(3, 60.0, ALL, HOMES, 3.0)
+    assert first != schedule(4, 60.0, ALL, HOMES, 3.0)
+
+
+def test_a_longer_schedule_begins_as_a_shorter_one():
+    short, long = (schedule(3, seconds, ALL, HOMES, 3.0) for seconds in (30.0, 90.0))
+    assert long[: len(short)] == short and len(long) > len(short)
+
+
+def test_every_kind_of_fault_comes_before_any_comes_again():
+    strikes = schedule(0, 600.0, ALL, HOMES, 3.0)
+    for start in range(0, len(strikes) - len(ALL), len(ALL)):
+        assert {strike.fault for strike in strikes[start : start + len(ALL)]} == set(ALL)
+
+
+def test_faults_come_as_often_as_they_were_asked_to_and_hit_those_they_can():
+    strikes = schedule(0, 3_000.0, ALL, HOMES, 3.0)
+    pauses = [strike.pause for strike in strikes]
+    assert min(pauses) >= 1.5 and max(pauses) <= 4.5 and 2.8 < np.mean(pauses) < 3.2
+    for strike in strikes:
+        whole_run = strike.fault in (Fault.ACTORS, Fault.DISK)
+        anybody = strike.fault in (Fault.KILL, Fault.STOP)
+        assert strike.victim in ((RUN,) if whole_run else HOMES if anybody else HOMES[1:])
+    assert {strike.victim for strike in strikes if strike.fault is Fault.KILL} == set(HOMES)
+
+
+def test_faults_are_chosen_by_name():
+    assert chosen("kill, hang,kill") == [Fault.KILL, Fault.HANG]
+    with pytest.raises(TianJiError, match=r"'kil' is no fault\. Did you mean 'kill'"):
+        chosen("kil")
+    with pytest.raises(TianJiError, match="cut cannot be had here: "):
+        chosen("cut")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--faults", "kil"], "'kil' is no fault. Did you mean 'kill'?"),
+        (["--seconds", "0.1"], "no fault comes within 0.1 s"),
+        (["--every", "0"], "--seconds and --every want a number above 0"),
+        (["--set", "hyp.lrr=1"], "hyp has no key 'lrr'"),
+        (["--out", str(TASKS)], "there is something in it"),
+    ],
+)
+def test_a_mistake_is_answered_before_anything_is_started(tmp_path, words, said, capsys):
+    out = tmp_path / "out"
+    assert main(["chaos", str(TASKS / "echo_dqn.py"), "--out", str(out), *words]) == 2
+    assert said in capsys.readouterr().err
+    assert not out.exists()
+
+
+# The verdicts: a run that keeps every promise, and one broken promise after the other
+
+BOUNDS = Bounds(staleness=100.0, ratio=4.0, batch=32, once=False, kept_bytes=1 << 20)
+KILL = Strike(1.0, Fault.KILL, "learner-0.0")
+
+
+def row(at, **changes):
+    values = dict(at=at, env_steps=int(80 * at), updates=int(10 * at), ratio=4.0, new=0.2)
+    return Row(**(values | dict(staleness=50.0, checkpoints=int(at)) | changes))
+
+
+def whole():
+    """What is seen of a run that keeps every promise."""
+    usages = [(float(t), Usage(100 << 20, 50, 9, 3)) for t in range(1, 20)]
+    rows = [row(t) for t in range(1, 20)]
+    trial = Trial(KILL, at=5.0, updates=50, detected=0.1, back=2.0)
+    summary = dict(status="interrupted", produced=1_520, received=1_500, restarts=1)
+    return Record(BOUNDS, rows, usages, [trial], Ending(True, 143, 2.0, summary, (), (), "0001"))
+
+
+def broken(record):
+    return {verdict.name for verdict in judge(record) if verdict.held is False}
+
+
+def ending(record, **changes):
+    summary = record.ending.summary | changes.pop("summary", {})
+    return replace(record, ending=replace(record.ending, summary=summary, **changes))
+
+
+def test_a_run_that_keeps_every_promise_breaks_none():
+    assert broken(whole()) == set()
+    assert {verdict.held for verdict in judge(whole())} == {True}
+
+
+def test_a_run_without_a_fault_or_a_row_has_kept_nothing():
+    verdicts = judge(Record(BOUNDS, [], [], []))
+    assert {verdict.held for verdict in verdicts} == {None}
+
+
+def test_training_that_does_not_go_on_is_seen():
+    record = whole()
+    record.trials.append(Trial(KILL, at=9.0, updates=90, detected=0.1))
+    assert broken(record) == {"training goes on"}
+    assert "not after kill learner-0.0" in judge(record)[0].found
+
+
+def test_a_fault_that_could_not_be_done_breaks_nothing():
+    record = whole()
+    record.trials.append(Trial(Strike(1.0, Fault.NAN, "actor-0.0"), 9.0, 90, undone="why"))
+    assert broken(record) == set()
+
+
+def test_memory_that_grows_is_seen():
+    record = whole()
+    allowed = 1.25 * (100 << 20) + (1 << 20) + (256 << 20)
+    record.usages[-1] = (19.0, Usage(int(allowed) + 1))
+    assert broken(record) == {"memory bounded"}
+    record.usages[-1] = (19.0, Usage(int(allowed)))
+    assert broken(record) == set()
+
+
+def test_samples_that_are_too_old_are_seen():
+    record = whole()
+    record.rows[7] = row(8.0, staleness=101.0)
+    assert broken(record) == {"staleness in its bound"}
+
+
+def test_what_a_stopped_actor_holds_may_get_older_by_what_was_learned_meanwhile():
+    record = whole()
+    record.trials.append(Trial(Strike(1.0, Fault.STOP, "actor-0.0", 3.0), 6.0, 60, back=0.0))
+    record.rows[-1] = row(19.0, staleness=130.0)  # 60 to 90 updates from 6 s to 9 s
+    assert broken(record) == set()
+    record.rows[-1] = row(19.0, staleness=131.0)
+    assert broken(record) == {"staleness in its bound"}
+
+
+def test_samples_that_are_learned_from_too_often_are_seen():
+    record = whole()
+    record.rows[-1] = row(19.0, ratio=4.3)
+    assert broken(record) == {"no sample twice"}
+
+
+def test_a_sample_of_on_policy_training_that_is_learned_from_twice_is_seen():
+    record = whole()
+    record.bounds = replace(BOUNDS, ratio=4.0, once=True)
+    record.rows[:] = [replace(each, new=1.0) for each in record.rows]
+    assert broken(record) == set()
+    record.rows[-1] = row(19.0, new=0.99)
+    assert broken(record) == {"no sample twice"}
+
+
+def test_steps_that_are_forgotten_or_invented_are_seen():
+    record = whole()
+    record.rows[9] = row(10.0, env_steps=1)
+    assert broken(record) == {"steps counted"}
+    assert broken(ending(whole(), summary=dict(received=1_521))) == {"steps counted"}
+
+
+def test_versions_that_fall_are_seen_unless_a_learner_was_lost():
+    record = whole()
+    record.rows[9] = row(10.0, updates=85)
+    assert broken(record) == set()
+    record.trials[0] = replace(record.trials[0], strike=replace(KILL, victim="actor-0.0"))
+    assert broken(record) == {"versions monotone"}
+
+
+def test_a_replaced_process_of_which_the_summary_does_not_tell_is_seen():
+    assert broken(ending(whole(), summary=dict(restarts=0))) == {"restarts counted"}
+
+
+def test_a_run_without_a_whole_checkpoint_is_seen():
+    assert broken(ending(whole(), checkpoint=None)) == {"checkpoint whole"}
+
+
+@pytest.mark.parametrize("what", ["left", "segments"])
+def test_whatever_is_left_behind_is_seen(what):
+    assert broken(ending(whole(), **{what: ["actor-0.0 (17)"]})) == {"nothing left behind"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        dict(exit_status=0),
+        dict(exit_status=-9, summary=dict(status=None)),
+        dict(summary=dict(status="failed")),
+        dict(summary=dict(status="nonsense")),
+        dict(seconds=10.1),
+    ],
+)
+def test_an_exit_status_that_is_not_true_or_late_is_seen(changes):
+    assert broken(ending(whole(), **changes)) == {"exit status true"}
+
+
+def test_every_status_that_a_run_ends_with_has_its_exit_statuses():
+    assert set(invariants.STATUSES) == set(Status) - {Status.RUNNING, Status.UNFINISHED}
+
+
+def test_a_verdict_decides_the_sentence_and_the_file(tmp_path):
+    record = ending(whole(), checkpoint=None)
+    settings = Settings("a.py", (), 7, 60.0, tuple(ALL), HOMES, (KILL, KILL), BOUNDS)
+    found = judge(record)
+    said = results.sentence(found, record, settings)
+    assert said.startswith("1 fault of seed 7: broken: checkpoint whole.")
+    content = json.loads(results.write(tmp_path, settings, record, found).read_text())
+    assert content["held"] is False and content["faults"][0]["strike"]["fault"] == "kill"
+    assert "BROKEN   none is whole" in results.verdicts(found)
+    whole_found = judge(whole())
+    assert "every invariant held" in results.sentence(whole_found, whole(), settings)
+
+
+def test_a_row_of_metrics_is_read_and_another_line_is_not():
+    values = {"env_steps": 8, "updates": 2, "balance/ratio": None, "staleness/new": 1.0}
+    assert row_of(values, 1.0) == Row(1.0, 8, 2, None, 1.0, None, 0)
+    assert row_of({"env_steps": "many"}, 1.0) is None
+
+
+# Environments that obey
+
+
+class Game:
+    """A game as its author wrote it."""
+
+    def step(self, action):
+        return np.zeros(2), 1.0, False, False, {}
+
+
+class Loop:
+    """What `tianji.envs.make` gives, as far as it matters here."""
+
+    def __init__(self):
+        self._envs = [Game()]
+
+    def step(self, action):
+        return self._envs[0].step(action)
+
+
+@pytest.fixture
+def loop(tmp_path):
+    orders = orders_of(tmp_path, "actor-0.0")
+    env = Loop()
+    haunt(env, orders_of(tmp_path, "actor-0.0"))  # the other side of it
+    return env, orders
+
+
+def test_a_haunted_environment_counts_its_steps_and_changes_nothing(loop):
+    env, orders = loop
+    assert [env.step(0)[1] for _ in range(3)] == [1.0] * 3
+    assert orders.words[Word.STEPS] == 3
+
+
+def test_an_order_to_raise_is_obeyed_once(loop):
+    env, orders = loop
+    number = orders.give(CODES[Fault.RAISE])
+    with pytest.raises(ChaosError):
+        env.step(0)
+    assert orders.words[Word.OBEYED] == number
+    assert env.step(0)[1] == 1.0
+
+
+def test_an_order_to_pay_nan_is_obeyed_once_also_by_a_game_that_was_made_anew(loop):
+    env, orders = loop
+    for _ in range(2):
+        orders.give(CODES[Fault.NAN])
+        assert [math.isnan(env.step(0)[1]) for _ in range(2)] == [True, False]
+        env._envs[0] = Game()
+
+
+def test_who_comes_later_does_not_obey_orders_of_before(tmp_path, loop):
+    _, orders = loop
+    orders.give(CODES[Fault.RAISE])
+    another = Loop()
+    haunt(another, orders_of(tmp_path, "actor-0.0"))
+    assert another.step(0)[1] == 1.0
+
+
+def test_an_environment_of_ours_raises_and_refuses_to_pay_nan(tmp_path):
+    class Own:
+        def step(self, action):
+            return 0
+
+    orders, env = orders_of(tmp_path, "actor-0.0"), Own()
+    haunt(env, orders_of(tmp_path, "actor-0.0"))
+    number = orders.give(CODES[Fault.NAN])
+    assert env.step(0) == 0 and orders.words[Word.OBEYED] == -number
+    orders.give(CODES[Fault.RAISE])
+    with pytest.raises(ChaosError):
+        env.step(0)

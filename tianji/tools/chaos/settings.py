@@ -1,0 +1,111 @@
+"""What a chaos test is made of: the run, what is changed about it, and what must hold of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tianji.config import Config, load
+from tianji.core.errors import TianJiError
+from tianji.engines.child_processes import refuse_platform
+from tianji.job.job import Job
+from tianji.job.preflight import try_out
+from tianji.job.wiring import n_bytes_of
+from tianji.roles.role_specs import roles_of
+from tianji.tools.chaos.invariants import Bounds
+from tianji.tools.chaos.schedule import Fault, Strike, schedule
+
+SAVE_SECONDS = 5.0  # from one checkpoint to the next, at most: a lost learner goes on from there
+ENDLESS = {"exp.stop_return": "1e9", "exp.train_steps": "1_000_000_000_000"}
+UNEVEN = 2.0  # times that samples get older where some actors make that much less than others
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that a chaos test is told, and what follows from it."""
+
+    config: str
+    overrides: tuple[str, ...]  # the user's, and behind them those of the test
+    seed: int
+    seconds: float
+    faults: tuple[Fault, ...]
+    homes: tuple[str, ...]  # the processes, without the launcher
+    strikes: tuple[Strike, ...]
+    bounds: Bounds
+
+
+def settle(
+    config: str,
+    overrides: Sequence[str],
+    seed: int,
+    seconds: float,
+    faults: Sequence[Fault],
+    every: float,
+) -> Settings:
+    """Checks all that can be checked before anything is started."""
+    refuse_platform("process")
+    if seconds <= 0 or every <= 0:
+        raise TianJiError("chaos: --seconds and --every want a number above 0")
+    words = [*overrides, *changes(load(config, overrides), seconds, every)]
+    job = try_out(load(config, words))
+    homes = tuple(dict.fromkeys(role.home for role in roles_of(job.config)))
+    strikes = tuple(schedule(seed, seconds, faults, homes, every))
+    if not strikes:
+        raise TianJiError(
+            f"chaos: no fault comes within {seconds:g} s, with one about every {every:g} s: "
+            "raise --seconds, or lower --every"
+        )
+    bounds = bounds_of(job)
+    return Settings(config, tuple(words), seed, seconds, tuple(faults), homes, strikes, bounds)
+
+
+def changes(config: Config, seconds: float, every: float) -> list[str]:
+    """What is overridden: the run has no end of its own, and everybody can be seen at work."""
+    save = min(config.exp.save_seconds or SAVE_SECONDS, SAVE_SECONDS)
+    said = ENDLESS | {"exp.save_seconds": f"{save:g}", "global_cfg.rebalance": "False"}
+    return [f"{key}={value}" for key, value in said.items()]
+
+
+def bounds_of(job: Job) -> Bounds:
+    """What follows from a configuration."""
+    sampling = job.sampling
+    return Bounds(
+        staleness=_staleness_of(job),
+        ratio=job.ratio,
+        batch=sampling.batch_units,
+        once=sampling.once,
+        kept_bytes=sum(n_bytes_of(job).values()),
+    )
+
+
+def _staleness_of(job: Job) -> float | None:
+    """Updates that a sample may be old, by docs/staleness.md; None where nothing bounds it.
+
+    Beside the time in the store there is that in flight, and the age of the weights that acted.
+    """
+    sampling, learner_cfg = job.sampling, job.config.parallel.learner_cfg
+    under_way = 2 + job.batches_ahead + learner_cfg.send_interval
+    if sampling.max_lag is not None:
+        return sampling.max_lag + under_way
+    if sampling.once:
+        return under_way if sampling.freshness == 1.0 else None
+    arriving = job.task.n_actors * job.length * job.task.env.n_envs
+    in_flight = (job.depth + 1) * arriving + max(job.slack, job.ahead)
+    kept = sampling.batch_units / sampling.freshness * (UNEVEN if job.task.n_actors > 1 else 1.0)
+    return (kept + in_flight) * job.ratio / sampling.batch_units + under_way
+
+
+def make_folder(asked: Path | None, config: str) -> Path:
+    """A new folder, as it was asked for or named after the configuration."""
+    now = time.strftime("%Y%m%d-%H%M%S")
+    folder = asked or Path("runs") / f"chaos-{Path(config).stem}-{now}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        is_new = not any(folder.iterdir())
+    except OSError as error:
+        raise TianJiError(f"--out {folder}: {error.strerror}: name a folder to write to") from error
+    if not is_new:
+        raise TianJiError(f"--out {folder}: there is something in it: name a new folder")
+    return folder
