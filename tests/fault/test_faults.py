@@ -40,10 +40,15 @@ def run(tmp_path):
     end(process)
 
 
-def test_a_killed_actor_ends_the_run_and_is_named(run):
-    process, folder, crew = run
-    _kill(crew["actor-0.0"], signal.SIGKILL)
-    out, err = process.communicate(timeout=120)
+def test_a_killed_actor_that_may_not_be_replaced_ends_the_run_and_is_named(tmp_path):
+    options = (*ENDLESS, "--set", "global_cfg.restarts=0")
+    process = start(TASKS / "echo_dqn.py", tmp_path / "run", *options)
+    try:
+        crew = training(process, tmp_path / "run")
+        _kill(crew["actor-0.0"], signal.SIGKILL)
+        out, err = process.communicate(timeout=120)
+    finally:
+        end(process)
     assert process.returncode == 1
     assert "actor-0.0 was killed by SIGKILL" in err
     assert not any(map(alive, crew.values()))
@@ -178,7 +183,7 @@ def test_a_frozen_learner_stops_the_actors_at_the_bound(run):
 
 def test_an_environment_that_raises_is_shown_with_its_own_traceback(tmp_path):
     config = _echo(tmp_path, "Raises")
-    done = train(config, tmp_path / "run")
+    done = train(config, tmp_path / "run", "--set", "global_cfg.restarts=1")
     assert done.status == 1
     assert "actor-0." in done.err
     assert "RuntimeError: the simulator lost its marbles" in done.err
@@ -187,7 +192,7 @@ def test_an_environment_that_raises_is_shown_with_its_own_traceback(tmp_path):
 
 
 def test_a_reward_that_is_no_number_is_named_without_a_traceback(tmp_path):
-    done = train(_echo(tmp_path, "NotANumber"), tmp_path / "run")
+    done = train(_echo(tmp_path, "NotANumber"), tmp_path / "run", "--set", "global_cfg.restarts=0")
     assert done.status == 2
     assert "reward" in done.err
     assert "Traceback" not in done.err
@@ -203,9 +208,10 @@ def test_the_local_engine_fails_with_the_same_status(tmp_path, task):
 @pytest.mark.parametrize("how", ["sys", "os"])
 def test_an_actor_that_just_leaves_is_noticed(tmp_path, how):
     config = _echo(tmp_path, "Leaves", f', how="{how}"')
-    done = train(config, tmp_path / "run", *ENDLESS)
+    done = train(config, tmp_path / "run", *ENDLESS, "--set", "global_cfg.restarts=1")
     assert done.status == 1
     assert "actor-0." in done.err
+    assert "replaced 1 times within an hour" in done.summary["error"]
     assert done.summary["status"] == "failed"
 
 
@@ -231,7 +237,7 @@ def test_a_signal_before_training_leaves_no_folder(tmp_path):
 
 def test_a_second_signal_while_a_failed_run_ends_does_not_cost_its_folder(tmp_path):
     folder = tmp_path / "run"
-    process = start(_echo(tmp_path, "Raises"), folder)
+    process = start(_echo(tmp_path, "Raises"), folder, "--set", "global_cfg.restarts=0")
     eventually(lambda: "marbles" in _words(folder / "logs" / "actor-0.0.log"), what="the error")
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=120)

@@ -1,10 +1,12 @@
 """Tiny environments for the tests, named in configs as `echo:Echo` and so on."""
 
+import ctypes
 import math
 import os
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 from gymnasium import spaces
@@ -109,6 +111,24 @@ class Leaves(Echo):
         self.steps += 1
         if self.steps == 50:
             sys.exit() if self.how == "sys" else os._exit(0)
+        return super().step(action)
+
+
+class BreaksOnce(Echo):
+    """Hangs or crashes in its 50th step, the first time that this happens beside `mark`."""
+
+    steps = 0
+
+    def init(self, how, mark):
+        super().init()
+        self.how, self.mark = how, Path(mark)
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 50:
+            with suppress(FileExistsError):
+                self.mark.touch(exist_ok=False)
+                time.sleep(1000) if self.how == "hangs" else ctypes.string_at(0)
         return super().step(action)
 
 

@@ -344,3 +344,44 @@ def test_a_resumed_run_waits_as_long_for_its_next_one_as_any(stage):
 def test_it_is_known_before_a_run_which_checkpoints_leave_samples_out(how, n_bytes, why):
     said = left_out(load(TASKS / "walk_dqn.py", [f"exp.save_replay={how}"]), n_bytes)
     assert said is None if why is None else why in said
+
+
+def test_a_role_that_is_replaced_meanwhile_holds_no_checkpoint_up(stage, tmp_path):
+    stage = stage("exp.save_freq=10")
+    stage.tick(10)
+    others = [name for name in stage.roles if name != "actor-0.0"]
+    stage.write(writing(1), others)
+    stage.say_saved(1)
+    stage.progress.counts["actor-0.0"][Count.SAVED] = 0  # of its next life
+    stage.progress.counts["actor-0.0"][Count.PRODUCED] = 77
+    stage.tick(11)
+    assert stage.saved == []
+    stage.progress.lives["actor-0.0"] += 1
+    stage.tick(12)
+    assert len(stage.saved) == 1
+    assert manifest(tmp_path)["env_steps"] == 77
+    assert stage.warnings == []
+
+
+def test_what_a_role_had_written_before_it_was_lost_is_kept(stage, tmp_path):
+    stage = stage("exp.save_freq=10")
+    stage.tick(10)
+    stage.write(writing(1))
+    stage.say_saved(1)
+    stage.progress.counts["actor-0.0"][Count.SAVED] = 0
+    stage.progress.counts["actor-0.0"][Count.PRODUCED] = 77
+    stage.progress.lives["actor-0.0"] += 1
+    stage.tick(12)
+    assert manifest(tmp_path)["env_steps"] == 50
+
+
+def test_a_role_that_was_replaced_before_takes_part_like_any_other(stage):
+    stage = stage("exp.save_freq=10")
+    stage.progress.lives["actor-0.0"] += 1
+    stage.tick(10)
+    stage.write(writing(1))
+    stage.tick(11)
+    assert stage.saved == []
+    stage.say_saved(1)
+    stage.tick(12)
+    assert len(stage.saved) == 1

@@ -21,7 +21,7 @@ def test_last_words_are_those_since_the_start(tmp_path, monkeypatch):
         made.start("learner-0.0", Share((), 1))
         with (tmp_path / "learner-0.0.log").open("a") as log:
             log.write("ValueError: today\n")
-        assert made._last_words("learner-0.0") == "ValueError: today"
+        assert made.last_words("learner-0.0") == "ValueError: today"
     finally:
         made.dismiss()
     assert "day before" in (tmp_path / "learner-0.0.log").read_text()

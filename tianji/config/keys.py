@@ -105,6 +105,12 @@ class EnvironmentConfig:
     seed: int | None = key(
         None, "seed of the environments; default: derived from exp.seed", at_least=0
     )
+    step_seconds: float = key(
+        60.0,
+        "engine process: seconds after which an actor that does not come out of a step is "
+        "replaced; three times the longest step so far where that is more",
+        at_least=1,
+    )
     kwargs: Mapping[str, Any] = key(
         {},
         "arguments of the environment's constructor; unknown keys join them, if it is "

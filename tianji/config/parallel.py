@@ -56,6 +56,12 @@ class GlobalConfig:
         "it counts as lost",
         at_least=2,
     )
+    restarts: int = key(
+        10,
+        "times an hour that each process of engine process may be lost and is replaced; one more "
+        "ends the run as failed",
+        at_least=0,
+    )
     rebalance: bool = key(
         True,
         "while the run goes on, pause actors that the learner has no use for, wake them when it "

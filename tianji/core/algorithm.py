@@ -61,7 +61,8 @@ class Policy(Protocol):
 
     Optionally it has `state` and `restore` as well (see `core/state.py`): its random stream, how
     far its exploration has come, and its weights. Without them a resumed actor loads the newest
-    weights and begins its streams and schedules anew.
+    weights and begins its streams and schedules anew. Where the state has `steps`, the policy's own
+    so far, one that replaces it goes on with that number of them.
     """
 
     def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:

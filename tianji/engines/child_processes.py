@@ -33,10 +33,12 @@ class Crew:
         self.beside: dict[str, subprocess.Popen[bytes]] = {}  # called when they are needed
         self._config = config
         self._told: set[str] = set()  # those whose loss was told
+        self.away: set[str] = set()  # lost, and to be replaced
         self._logs = logs
         self._description = b""
+        self._shares: dict[str, Share] = {}
         self._begins: dict[str, int] = {}  # where in its log, which is never overwritten
-        self._files: list[IO[bytes]] = []
+        self._files: dict[str, IO[bytes]] = {}
 
     def start(self, home: str, share: Share) -> None:
         """Starts one child, which loads its libraries and waits for its description."""
@@ -51,9 +53,21 @@ class Crew:
         _hand(self.beside[home], self._description)
         return None
 
+    def replace(self, home: str, life: int, seen: int) -> None:
+        """Starts another child in the place of one that is lost, in its `life`th life after that.
+
+        It has `seen` orders up to this one. Raises OSError where none can be started.
+        """
+        self.processes[home] = self._spawn(home, self._shares[home])
+        about = json.loads(self._description) | {"life": life, "seen": seen}
+        _hand(self.processes[home], json.dumps(about).encode())
+        self.away.discard(home)
+
     def _spawn(self, home: str, share: Share) -> subprocess.Popen[bytes]:
-        log = (self._logs / f"{home}.log").open("ab")
-        self._files.append(log)
+        if (before := self._files.get(home)) is not None:
+            before.close()
+        self._shares[home] = share
+        log = self._files[home] = (self._logs / f"{home}.log").open("ab")
         self._begins[home] = log.tell()
         return subprocess.Popen(
             [sys.executable, "-m", WORKER, home],
@@ -77,10 +91,10 @@ class Crew:
         """
         for name, process in self.processes.items():
             status = process.poll()
-            if status and is_spare(name, self._config):
+            if name in self.away or (status and is_spare(name, self._config)):
                 continue
             if status or (status == 0 and not ended(name)):  # in this order: it ends before they go
-                raise failure(name, status, self._last_words(name))
+                raise failure(name, status, self.last_words(name))
 
     def still_running(self) -> list[str]:
         """The children that have not ended."""
@@ -100,9 +114,10 @@ class Crew:
         spare = [name for name in gone if is_spare(name, self._config)]
         new = [name for name in spare if name not in self._told]
         self._told |= set(new)
-        return [(name, survived(name, manner(gone[name]), self._last_words(name))) for name in new]
+        return [(name, survived(name, manner(gone[name]), self.last_words(name))) for name in new]
 
-    def _last_words(self, name: str) -> str:
+    def last_words(self, name: str) -> str:
+        """The end of what a child has written into its log."""
         return last_words(self._logs / f"{name}.log", self._begins[name])
 
     def dismiss(self, grace_seconds: float = 0.0) -> None:
@@ -117,7 +132,7 @@ class Crew:
         for process in everyone:
             process.kill()
             process.wait()
-        for log in self._files:
+        for log in self._files.values():
             log.close()
         for descriptor in (self.memory, *self.events.values()):
             os.close(descriptor)

@@ -18,6 +18,8 @@ from tianji.core.channel import Carrier, Inbox, Outbox
 from tianji.core.checkpoint import Checkpoint
 from tianji.core.status import Status
 from tianji.engines.child_processes import LOOK_SECONDS, Crew
+from tianji.engines.live_counts import counts_channels
+from tianji.engines.supervise import Supervisor
 from tianji.engines.worker_loop import (
     ProcessPorts,
     description_of,
@@ -40,6 +42,7 @@ from tianji.roles.role_specs import (
     weights_of,
 )
 from tianji.roles.saving import order, order_last
+from tianji.transports.shm import ShmTransport
 
 if TYPE_CHECKING:  # MPI is loaded by those who are in an MPI job
     from tianji.engines.ranks import Ranks
@@ -89,6 +92,7 @@ class RemoteEngine:
         self._advice = ports.outbox("advice")
         self._weights = [ports.inbox(weights_of(group)) for group in range(job.config.n_groups)]
         self.watch = Watch(job, ports)
+        self.supervisor: Supervisor | None = None  # where lost processes are replaced
         self.troubles: list[str] = []  # what training survived, for whoever looks on
         self.evaluations: Inbox | None = None
         self._evaluate: Outbox | None = None
@@ -120,6 +124,8 @@ class RemoteEngine:
         return status or limits.reached(self.watch.progress) or Status.FINISHED
 
     def _look_after(self) -> None:
+        if self.supervisor is not None:
+            self.troubles += self.supervisor.look(self._ended)
         self._processes.check(self._ended)
         lost = self._processes.lost()
         for home, words in lost:
@@ -130,6 +136,8 @@ class RemoteEngine:
 
     def order(self, number: int, largest_store: int) -> None:
         """Asks every role to write its part of checkpoint `number`."""
+        if self.supervisor is not None:
+            self.supervisor.ordered = number
         order(self._orders, number, largest_store)
 
     def advise(self, advice: Advice) -> None:
@@ -146,6 +154,8 @@ class RemoteEngine:
 
     def stop(self) -> None:
         """Ends the stream, and waits for the processes to follow it."""
+        if self.supervisor is not None:
+            self.supervisor.close()
         for outbox in (self._orders, self._control):  # the latter before the end that it tells of
             order_last(outbox, self._job.config)
         self._control.close()
@@ -189,10 +199,15 @@ def process_engine(
 ) -> RemoteEngine:
     """Runs a job with a crew of children, over shared memory or a transport of the user's."""
     homes, reserved = homes_of(job.config), (crew.memory, crew.events)
-    transport = transport_class(job).create(shared_channels(job), homes, reserved)
+    kind, specs = transport_class(job), shared_channels(job)
+    survives = issubclass(kind, ShmTransport)  # what one that is lost had sent, and counted
+    transport = kind.create(specs + counts_channels(job) * survives, homes, reserved)
     about = description_of(job, folder, shares, resumed)
     crew.brief(about | {"transport": transport.describe()})
-    return RemoteEngine("process", job, crew, transport, shares)
+    engine = RemoteEngine("process", job, crew, transport, shares)
+    if isinstance(transport, ShmTransport) and job.config.parallel.global_cfg.restarts:
+        engine.supervisor = Supervisor(job, crew, transport, engine.watch)
+    return engine
 
 
 def mpi_engine(

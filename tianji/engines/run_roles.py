@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,6 +59,7 @@ def train(
     clock: Clock = time.monotonic,
 ) -> None:
     """Makes the roles of one process, resumed if the run is, and runs them until they are done."""
+    from tianji.engines.replacement import counts_for, take_over
     from tianji.engines.worker_loop import Loop
     from tianji.job import factory
     from tianji.job.advice import Listener
@@ -69,20 +71,26 @@ def train(
     if evaluator is not None and home == evaluator.home:
         Loop([factory.build(evaluator, job, ports)], ports).run()
         return
-    everybody = roles_of(job.config)
-    mine = [role for role in everybody if role.home == home]
-    roles = [factory.build(role, job, ports, clock) for role in mine]
+    everybody, life = roles_of(job.config), int(description.get("life", 0))
+    mine = [replace(role, life=life) for role in everybody if role.home == home]
+    counts = counts_for([role.name for role in mine], ports.shared)
+    roles = [factory.build(role, job, ports, clock, counts[role.name]) for role in mine]
     recording = None
     if job.config.exp.trace_seconds is not None:
         from tianji.observe.trace.recording import record
 
         run = Path(description["checkpoints"]).parent
-        recording = record(roles, job.config, run, home, clock)
-    if description["resumed"] is not None:
+        recording = record(roles, job.config, run, home, clock, life)
+    if life:
+        sent = take_over(roles, ports.shared)
+        if recording is not None:
+            recording.replaced(sent)
+    elif description["resumed"] is not None:
         _resume(roles, description["resumed"])
     learns = any(role.kind is Kind.LEARNER for role in mine)
     control = ports.inbox("control") if learns else None
-    saver = Saver(roles, ports.inbox("orders"), Path(description["checkpoints"]), clock, control)
+    folder, seen = Path(description["checkpoints"]), int(description.get("seen", 0))
+    saver = Saver(roles, ports.inbox("orders"), folder, clock, control, seen)
     set_threads = partial(use_threads, home) if learns and _on_cpu(job) else None
     listener = Listener(roles, ports.inbox("advice"), everybody, set_threads, threads)
     Loop(roles, ports, saver, clock, listener).run()

@@ -8,6 +8,7 @@ file descriptors.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -39,6 +40,7 @@ def _settle(home: str) -> None:
 
     for number in NUMBERS:
         signal.signal(number, signal.SIG_IGN)  # sent to all: the launcher decides what it means
+    faulthandler.register(signal.SIGUSR2)  # from a launcher that takes it to hang: into the log
     ending_with(int(os.environ["TIANJI_LAUNCHER"]), signal.SIGKILL)()
     from tianji.engines.run_roles import yield_to_others
 

@@ -12,6 +12,7 @@ from tianji import envs
 from tianji.config import Config
 from tianji.core.algorithm import Algorithm, Policy
 from tianji.core.channel import Inbox, Outbox
+from tianji.core.counts import Vector
 from tianji.core.env import SplitEnv
 from tianji.core.errors import TianJiError
 from tianji.core.imports import load_class
@@ -23,7 +24,7 @@ from tianji.roles.episodes import Clock
 from tianji.roles.evaluation import MOST_ENVS, env_seed
 from tianji.roles.evaluator import Evaluator
 from tianji.roles.fusion import Fusion, parameters_schema
-from tianji.roles.lost_actor import StandIn
+from tianji.roles.lost_actor import Shares, StandIn
 from tianji.roles.reducer import Reducer
 from tianji.roles.role import Role
 from tianji.roles.role_specs import (
@@ -52,22 +53,33 @@ class Ports(Protocol):
         """A receiving end of a channel."""
 
 
-def build(role: RoleSpec, job: Job, ports: Ports, clock: Clock = time.monotonic) -> Role:
-    """Makes one role, for any engine; `clock` is the launcher's, whatever machine this is."""
+def build(
+    role: RoleSpec,
+    job: Job,
+    ports: Ports,
+    clock: Clock = time.monotonic,
+    counts: Vector | None = None,
+) -> Role:
+    """Makes one role, for any engine; `clock` is the launcher's, whatever machine this is.
+
+    It counts in `counts`, where these are given: a new life goes on with those of the one before.
+    """
     match role.kind:
         case Kind.ACTOR:
-            return _build_actor(role, job, ports, clock)
+            return _build_actor(role, job, ports, clock, counts)
         case Kind.BUFFER:
-            return _build_buffer(role, job, ports)
+            return _build_buffer(role, job, ports, counts)
         case Kind.LEARNER:
-            return _build_learner(role, job, ports, clock)
+            return _build_learner(role, job, ports, clock, counts)
         case Kind.EVALUATOR:
             return _build_evaluator(role, job, ports)
         case Kind.REDUCER:
             return _build_reducer(role, job, ports)
 
 
-def _build_actor(role: RoleSpec, job: Job, ports: Ports, clock: Clock) -> Actor:
+def _build_actor(
+    role: RoleSpec, job: Job, ports: Ports, clock: Clock, counts: Vector | None
+) -> Actor:
     config = job.config
     env, policy = _env_and_policy(role, job)
     if env.spec != job.task.env:
@@ -82,9 +94,10 @@ def _build_actor(role: RoleSpec, job: Job, ports: Ports, clock: Clock) -> Actor:
         episodes=ports.outbox(f"episodes {role.name}"),
         trigger=trigger(job.length),
         length=job.length,
-        seed=job.env_seed(role.index, role.group),
+        seed=job.env_seed(role.index, role.group, role.life),
         per_version=job.sampling.per_version,
         clock=clock,
+        counts=counts,
     )
     if isinstance(env, EnvHalves) and isinstance(policy, PolicyHalves):
         return SplitActor(role.name, env, policy, **rest)
@@ -98,7 +111,7 @@ def _env_and_policy(role: RoleSpec, job: Job) -> tuple[envs.Env, Policy]:
     policy of its own: the task says how many of these there are. Not where a trigger may end
     trajectories between their steps, nor where the order is to be that of serial training.
     """
-    config, seed = job.config, job.seed(Kind.ACTOR, role.index, role.group)
+    config, seed = job.config, job.seed(Kind.ACTOR, role.index, role.group, role.life)
     actor_cfg = config.parallel.actor_cfg
     split = envs.splits(config.environment) and not actor_cfg.envs % 2
     if not split or actor_cfg.trigger or job.in_turns:
@@ -116,9 +129,9 @@ def _split(env: envs.Env) -> SplitEnv:
     return env
 
 
-def _build_buffer(role: RoleSpec, job: Job, ports: Ports) -> Buffer:
+def _build_buffer(role: RoleSpec, job: Job, ports: Ports, counts: Vector | None) -> Buffer:
     actors = [role_name(Kind.ACTOR, i, role.group) for i in range(job.task.n_actors)]
-    seed = job.seed(Kind.BUFFER, 0, role.group)
+    seed = job.seed(Kind.BUFFER, 0, role.group, role.life)
     store = job.sampling.build(job.trajectory, len(actors), job.slack, seed)
     balance = Balance(job.ratio, job.sampling.batch_units, job.sampling.warmup, job.slack)
     names = [batches_of(role.group, i) for i in range(job.config.n_learners)]
@@ -126,7 +139,8 @@ def _build_buffer(role: RoleSpec, job: Job, ports: Ports) -> Buffer:
     batch = job.sampling.batch_schema(job.trajectory)
     inboxes = [ports.inbox(f"trajectories {actor}") for actor in actors]
     if (share := job.sampling.per_version) is not None:
-        inboxes = [StandIn(i, job.trajectory, share, lambda: buffer.handed) for i in inboxes]
+        group = Shares(share, lambda: buffer.handed, lambda steps: buffer.refuse(steps))
+        inboxes = [StandIn(inbox, job.trajectory, group) for inbox in inboxes]
     buffer = Buffer(
         role.name,
         inboxes,
@@ -137,6 +151,7 @@ def _build_buffer(role: RoleSpec, job: Job, ports: Ports) -> Buffer:
         in_turns=job.in_turns or job.sampling.once,  # on-policy: fresh before fast
         ahead=job.ahead,
         feedback=[ports.inbox(priorities_of(role.group, i)) for i in _reweighing(job)],
+        counts=counts,
     )
     return buffer
 
@@ -146,7 +161,9 @@ def _reweighing(job: Job) -> range:
     return range(job.config.n_learners if job.sampling.reweighs else 0)
 
 
-def _build_learner(role: RoleSpec, job: Job, ports: Ports, clock: Clock) -> Learner:
+def _build_learner(
+    role: RoleSpec, job: Job, ports: Ports, clock: Clock, counts: Vector | None
+) -> Learner:
     learner_cfg = job.config.parallel.learner_cfg
     trigger: type = EveryUpdates
     if learner_cfg.trigger:
@@ -167,6 +184,7 @@ def _build_learner(role: RoleSpec, job: Job, ports: Ports, clock: Clock) -> Lear
         feedback=ports.outbox(priorities_of(role.group, role.index))
         if job.sampling.reweighs
         else None,
+        counts=counts,
     )
 
 

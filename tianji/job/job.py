@@ -104,16 +104,17 @@ class Job:
         steps, n_groups = self.config.exp.train_steps, self.config.n_groups
         return steps // n_groups + (group < steps % n_groups)
 
-    def seed(self, kind: Kind, index: int = 0, group: int = 0) -> int:
-        """The seed of one role: streams of different roles never meet."""
+    def seed(self, kind: Kind, index: int = 0, group: int = 0, life: int = 0) -> int:
+        """The seed of one role, in each of its lives: their streams never meet."""
         entropy = (self.config.exp.seed, int(kind), index, *((group,) if group else ()))
-        return int(np.random.SeedSequence(entropy).generate_state(1)[0])
+        lives = (life,) if life else ()
+        return int(np.random.SeedSequence(entropy, spawn_key=lives).generate_state(1)[0])
 
-    def env_seed(self, actor: int, group: int = 0) -> int:
+    def env_seed(self, actor: int, group: int = 0, life: int = 0) -> int:
         """The seed of an actor's first environment; the others count on from it."""
         given = self.config.environment.seed
-        if given is None:
-            return self.seed(Kind.ACTOR, actor, group) % 2**31
+        if given is None or life:
+            return self.seed(Kind.ACTOR, actor, group, life) % 2**31
         return given + (group * self.task.n_actors + actor) * self.task.env.n_envs
 
     def to_json(self) -> dict[str, Any]:

@@ -318,11 +318,24 @@ def _foot(scene: Scene) -> Table:
     dropped = f" · {progress.dropped:,} dropped" if progress.dropped else ""
     quantiles = f"median {stale['p50']:g}, p95 {stale['p95']:g}, max {stale['max']:g} updates"
     ess = f" · ESS {percent(progress.ess)}" if progress.ess is not None and stale["max"] else ""
+    if progress.restarts:
+        grid.add_row("restarts", f"{progress.restarts:,} · last: {_last_fault(progress)}")
     grid.add_row("staleness", f"{quantiles if progress.consumed else '-'}{ess}{dropped}")
     word, _, reason = _limit(scene).partition(": ")
     style = "bold green" if word in ("balanced", "in turns") else "bold yellow"
     grid.add_row("limit", Text.assemble((word, style), f": {reason}"))
     return grid
+
+
+def _last_fault(progress: Progress) -> str:
+    """As in `actor-0.1 was killed by SIGKILL, back after 1.2 s`."""
+    if not progress.faults:
+        return "before it was resumed"
+    fault = progress.faults[-1]
+    away = fault.away_seconds
+    return f"{fault.process} {fault.how}, " + (
+        "away" if away is None else f"back after {span(away)}"
+    )
 
 
 def _limit(scene: Scene) -> str:

@@ -116,7 +116,8 @@ def at_start(progress: Progress) -> Counts:
         base = counts[name] = progress.base.get(name, np.zeros(len(Count))).copy()
         if progress.started_at is not None and ready:
             idle = now[Count.IDLE_SECONDS] - base[Count.IDLE_SECONDS]
-            base[Count.IDLE_SECONDS] += min(progress.started_at - ready, idle)
+            waited = max(0.0, progress.started_at - ready)  # one that was replaced has none
+            base[Count.IDLE_SECONDS] += min(waited, idle)
     return counts
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -78,7 +79,8 @@ def summarise(
         "groups": job.config.n_groups,
         "fusions": progress.fusions,
         "fusion_distance": progress.distance,
-        "restarts": 0,  # a role that ends early ends the run, or is done without
+        "restarts": progress.restarts,  # of processes
+        "faults": [asdict(fault) for fault in progress.faults],  # the last ones that were mended
         "lost": list(progress.lost),
         "resumes": times.resumes,
         "training_seconds": round(seconds, 3),
@@ -307,6 +309,8 @@ def _measured(summary: dict[str, Any]) -> list[Line]:
     if decided := summary.get("rebalancing"):
         n, words = count_of(len(decided), "decision"), _at_last(decided, summary["groups"])
         lines.append(("balance", f"{n} (balance.jsonl), at last {words}"))
+    if summary.get("restarts"):
+        lines.append(("restarts", _restarts(summary)))
     if lost := summary.get("lost"):  # a summary of an earlier version has none
         lines.append(("lost", _without(lost)))
     if summary["dropped"]:
@@ -325,6 +329,14 @@ def _at_last(decided: list[dict[str, Any]], n_groups: int) -> str:
             which = ", ".join(str(group) for group in sorted(of_group) if of_group[group] == n)
             words.append(f"{n} {unit}" + (f" (group {which})" if n_groups > 1 else ""))
     return ", ".join(words)
+
+
+def _restarts(summary: Mapping[str, Any]) -> str:
+    """How often a process was replaced, and for how long it was away."""
+    n, away = summary["restarts"], [f["away_seconds"] for f in summary.get("faults", [])]
+    known = sorted(seconds for seconds in away if seconds is not None)
+    median = f", back after {span(known[len(known) // 2])} (median)" if known else ""
+    return f"{count_of(n, 'process')} lost and replaced{median}"
 
 
 def _without(lost: list[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -22,7 +22,19 @@ from tianji.roles.episodes import Ended
 from tianji.roles.role_specs import Kind, group_of, is_first_learner, roles_of
 
 WINDOW = 100  # episodes that a mean return is taken over
+MOST_FAULTS = 100  # that are kept in words, the last ones
 LOOKS = 20  # at the newest batch, over which effective sample sizes are averaged
+
+
+@dataclass
+class Fault:
+    """A process that was lost, and replaced."""
+
+    process: str
+    how: str  # it was lost
+    words: str  # the last ones in its log
+    seconds: float  # of training, when it was seen
+    away_seconds: float | None = None  # from then until the next one was ready
 
 
 @dataclass
@@ -47,6 +59,9 @@ class Progress:
     started_at: float | None = None  # clock at which all roles were ready
     earlier_seconds: float = 0.0  # of training, before the run was resumed
     lost: list[str] = field(default_factory=list)  # roles that died; training goes on without them
+    lives: Counter[str] = field(default_factory=Counter)  # how often each role was lost, and back
+    faults: list[Fault] = field(default_factory=list)  # the last ones that were mended
+    restarts: int = 0  # of processes, before a resume too
 
     def elapsed(self, now: float) -> float:
         """Seconds of training until the moment `now` of the clock."""
@@ -163,20 +178,27 @@ class Watch:
         self.progress = Progress({role.name: np.zeros(len(Count)) for role in roles})
         self._learners: dict[str, Arrays] = {}  # what each of them said last
         self._seen = 0  # updates by the last look at their effective samples
+        self.heard: Counter[str] = Counter()  # reports of each role
 
     def poll(self) -> Progress:
         """Takes whatever has come."""
-        for name, inbox in self._reports.items():
-            if (message := inbox.take()) is not None:
-                counts = self.progress.counts[name] = message.arrays["counts"].copy()
-                if self.progress.earlier_seconds:  # its first word: before any waiting for others
-                    self.progress.base.setdefault(name, counts.copy())
-                if "staleness" in message.arrays:
-                    self._learners[name] = {n: a.copy() for n, a in message.arrays.items()}
-                    self._read_learners()
+        for name in self._reports:
+            self._hear(name)
         self._read_episodes()
         self._see_start()
         return self.progress
+
+    def _hear(self, name: str) -> None:
+        """Takes the newest report of a role, if there is a new one."""
+        if (message := self._reports[name].take()) is None:
+            return
+        counts = self.progress.counts[name] = message.arrays["counts"].copy()
+        self.heard[name] += 1
+        if self.progress.earlier_seconds:  # its first word: before any waiting for others
+            self.progress.base.setdefault(name, counts.copy())
+        if "staleness" in message.arrays:
+            self._learners[name] = {n: a.copy() for n, a in message.arrays.items()}
+            self._read_learners()
 
     def _see_start(self) -> None:
         """Training has started when all roles were ready, but for those that never will be."""
@@ -189,6 +211,17 @@ class Watch:
         """A process has died, and training goes on without the roles that lived in it."""
         self.progress.lost += [name for name, place in self._homes.items() if place == home]
 
+    def replace(self, home: str, counts: Mapping[str, Vector], fault: Fault) -> None:
+        """A process was lost and is replaced; its roles go on with these `counts`."""
+        progress = self.progress
+        for name in counts:
+            self._hear(name)  # its last word, before what it has counted since
+        progress.counts |= counts
+        progress.lives.update(name for name, place in self._homes.items() if place == home)
+        progress.restarts += 1
+        progress.faults.append(fault)
+        del progress.faults[:-MOST_FAULTS]
+
     def state(self) -> State:
         """What the roles do not know: the last episodes, and how long training has lasted."""
         progress = self.progress
@@ -199,6 +232,7 @@ class Watch:
             "lengths": list(progress.lengths),
             "episodes": progress.n_episodes,
             "fusions": progress.fusions,
+            "restarts": progress.restarts,
             "elapsed_seconds": progress.elapsed(time.monotonic()),
         }
 
@@ -212,6 +246,7 @@ class Watch:
         progress.lengths.extend(state["lengths"])
         progress.ended_at.extend(-math.inf for _ in state["returns"])
         progress.n_episodes = state["episodes"]
+        progress.restarts = int(state.get("restarts") or 0)
         progress.earlier_seconds = state["elapsed_seconds"]
 
     def _read_learners(self) -> None:

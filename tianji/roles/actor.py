@@ -8,7 +8,7 @@ import numpy as np
 
 from tianji.core.algorithm import Policy
 from tianji.core.channel import Inbox, Outbox
-from tianji.core.counts import Count
+from tianji.core.counts import Count, Vector
 from tianji.core.env import Env
 from tianji.core.tracer import What
 from tianji.roles.episodes import Clock, EpisodeLog
@@ -35,8 +35,9 @@ class Actor(Role):
         seed: int,
         per_version: int | None = None,
         clock: Clock = time.monotonic,
+        counts: Vector | None = None,
     ) -> None:
-        super().__init__(name)
+        super().__init__(name, counts)
         self.env = env
         self.policy = policy
         self.weights = weights
@@ -56,7 +57,7 @@ class Actor(Role):
         if self.weights.closed:
             return self._finish()
         if not (self._large and self.trajectory.is_open):
-            self._take_weights()
+            self.take_weights()
         if not self.trajectory.is_open and not self._begin():
             return False
         self.tracer.begin()
@@ -70,7 +71,7 @@ class Actor(Role):
             self._push()  # ❸ it is already where the buffer will read it
         return True
 
-    def _take_weights(self) -> None:
+    def take_weights(self) -> None:
         """❹ A newer model, if one has come; a large one only where a trajectory begins."""
         if (message := self.weights.take()) is not None:
             weights = message.arrays["weights"]

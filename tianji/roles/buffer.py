@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tianji.core.channel import Inbox, Message, Outbox
-from tianji.core.counts import Count
+from tianji.core.counts import Count, Vector
 from tianji.core.store import Store
 from tianji.core.tracer import What
 from tianji.roles.balance import Balance
@@ -26,8 +26,9 @@ class Buffer(Role):
         in_turns: bool = False,  # an actor goes on when its next trajectory is looked for
         ahead: int = 0,  # steps to have ready, beyond the slack, when it works beside its learner
         feedback: Sequence[Inbox] = (),  # priorities from learners, where the sampling reweighs
+        counts: Vector | None = None,
     ) -> None:
-        super().__init__(name)
+        super().__init__(name, counts)
         self._in_turns, self._ahead = in_turns, ahead
         self.trajectories = trajectories
         self.batches = batches
@@ -75,6 +76,10 @@ class Buffer(Role):
                     self.trajectories[source].free()  # it was copied: the actor may go on
                 self.next, moved = (source + 1) % n, True  # after the last one: nobody is starved
         return moved
+
+    def refuse(self, steps: int) -> None:
+        """Counts what came too late to be of use."""
+        self.counts[Count.DROPPED] += steps
 
     def _store(self, source: int, message: Message) -> None:
         added = self.store.add(source, message.arrays, message.version)

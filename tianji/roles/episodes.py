@@ -104,6 +104,11 @@ class Episodes:
         for array in self._adding:
             array[which] = 0
 
+    def begin_from(self, steps: int) -> None:
+        """Goes on after so many steps, in new episodes."""
+        self.begin_anew()
+        self._before = steps
+
     def begin_anew(self) -> None:
         """Forgets the episodes in progress, for environments that were reset in the middle."""
         self._forget(np.ones_like(self._after_end))

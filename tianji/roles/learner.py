@@ -7,7 +7,7 @@ from typing import Any
 
 from tianji.core.algorithm import Algorithm
 from tianji.core.channel import Inbox, Outbox
-from tianji.core.counts import Count
+from tianji.core.counts import Count, Vector
 from tianji.core.schema import Arrays
 from tianji.core.store import feedback_of
 from tianji.core.tracer import What
@@ -35,8 +35,9 @@ class Learner(Role):
         exchange: Exchange | None = None,
         fusion: Fusion | None = None,
         feedback: Outbox | None = None,  # to the buffer, where the sampling reweighs
+        counts: Vector | None = None,
     ) -> None:
-        super().__init__(name)
+        super().__init__(name, counts)
         self.algorithm = algorithm
         self.batches = batches
         self.weights = weights

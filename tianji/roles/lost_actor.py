@@ -2,12 +2,15 @@
 
 Synchronous training learns from so many trajectories of every actor per version. An actor that is
 lost would keep the others waiting for ever; instead its share comes as rows that are not valid, and
-the batch is smaller by what it would have had.
+the batch is smaller by what it would have had. One that comes back takes part again with the
+version that is collected for then: what it made for a share that was stood in for is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+import numpy as np
 
 from tianji.core.channel import Inbox, InFront, Message
 from tianji.core.schema import Schema
@@ -15,25 +18,58 @@ from tianji.core.schema import Schema
 NOBODY = -1  # the number of a message that nobody has sent
 
 
+class Shares:
+    """What the actors of a group have sent for the version that is collected for."""
+
+    def __init__(
+        self, per_version: int, version: Callable[[], int], refuse: Callable[[int], None]
+    ) -> None:
+        self.per_version = per_version  # trajectories of each actor
+        self.refuse = refuse  # is told of so many steps that came too late
+        self.came = 0  # trajectories with something in them
+        self._version = version  # batches handed out: those being collected are for the next
+        self._of = 0
+
+    def version(self) -> int:
+        """The version that is collected for."""
+        if (version := self._version()) != self._of:
+            self._of, self.came = version, 0
+        return version
+
+
 class StandIn(InFront):
     """An actor's trajectories as long as they come, then empty ones."""
 
-    def __init__(
-        self, inbox: Inbox, trajectory: Schema, per_version: int, version: Callable[[], int]
-    ) -> None:
+    def __init__(self, inbox: Inbox, trajectory: Schema, shares: Shares) -> None:
         super().__init__(inbox)
         self._empty = trajectory.empty()  # its length is 0
-        self._per_version = per_version
-        self._version = version  # batches handed out: those being collected are for the next
-        self._of = 0  # the version that is being collected for
+        self._shares = shares
+        self._of = 0  # the version that is collected for
         self._taken = 0  # for it
 
     def take(self) -> Message | None:
-        """What the actor has sent, or what stands in for it once it has gone."""
-        if (version := self._version()) != self._of:
+        """What the actor has sent, or what stands in for it while it is not there.
+
+        Only where another has sent something: nothing can be learned from empty ones alone.
+        """
+        shares = self._shares
+        if (version := shares.version()) != self._of:
             self._of, self._taken = version, 0
-        message = self._inbox.take()
-        if message is None and self._inbox.closed and self._taken < self._per_version:
+        if self._taken >= shares.per_version:  # its share has come, or was stood in for
+            self._inbox.free()
+            return None
+        while (message := self._inbox.take()) is not None:
+            if message.version >= version:
+                shares.came += 1
+                break
+            rows = message.arrays
+            shares.refuse(int(np.count_nonzero(rows["valid"][: int(rows["length"])])))
+            self._inbox.free()
+        if message is None and shares.came and self._is_gone():
             message = Message(self._empty, version, NOBODY)
         self._taken += message is not None
         return message
+
+    def _is_gone(self) -> bool:
+        """Whether nobody is at the other end, for now or for good."""
+        return self._inbox.closed or bool(getattr(self._inbox, "away", False))

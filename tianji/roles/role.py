@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from tianji.core.counts import Count
+from tianji.core.counts import Count, Vector
 from tianji.core.schema import Arrays
 from tianji.core.tracer import NULL, Tracer
 
@@ -14,12 +14,12 @@ from tianji.core.tracer import NULL, Tracer
 class Role(ABC):
     """One loop of Figure 2."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, counts: Vector | None = None) -> None:
         self.name = name
         self.done = False
         self.paused = False  # told to begin nothing new, see `advice.py`
         self.apart = False  # told to take its turns beside the others of its process
-        self.counts = np.zeros(len(Count))
+        self.counts = np.zeros(len(Count)) if counts is None else counts
         self.tracer: Tracer = NULL
 
     @abstractmethod

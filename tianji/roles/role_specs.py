@@ -39,6 +39,7 @@ class RoleSpec:
     index: int
     home: str
     group: int = 0
+    life: int = 0  # how often it was lost and replaced
 
     @property
     def name(self) -> str:

@@ -71,6 +71,29 @@ def follow(role: Role, state: State) -> None:
     role.algorithm.restore(state["algorithm"])
 
 
+def take_over(actor: Actor) -> None:
+    """Goes on in the place of an actor that was lost, whose counts this one has.
+
+    Its episodes are new ones. A synchronous actor owes what the version that it finds has to come,
+    unless the lost one has sent that.
+    """
+    produced, pushed = int(actor.counts[Count.PRODUCED]), int(actor.counts[Count.PUSHED])
+    _explore_from(actor.policy, produced)
+    actor.log.begin_from(produced)
+    actor.take_weights()
+    per_version = actor.per_version or 0
+    actor.trajectory.sent = max(pushed, actor.version * per_version)
+
+
+def _explore_from(policy: object, steps: int) -> None:
+    """Sets the schedules of a policy to where they are after so many steps of its own."""
+    halves = getattr(policy, "halves", (policy,))
+    for half in halves:
+        known = state_of(half)
+        if known is not None and "steps" in known:
+            restore_to(half, known | {"steps": steps // len(halves)})
+
+
 def rejoin(role: Role, version: int) -> None:
     """After `restore` without what was in flight: goes on with a learner of this version."""
     if isinstance(role, Actor):

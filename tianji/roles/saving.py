@@ -71,8 +71,10 @@ class Saver:
         folder: Path,
         clock: Clock = time.monotonic,
         control: Inbox | None = None,
+        seen: int = 0,
     ) -> None:
         self._roles = roles
+        self._seen = seen  # the last checkpoint that was asked of a process lost since
         self._clock = clock  # of whoever gives the orders
         self._orders = orders
         self._control = control  # on which a learner is told that the run ends, and of what is left
@@ -91,7 +93,7 @@ class Saver:
         if not all(role.settled for role in self._roles) or not self._newer_order(self._orders):
             return
         number, largest = int(self._order["number"]), int(self._order["largest_store"])
-        if not number:
+        if number <= self._seen:
             return
         if self._thread is not None:
             self._thread.join()  # it has said that it is done, or this order would not be here

@@ -92,7 +92,7 @@ class SplitActor(Actor):
         if self.weights.closed:
             return self._finish()
         if not (self._large and self.trajectory.is_open):
-            self._take_weights()
+            self.take_weights()
         if not self.trajectory.is_open and not self._begin():
             return False
         half, other = self._halves[self._turn], self._halves[1 - self._turn]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -44,6 +44,7 @@ class Ordered:
     at: float  # on the monotonic clock
     facts: Facts  # what the launcher knew at that moment
     score: float | None
+    lives: Mapping[str, int]  # of each role, by then
 
 
 class Keeper:
@@ -87,7 +88,7 @@ class Keeper:
         self._give_up()
         folder = self._checkpoints / LAST
         names = [role.name for role in roles_of(self._config)]
-        absent = [name for name in names if not (folder / f"{name}.sha256").exists()]
+        absent = self._unwritten(folder, names)
         lost = any(is_first_learner(name) for name in absent)
         if lost or (absent and progress.started_at is None):
             disk.FILES.remove(folder)  # of a run that never began nothing is worth more
@@ -95,7 +96,7 @@ class Keeper:
         if new := [name for name in absent if name not in progress.lost]:
             self._warn(f"{', '.join(new)} saved nothing at the end, and goes on from before")
         self._number += 1
-        last = Ordered(self._number, time.monotonic(), self._facts(), _score(progress))
+        last = self._ordered_now(progress)
         if not self._fill_in(folder, absent, progress):
             return None
         try:
@@ -157,15 +158,20 @@ class Keeper:
 
     def _order(self, progress: Progress) -> None:
         self._number += 1
-        self._ordered = Ordered(self._number, time.monotonic(), self._facts(), _score(progress))
+        self._ordered = self._ordered_now(progress)
         self._saved_at, self._saved_version = time.monotonic(), progress.version
         largest = {"auto": LARGEST_COPY, "always": ANY_SIZE, "never": 0}
         self._engine.order(self._number, largest[self._config.exp.save_replay])
 
+    def _ordered_now(self, progress: Progress) -> Ordered:
+        lives = dict(progress.lives)
+        return Ordered(self._number, time.monotonic(), self._facts(), _score(progress), lives)
+
     def _look_after(self, ordered: Ordered, progress: Progress) -> None:
         folder = self._checkpoints / writing(ordered.number)
         counts = progress.counts
-        names = self._alive(progress)
+        replaced = _replaced(ordered, progress)
+        names = [name for name in self._alive(progress) if name not in replaced]
         silent = [name for name in names if counts[name][Count.SAVED] != ordered.number]
         ended = [name for name in silent if self._has_ended(name)]
         if len(ended) < len(silent):
@@ -179,8 +185,12 @@ class Keeper:
             errors.add(error.errno or errno.EIO)
         if errors:
             self._fail(folder, _why(min(errors)))
-        elif self._fill_in(folder, progress.lost, progress):
+        elif self._fill_in(folder, progress.lost + self._unwritten(folder, replaced), progress):
             self._seal(folder, ordered)
+
+    def _unwritten(self, folder: Path, names: Sequence[str]) -> list[str]:
+        """Those who were lost before they had written their parts."""
+        return [name for name in names if not (folder / f"{name}.sha256").exists()]
 
     def _alive(self, progress: Progress) -> list[str]:
         names = [role.name for role in roles_of(self._config)]
@@ -268,6 +278,11 @@ class Keeper:
         if self._ordered is not None:
             disk.FILES.remove(self._checkpoints / writing(self._ordered.number))
             self._ordered = None
+
+
+def _replaced(ordered: Ordered, progress: Progress) -> list[str]:
+    """Roles that were lost since; those that take their places know nothing of the order."""
+    return [name for name, life in progress.lives.items() if life != ordered.lives.get(name, 0)]
 
 
 def left_out(config: Config, n_bytes: int) -> str | None:

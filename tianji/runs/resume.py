@@ -28,6 +28,7 @@ DECIDED = {"kind", "group", "unit", "before", "after", "why"}  # what a decision
 LISTS = ("returns", "learned", "lengths", "won")  # of numbers, or None
 NUMBERS = (  # or None
     *("episodes", "fusions", "elapsed_seconds", "resumes", "wall_seconds", "planning_seconds"),
+    "restarts",
     *("startup_seconds", "starting_seconds", "first_consumed_seconds"),
     *("n", "best", "best_won", "last_won"),
 )

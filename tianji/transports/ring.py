@@ -23,6 +23,7 @@ Block = npt.NDArray[np.uint8]
 WORD = ALIGNMENT // 8  # int64 words from one control word to the next
 WRITTEN, READ = 0, WORD  # messages committed; messages freed by the receiver (EVERY)
 CLOSED, ABANDONED = 2 * WORD, 3 * WORD  # the sender has finished; the receiver has
+AWAY = 2  # in place of CLOSED: the sender was lost, and another takes over where it stood
 CONTROL_BYTES = 4 * ALIGNMENT
 N_CELLS = 4  # LATEST: a reader has this many publications of time to finish its copy
 ATTEMPTS = 4  # LATEST: copies begun again before take() leaves it for the next probe
@@ -194,6 +195,11 @@ class RingInbox(End):
         """True when the sender has closed and everything was taken."""
         return self._control[CLOSED] == 1 and self.waiting == 0  # in this order
 
+    @property
+    def away(self) -> bool:
+        """True while the sender is lost and not replaced yet, and everything was taken."""
+        return self._control[CLOSED] == AWAY and self.waiting == 0
+
     def close(self) -> None:
         """Says that nothing more will be taken."""
         self._control[ABANDONED] = 1
@@ -323,6 +329,26 @@ class CellInbox(End):
     def restore(self, state: State) -> None:
         """Goes on with a block that was restored before; a copy that was taken is not needed."""
         self._seen = state["seen"]
+
+
+def first_slot(spec: ChannelSpec, block: Block) -> Arrays:
+    """The memory of a channel's first message, for what is written there without sending it."""
+    return End(spec, block)._arrays[0]
+
+
+def leave(block: Block) -> None:
+    """Says of a channel that its sender was lost; what it had sent is there, and nothing else."""
+    control = block.data.cast("B")[:CONTROL_BYTES].cast("q")
+    if control[CLOSED] == 0:
+        control[CLOSED] = AWAY
+
+
+def take_over(block: Block) -> int:
+    """Says that there is a sender again, and returns how much the lost one had sent."""
+    control = block.data.cast("B")[:CONTROL_BYTES].cast("q")
+    if control[CLOSED] == AWAY:
+        control[CLOSED] = 0
+    return control[WRITTEN]
 
 
 def sender(spec: ChannelSpec, block: Block, bells: Sequence[Bell]) -> Outbox:

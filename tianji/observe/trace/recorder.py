@@ -124,6 +124,10 @@ class Track(Tracer):
         """So many trajectories of each actor were sent by an earlier process."""
         self._came.update({peer: -n for peer, n in enumerate(waiting)})
 
+    def go_on(self, what: What, n: int) -> None:
+        """So many of these were sent by a process that was lost."""
+        self._sent[what] = n
+
     def idle(self) -> None:
         """The role has nothing to do now, as it may have had nothing to do before."""
         now, wait = time.monotonic(), self._waits_for()

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tianji.config import Config
+from tianji.core.tracer import What
 from tianji.observe.trace import ENDING, FOLDER
 from tianji.observe.trace.format import ROWS_PER_SECOND, Heading, Wait
 from tianji.observe.trace.recorder import Recorder, Track
@@ -24,8 +25,12 @@ def record(
     folder: Path,
     home: str,
     clock: Clock = time.monotonic,
+    life: int = 0,
 ) -> Recording | None:
-    """Records the roles of a process; None, with a word in its log, where the disk refuses."""
+    """Records the roles of a process; None, with a word in its log, where the disk refuses.
+
+    Each life of a process that was replaced has a file of its own.
+    """
     seconds = config.exp.trace_seconds
     assert seconds is not None
     heading = Heading(
@@ -39,7 +44,8 @@ def record(
         recorded_at=time.strftime("%Y-%m-%d %H:%M:%S"),
     )
     try:
-        recorder = Recorder(folder / FOLDER / f"{home}{ENDING}", heading)
+        name = f"{home}.life{life}" if life else home
+        recorder = Recorder(folder / FOLDER / f"{name}{ENDING}", heading)
     except OSError as error:
         print(f"{home} is not traced: {error.filename}: {error.strerror}", file=sys.stderr)
         return None
@@ -64,6 +70,11 @@ class Recording:
         for role, track in zip(roles, self._tracks, strict=True):
             if isinstance(role, Buffer):
                 track.skip([inbox.waiting for inbox in role.trajectories])
+
+    def replaced(self, sent: Sequence[int]) -> None:
+        """So many messages of each role were sent by a process that was lost."""
+        for track, n in zip(self._tracks, sent, strict=True):
+            track.go_on(What.TRAJECTORY, n)
 
     def close(self) -> None:
         """Nothing more will come."""

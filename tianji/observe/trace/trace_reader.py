@@ -89,6 +89,7 @@ def read(run: Path, seconds: float | None = None) -> Trace:
             notes.append(f"{path} is left out: {why}")
             continue
         notes += [f"{path}: {note}"] if (note := recordings[-1].note) else []
+    recordings = _by_process(recordings)
     if not any(recording.rows.size for recording in recordings):
         why = f" ({'; '.join(notes)})" if notes else ""
         later = "wait a moment, or " if recordings else ""  # a run that has just begun
@@ -100,6 +101,20 @@ def read(run: Path, seconds: float | None = None) -> Trace:
     recorded_at = min(heading.recorded_at for heading in homes.values())
     engine = str(read_json(run / "config.json").get("engine", "unknown"))
     return Trace(run, engine, homes, roles, began, ended, recorded_at, tuple(notes))
+
+
+def _by_process(recordings: list[Recording]) -> list[Recording]:
+    """One recording for each process, of all its lives if it was replaced."""
+    lives: dict[str, list[Recording]] = {}
+    for each in recordings:
+        lives.setdefault(each.heading.home, []).append(each)
+    return [_joined(several) if len(several) > 1 else several[0] for several in lives.values()]
+
+
+def _joined(lives: list[Recording]) -> Recording:
+    rows = np.concatenate([each.rows for each in lives])
+    rows = rows[np.argsort(rows["began"], kind="stable")]
+    return Recording(lives[0].heading, rows, max(each.since for each in lives), "")
 
 
 def _window(

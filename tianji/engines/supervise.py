@@ -1,0 +1,192 @@
+"""Supervision in the process engine: a process that is lost is replaced while the others go on.
+
+Channels lie in memory that the lost one leaves behind, and so do its counters: the next one goes on
+after the last whole message, and counts on. It is the next life of the same role, with seeds of its
+own. Nobody waits for it meanwhile. The launcher looks at its children fifty times a second anyway;
+one that hangs is found by its reports, which come twenty times a second.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tianji.core.counts import Count, Vector
+from tianji.engines.child_processes import Crew
+from tianji.engines.live_counts import live_counts
+from tianji.engines.lost_process import RoleFailed, manner
+from tianji.job.job import Job
+from tianji.observe.sinks import note
+from tianji.observe.watch import Fault, Watch
+from tianji.roles.role_specs import Kind, kind_of, roles_of
+from tianji.transports import ring
+from tianji.transports.shm import ShmTransport
+
+BUDGET_SECONDS = 3600.0  # over which `global_cfg.restarts` counts
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds before one that came to nothing is replaced
+SLOWER = 3.0  # a step may take so many times as long as the longest that any actor came out of
+AT_FIRST = 10.0  # and so many times longer before the first trajectory, when none is known
+START_SECONDS = 120.0  # for a replacement to get ready
+DUMP_SECONDS = 0.5  # from asking one that hangs for its stack to killing it
+LOOK_SECONDS = 0.5  # of silence that one look counts at most: the launcher may have been stopped
+
+
+@dataclass
+class Charge:
+    """A process that is looked after."""
+
+    home: str
+    counts: dict[str, Vector]  # of its roles, as they are at this moment
+    life: int = 0  # how often it was replaced
+    lost_at: deque[float] = field(default_factory=deque)  # within the last hour
+    first_words: str = ""  # that any life of it left in its log
+    fault: Fault | None = None  # while it is away
+    due: float = 0.0  # when it is replaced, if it is away
+    seen: int = 0  # the last order that was given while it was there
+    begun: bool = False  # this life has reported
+    fruitless: int = 0  # lives in a row that sent nothing
+    pushed: float = 0.0  # messages by the beginning of this life
+    n_heard: int = 0  # reports
+    silence: float = 0.0  # seconds since the last one
+    asked_at: float | None = None  # for its stack, by its silence
+
+    @property
+    def n_pushed(self) -> float:
+        """Messages that its roles have sent, in all lives."""
+        return float(sum(counts[Count.PUSHED] for counts in self.counts.values()))
+
+
+class Supervisor:
+    """Replaces processes that are lost, as long as there is a budget for it."""
+
+    def __init__(self, job: Job, crew: Crew, transport: ShmTransport, watch: Watch) -> None:
+        self._crew, self._transport, self._watch = crew, transport, watch
+        self._budget = job.config.parallel.global_cfg.restarts
+        self._step_seconds = job.config.environment.step_seconds
+        homes: dict[str, dict[str, Vector]] = {}
+        for role in roles_of(job.config):
+            homes.setdefault(role.home, {})[role.name] = live_counts(transport, role.name)
+        self._charges = [Charge(h, c) for h, c in homes.items() if kind_of(h) is Kind.ACTOR]
+        self._longest = 0.0  # seconds of silence that ended by themselves
+        self._looked_at = time.monotonic()
+        self._closed = False
+        self.ordered = 0  # the newest checkpoint that was asked for
+
+    def look(self, ended: Callable[[str], bool]) -> list[str]:
+        """Sees who is lost, who hangs and who is back; what is to be told of it.
+
+        Raises where a budget is spent. Who fails at once is left to `Crew.check`, and so is
+        whoever goes when its stream has `ended`.
+        """
+        if self._closed:
+            return []
+        now = time.monotonic()
+        passed, self._looked_at = min(now - self._looked_at, LOOK_SECONDS), now
+        told = []
+        for charge in self._charges:
+            home = charge.home
+            if home in self._crew.away:
+                if now >= charge.due and not ended(home):
+                    self._replace(charge, now)
+                continue
+            status = self._crew.processes[home].poll()
+            if status is None:
+                self._listen(charge, passed)
+            elif not ended(home) and not _is_mistake(charge, status):
+                told.append(self._lose(charge, status, now))
+        return told
+
+    def close(self) -> None:
+        """The stream ends: nobody is replaced any more, nor waited for who is not ready."""
+        self._closed = True
+        for charge in self._charges:
+            if charge.life and not charge.begun:
+                self._crew.away.add(charge.home)
+                self._crew.processes[charge.home].kill()
+
+    def _lose(self, charge: Charge, status: int, now: float) -> str:
+        home, words = charge.home, self._crew.last_words(charge.home)
+        how = manner(status)
+        if charge.asked_at is not None:
+            how = f"hung: a step took more than {charge.asked_at:.0f} s (environment.step_seconds)"
+        charge.first_words = charge.first_words or words
+        while charge.lost_at and now - charge.lost_at[0] > BUDGET_SECONDS:
+            charge.lost_at.popleft()
+        if len(charge.lost_at) >= self._budget:
+            raise RoleFailed(
+                f"{home} {how}, and was replaced {self._budget} times within an hour before "
+                f"(global_cfg.restarts):\n{charge.first_words or 'it left no word in its log'}"
+            )
+        charge.lost_at.append(now)
+        charge.fruitless = 0 if charge.n_pushed > charge.pushed else charge.fruitless + 1
+        charge.due = now + self._pause(charge)
+        charge.seen = self.ordered
+        progress = self._watch.progress
+        charge.fault = Fault(home, how, words, round(progress.elapsed(now), 3))
+        counts = {name: vector.copy() for name, vector in charge.counts.items()}
+        self._watch.replace(home, counts, charge.fault)
+        charge.n_heard = self._n_heard(charge)
+        self._crew.away.add(home)
+        for name in charge.counts:
+            ring.leave(self._transport.block(f"trajectories {name}"))
+        said = f"; its last words:\n{words}" if words and not charge.life else ""
+        charge.life += 1
+        return f"{home} {how}; it is replaced{said}"
+
+    def _pause(self, charge: Charge) -> float:
+        """Seconds before it is replaced: none for one that had come to something."""
+        if not charge.fruitless:
+            return 0.0
+        return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (charge.fruitless - 1))
+
+    def _replace(self, charge: Charge, now: float) -> None:
+        charge.pushed, charge.begun = charge.n_pushed, False
+        charge.silence, charge.asked_at = 0.0, None
+        try:
+            self._crew.replace(charge.home, charge.life, charge.seen)
+        except OSError as error:  # no more processes, no more memory: perhaps later
+            charge.due = now + LONGEST_PAUSE
+            note(f"{charge.home} could not be started: {error.strerror or error}")
+
+    def _listen(self, charge: Charge, passed: float) -> None:
+        """Notes that it is back, and whether it hangs."""
+        if (heard := self._n_heard(charge)) != charge.n_heard:
+            charge.n_heard = heard
+            if charge.begun:
+                self._longest = max(self._longest, charge.silence)
+            charge.begun, charge.silence, charge.asked_at = True, 0.0, None
+            if charge.fault is not None:
+                self._tell_back(charge, charge.fault)
+            return
+        if not charge.begun and not charge.life:
+            return  # it loads its libraries, and makes its environments
+        charge.silence += passed
+        if charge.asked_at is None:
+            if charge.silence > (limit := self._limit(charge)):
+                charge.asked_at = limit
+                self._crew.processes[charge.home].send_signal(signal.SIGUSR2)  # for its stack
+        elif charge.silence > charge.asked_at + DUMP_SECONDS:
+            self._crew.processes[charge.home].kill()
+
+    def _n_heard(self, charge: Charge) -> int:
+        return sum(self._watch.heard[name] for name in charge.counts)
+
+    def _tell_back(self, charge: Charge, fault: Fault) -> None:
+        seconds = self._watch.progress.elapsed(time.monotonic()) - fault.seconds
+        fault.away_seconds, charge.fault = round(seconds, 3), None
+        note(f"{charge.home} is back after {seconds:.1f} s")
+
+    def _limit(self, charge: Charge) -> float:
+        """Seconds without a word after which it hangs."""
+        limit = max(self._step_seconds, SLOWER * self._longest)
+        if not charge.begun:
+            return limit + START_SECONDS
+        return limit if charge.life or charge.n_pushed else AT_FIRST * limit
+
+
+def _is_mistake(charge: Charge, status: int) -> bool:
+    """Whether it failed at once: what is wrong then is wrong for every other one too."""
+    return status > 0 and not charge.life and not charge.n_pushed
