@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -155,11 +156,29 @@ def test_a_signal_ends_the_run_cleanly(run, number, status):
     assert not any(map(alive, crew.values()))
 
 
-def test_children_end_when_the_launcher_is_killed(run):
+def test_children_and_shared_memory_go_when_the_launcher_is_killed(run):
     process, folder, crew = run
+    memory = _memory_files([process.pid, *crew.values()])
+    assert memory  # of the rings
     process.kill()
     process.wait()
+    killed_at = time.monotonic()
     eventually(lambda: not any(map(alive, crew.values())), 5, "the end of the children")
+    assert time.monotonic() < killed_at + 5
+    everybody = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+    assert not memory & _memory_files(everybody)
+
+
+def _memory_files(pids):
+    """Files without a name in the file system that these processes have open."""
+    found = set()
+    for pid in pids:
+        with suppress(OSError):  # it has gone, or is somebody else's
+            for link in Path(f"/proc/{pid}/fd").iterdir():
+                with suppress(OSError):
+                    if os.readlink(link).startswith("/memfd:"):
+                        found.add((link.stat().st_dev, link.stat().st_ino))
+    return found
 
 
 def test_training_goes_on_while_the_launcher_sleeps(run):
