@@ -130,3 +130,11 @@ def test_a_figure_of_atari_prints_its_table_and_writes_its_files(
     assert len(rows) == 2 and all(int(row["env_steps"]) > 0 for row in rows)
     assert (tmp_path / f"{name}.md").read_text() in done.stdout + "\n"
     assert "</svg>" in (tmp_path / f"{name}.svg").read_text()
+
+
+def test_the_soak_prints_one_table(tmp_path, child_env):
+    words = ["--seconds", "14", "--every", "2", "--faults", "stop,slow"]
+    done = run("soak", tmp_path, child_env, *words)
+    table = (tmp_path / "soak.md").read_text()
+    assert table in done.stdout and table.count("| flat |") == 4, done.stdout + done.stderr
+    assert done.returncode == 0
