@@ -96,9 +96,12 @@ def whole():
     """What is seen of a run that keeps every promise."""
     usages = [(float(t), Usage(100 << 20, 50, 9, 3)) for t in range(1, 20)]
     rows = [row(t) for t in range(1, 20)]
-    trial = Trial(KILL, at=5.0, updates=50, detected=0.1, back=2.0)
+    trial = Trial(KILL, at=5.0, updates=50, detected=0.1, back=2.0, replaced=1)
+    stop = Trial(Strike(1.0, Fault.STOP, "actor-0.0", 0.0), at=8.0, updates=80, back=0.0)
     summary = dict(status="interrupted", produced=1_520, received=1_500, restarts=1)
-    return Record(BOUNDS, rows, usages, [trial], Ending(True, 143, 2.0, summary, (), (), "0001"))
+    return Record(
+        BOUNDS, rows, usages, [trial, stop], Ending(True, 143, 2.0, summary, (), (), "0001")
+    )
 
 
 def broken(record):
@@ -187,6 +190,12 @@ def test_versions_that_fall_are_seen_unless_a_learner_was_lost():
     assert broken(record) == {"versions monotone"}
 
 
+def test_a_process_that_was_replaced_although_it_was_only_stopped_is_seen():
+    record = ending(whole(), summary=dict(restarts=2))
+    record.trials[1] = replace(record.trials[1], replaced=1)
+    assert broken(record) == {"no false alarm"}
+
+
 def test_a_replaced_process_of_which_the_summary_does_not_tell_is_seen():
     assert broken(ending(whole(), summary=dict(restarts=0))) == {"restarts counted"}
 
@@ -223,7 +232,7 @@ def test_a_verdict_decides_the_sentence_and_the_file(tmp_path):
     settings = Settings("a.py", (), 7, 60.0, tuple(ALL), HOMES, (KILL, KILL), BOUNDS)
     found = judge(record)
     said = results.sentence(found, record, settings)
-    assert said.startswith("1 fault of seed 7: broken: checkpoint whole.")
+    assert said.startswith("2 faults of seed 7: broken: checkpoint whole.")
     content = json.loads(results.write(tmp_path, settings, record, found).read_text())
     assert content["held"] is False and content["faults"][0]["strike"]["fault"] == "kill"
     assert "BROKEN   none is whole" in results.verdicts(found)

@@ -83,7 +83,7 @@ class Ordeal:
     def _endure(self, strike: Strike) -> Trial:
         """One fault, and what came of it."""
         subject, hand = self._subject, self._hand
-        before, last = dict(subject.workers), subject.rows[-1]
+        before, last, seen = dict(subject.workers), subject.rows[-1], set(subject.ever)
         now = time.monotonic()
         trial = Trial(strike, now - self._began, last.updates)
         hand.strike(strike, subject.pid, before)
@@ -95,6 +95,7 @@ class Ordeal:
             now = time.monotonic()
         if not trial.undone:
             self._recover(trial, now, before, last)
+        trial.replaced = len(subject.ever.keys() - seen)
         return trial
 
     def _obeyed(self, strike: Strike, trial: Trial) -> float | None:

@@ -18,6 +18,8 @@ from tianji.tools.chaos.invariants import Bounds
 from tianji.tools.chaos.schedule import Fault, Strike, schedule
 
 SAVE_SECONDS = 5.0  # from one checkpoint to the next, at most: a lost learner goes on from there
+STEP_SECONDS = 5.0  # after which a step counts as hanging, at most: longer than anybody is stopped
+RESTARTS = 1_000  # times an hour that a process may be lost: they are lost on purpose
 ENDLESS = {"exp.stop_return": "1e9", "exp.train_steps": "1_000_000_000_000"}
 UNEVEN = 2.0  # times that samples get older where some actors make that much less than others
 
@@ -48,7 +50,7 @@ def settle(
     refuse_platform("process")
     if seconds <= 0 or every <= 0:
         raise TianJiError("chaos: --seconds and --every want a number above 0")
-    words = [*overrides, *changes(load(config, overrides), seconds, every)]
+    words = [*overrides, *changes(load(config, overrides))]
     job = try_out(load(config, words))
     homes = tuple(dict.fromkeys(role.home for role in roles_of(job.config)))
     strikes = tuple(schedule(seed, seconds, faults, homes, every))
@@ -61,10 +63,15 @@ def settle(
     return Settings(config, tuple(words), seed, seconds, tuple(faults), homes, strikes, bounds)
 
 
-def changes(config: Config, seconds: float, every: float) -> list[str]:
+def changes(config: Config) -> list[str]:
     """What is overridden: the run has no end of its own, and everybody can be seen at work."""
     save = min(config.exp.save_seconds or SAVE_SECONDS, SAVE_SECONDS)
-    said = ENDLESS | {"exp.save_seconds": f"{save:g}", "global_cfg.rebalance": "False"}
+    said = ENDLESS | {
+        "exp.save_seconds": f"{save:g}",
+        "environment.step_seconds": f"{min(config.environment.step_seconds, STEP_SECONDS):g}",
+        "global_cfg.restarts": str(RESTARTS),
+        "global_cfg.rebalance": "False",
+    }
     return [f"{key}={value}" for key, value in said.items()]
 
 
