@@ -15,11 +15,13 @@ def chaos(folder, task, *words, **more):
 
 
 def test_a_run_that_keeps_its_promises_passes(tmp_path):
-    words = ["--faults", "stop,slow", "--seconds", "1", "--every", "0.6", "--seed", "1"]
+    words = ["--faults", "segfault,slow", "--seconds", "1.5", "--every", "0.5", "--seed", "1"]
     done, found = chaos(tmp_path / "out", "echo_dqn.py", *words)
     assert done.returncode == 0, done.stderr + done.stdout
     assert found["held"] and found["faults"]
     assert all(trial["back"] is not None for trial in found["faults"])
+    crashed = [t for t in found["faults"] if t["strike"]["fault"] == "segfault"]
+    assert crashed and all(t["replaced"] == 1 and t["detected"] <= t["back"] for t in crashed)
     assert found["ending"]["exit_status"] == 143 and found["ending"]["asked"]
     assert "every invariant held." in done.stdout
     assert len(done.stderr.splitlines()) == 1 + len(found["faults"])
