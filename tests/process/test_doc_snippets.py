@@ -16,7 +16,8 @@ import tianji
 from tianji.cli.main import main, parser
 from tianji.config import load
 from tianji.config.keywords import SHORT, as_overrides
-from tianji.runs import resume
+from tianji.core.errors import TianJiError
+from tianji.runs import replay, resume
 
 pytestmark = pytest.mark.process
 
@@ -150,6 +151,9 @@ def test_a_command_runs_or_could_begin(words, place, trained, capsys):
         load(options.config, [*options.overrides, *as_overrides(named)])
     elif options.verb in ("plan", "verify", "chaos"):  # other tests run them
         load(options.config, options.overrides)
+    elif options.verb == "replay":
+        with pytest.raises(TianJiError, match="has no record"):  # as the run that stands in
+            replay.replay(options.run)
     elif options.verb == "resume":
         more = ["exp.stop_return=1e9", "exp.max_seconds=1e6"]  # the run that stands in was solved
         resume.reopen(folder / options.run, [*options.overrides, *more])

@@ -100,3 +100,26 @@ class GymWalk(gymnasium.Env):
     def restore(self, state):
         self.walk.random = self.np_random
         self.walk.restore(state)
+
+
+class Gusty(Walk):
+    """The same walk, where a wind that knows no seed takes over from the 300th step of a place."""
+
+    winds: ClassVar = {"steps": 0}
+
+    def step(self, action):
+        self.winds["steps"] += 1
+        obs, reward, *rest = super().step(action)
+        return obs, reward + (self.winds["steps"] > 600), *rest
+
+
+class Pitfall(Walk):
+    """The same walk, which raises an exception in the 300th step."""
+
+    n_steps = 0
+
+    def step(self, action):
+        self.n_steps += 1
+        if self.n_steps == 300:
+            raise RuntimeError("a pit")
+        return super().step(action)

@@ -104,6 +104,16 @@ def add_tracing(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_recording(parser: argparse.ArgumentParser) -> None:
+    """`--record`."""
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        default=None,
+        help="write down who took what and when, so that `tianji replay` can repeat the run",
+    )
+
+
 def add_overrides(parser: argparse.ArgumentParser, example: str) -> None:
     """`--set KEY=VALUE`, as often as one likes."""
     parser.add_argument(

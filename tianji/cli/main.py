@@ -22,6 +22,7 @@ VERBS = {
     "verify": "compare distributed training with serial training of the same seeds",
     "report": "draw one page about a run, or about several side by side",
     "trace": "draw what every role of a run did and when, and say who waited for what",
+    "replay": "train a recorded run again in one process, bit for bit",
     "export": "write a trained policy as a file that other programs run",
     "slurm": "write a job that trains over several nodes of a Slurm cluster",
     "doctor": "say what this machine offers, and what to do about what it lacks",

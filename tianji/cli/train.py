@@ -15,6 +15,7 @@ from tianji.cli.common import (
     add_hosts,
     add_limits,
     add_overrides,
+    add_recording,
     add_tracing,
     add_tracking,
     add_watching,
@@ -45,6 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, metavar="N", help="seed of everything random")
     add_tracking(parser)
     add_tracing(parser)
+    add_recording(parser)
     add_watching(parser)
     parser.add_argument(
         "--plan",

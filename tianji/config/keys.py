@@ -195,6 +195,9 @@ class ExpConfig:
         above=0,
         at_most=60,
     )
+    record: bool = key(
+        False, "write down who took what and when, a few bytes a trajectory, for `tianji replay`"
+    )
     save_seconds: float | None = key(
         60.0, "seconds from one checkpoint to the next; None: only one at the end", above=0
     )

@@ -11,7 +11,7 @@ from tianji.config.loader import PARALLEL, SECTIONS
 from tianji.config.section import nearest
 from tianji.core.errors import TianJiError
 
-SHORT = {name: f"exp.{name}" for name in ("seed", "stop_return", "max_seconds", "track")}
+SHORT = {name: f"exp.{name}" for name in ("seed", "stop_return", "max_seconds", "track", "record")}
 SHORT["trace"] = "exp.trace_seconds"
 """Keys that have an option of their own on the command line."""
 

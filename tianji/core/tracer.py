@@ -15,6 +15,7 @@ class What(enum.IntEnum):
     WEIGHTS = enum.auto()  # of this `version`
     GRADIENT = enum.auto()  # between the learners of a group
     PARAMETERS = enum.auto()  # between a group and the reducer
+    PRIORITIES = enum.auto()  # from a learner, after the update of this `version`
 
     @property
     def word(self) -> str:

@@ -75,11 +75,10 @@ def train(
     mine = [replace(role, life=life) for role in everybody if role.home == home]
     counts = counts_for([role.name for role in mine], ports.shared)
     roles = [factory.build(role, job, ports, clock, counts[role.name]) for role in mine]
-    recording = None
+    recording, run = None, Path(description["checkpoints"]).parent
     if job.config.exp.trace_seconds is not None:
         from tianji.observe.trace.recording import record
 
-        run = Path(description["checkpoints"]).parent
         recording = record(roles, job.config, run, home, clock, life)
     if life:
         sent = take_over(roles, ports.shared)
@@ -93,7 +92,12 @@ def train(
     saver = Saver(roles, ports.inbox("orders"), folder, clock, control, seen)
     set_threads = partial(use_threads, home) if learns and _on_cpu(job) else None
     listener = Listener(roles, ports.inbox("advice"), everybody, set_threads, threads)
-    Loop(roles, ports, saver, clock, listener).run()
+    taken = None
+    if job.config.exp.record and description["resumed"] is None:
+        from tianji.observe import replay_record
+
+        taken = replay_record.record(roles, job.config, run)
+    Loop(roles, ports, saver, clock, listener, taken).run()
     if recording is not None:
         recording.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tianji.core.channel import Carrier, ChannelSpec, Inbox, Outbox, Transport
 from tianji.core.checkpoint import Checkpoint
@@ -23,6 +23,9 @@ from tianji.roles.role_specs import Kind, homes_of, kind_of
 from tianji.roles.saving import Saver
 from tianji.transports.local import LocalTransport
 from tianji.transports.shm import ShmTransport
+
+if TYPE_CHECKING:
+    from tianji.observe.replay_record import Recording
 
 PULSE_SECONDS = 0.05  # between two reports
 NAP_SECONDS = 0.02  # longest sleep of a role that nobody woke: insurance, and for first weights
@@ -88,6 +91,7 @@ class Loop:
         saver: Saver | None = None,
         clock: Clock = time.monotonic,
         listener: Listener | None = None,
+        recording: Recording | None = None,
     ) -> None:
         self._roles = roles
         self._turns = roles  # those that are taken here, one after the other
@@ -96,6 +100,7 @@ class Loop:
         self._ports = ports
         self._saver = saver
         self._listener = listener
+        self._recording = recording
         self._clock = clock
         self._reports = [ports.outbox(f"report {role.name}") for role in roles]
         self._next_pulse = 0.0
@@ -127,6 +132,8 @@ class Loop:
         finally:
             self._call_back()
             self._pulse()
+            if self._recording is not None:
+                self._recording.close()
             for role in self._roles:
                 role.close()
 
@@ -198,6 +205,8 @@ class Loop:
         for role, outbox in zip(self._roles, self._reports, strict=True):
             outbox.push(role.report(), 0)
         self._next_pulse = time.monotonic() + PULSE_SECONDS
+        if self._recording is not None:
+            self._recording.flush()
         if self._saver is not None and not any(role.done for role in self._roles):
             self._saver.look()
             if not all(role.settled for role in self._roles):

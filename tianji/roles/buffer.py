@@ -61,8 +61,11 @@ class Buffer(Role):
 
     def _reweigh(self, inbox: Inbox) -> None:
         """Takes all priorities that have come: the next batch is drawn with them."""
+        self.tracer.begin()
         while (message := inbox.take()) is not None:
             self.counts[Count.LATE_PRIORITIES] += self.store.reweigh(message.arrays)
+            self.tracer.received(What.PRIORITIES, message)
+            self.tracer.begin()
 
     def _receive(self) -> bool:
         moved, n, first = False, len(self.trajectories), self.next

@@ -42,6 +42,7 @@ LIMITS = (  # that a run may be given more of when it is resumed
     "exp.save_keep",
     "exp.save_replay",
     "exp.track",
+    "exp.record",
     "exp.trace_seconds",
     "global_cfg.save_freq",
     "global_cfg.exit_val",

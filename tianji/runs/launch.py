@@ -65,6 +65,8 @@ def train(
             resumed = _resumed(claimed, config)
             if config.exp.trace_seconds is not None:
                 forget(claimed.folder)
+            if config.exp.record and resumed is not None:
+                _mind_the_record(claimed.folder, resumed)
             if dashboard is not None:
                 _open_dashboard(claimed.folder, dashboard, stack)
             signals.at_once = True
@@ -104,6 +106,16 @@ def _resumed(claimed: Claim, config: Config) -> Resumed | None:
     for notice in resumed.notices:
         terminal.say("note", notice)
     return resumed
+
+
+def _mind_the_record(folder: Path, resumed: Resumed) -> None:
+    """Says what a replay of a resumed run will be of; one that begins again is recorded anew."""
+    from tianji.observe import replay_record
+
+    if resumed.saved is None:
+        replay_record.forget(folder)
+    else:
+        terminal.say("note", "exp.record: `tianji replay` repeats a run up to where it is resumed")
 
 
 def _open_dashboard(folder: Path, port: int, stack: ExitStack) -> None:

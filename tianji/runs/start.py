@@ -43,6 +43,8 @@ def refuse(config: Config, engine: str | None) -> str:
     name = chosen_engine(config, engine)
     _refuse_missing_trackers(config)
     _refuse_without_gpu(config, name)
+    if config.exp.record:
+        _refuse_to_record(config, name)
     return name
 
 
@@ -74,6 +76,25 @@ def _refuse_missing_trackers(config: Config) -> None:
         from tianji.observe.sinks import refuse_missing
 
         refuse_missing(config.exp.track)
+
+
+def _refuse_to_record(config: Config, engine: str) -> None:
+    """What `tianji replay` could not do again, or need not."""
+    parallel = config.parallel
+    sections = ("learner_cfg", "actor_cfg", "buffer_cfg")
+    if engine == "local":
+        problem = "engine local repeats itself: the same command trains the same; leave it out"
+    elif engine != "process":
+        problem = f"engine {engine} keeps no record: use --engine process"
+    elif config.n_groups > 1 or config.n_learners > 1:
+        problem = "want one group with one learner (global_cfg.group_num, learner_cfg.num)"
+    elif gpu := [each for each in sections if resources.gpu_of(getattr(parallel, each).device)]:
+        problem = f"{gpu[0]}.device: a GPU does not add up twice in the same order: want 'cpu'"
+    elif config.exp.trace_seconds is not None:
+        problem = "a run can be traced or recorded, not both: leave --trace out"
+    else:
+        return
+    raise TianJiError(f"exp.record: {problem}")
 
 
 def _refuse_without_gpu(config: Config, engine: str) -> None:

@@ -38,7 +38,7 @@ COSTLESS = frozenset(
         *_paths(
             "exp", "train_steps episodes stop_return stop_return_of stop_win_ratio max_seconds"
         ),
-        *_paths("exp", "seed track trace_seconds"),
+        *_paths("exp", "seed track record trace_seconds"),
         *_paths("exp", "save_seconds save_freq save_keep save_replay keep_episodes"),
         *_paths("exp", "eval_step eval_times"),
         # numbers that an update multiplies or compares with, whatever they are
