@@ -6,12 +6,13 @@ import argparse
 import csv
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from curves import Training, training_of
-from experiment import Sheet, attempt, seeds_of
+from beside import add_cores_each, conduct_trials
+from curves import STEPS, Training, training_of
+from experiment import Sheet, Trial, seeds_of
 from figures import Course, Panel, Series
 from measures import Spread
 from options import CONFIGS, OUT, Options, count, positive
@@ -29,6 +30,7 @@ REFERENCE = {  # random play, a human, and CleanRL's PPO after 10 M steps
 }
 RETURN, LEARNED = "rollout/ep_rew_mean", "rollout/learned_return"
 CONSUMPTION = "balance/consumption"
+METRICS = (RETURN, LEARNED, CONSUMPTION)
 COLUMNS = {  # with their digits
     "last": 1, "best": 1, "target_seconds": 0, "env_steps": 0, "production": 0, "consumption": 0,
 }  # fmt: skip
@@ -67,6 +69,7 @@ def options(name: str, description: str | None, seconds: float) -> Options:
     )
     parser.add_argument("--total", type=positive, default=math.inf, help="seconds for all runs")
     parser.add_argument("--set", action="append", default=[], help="key=value, of every run")
+    add_cores_each(parser)
     parser.add_out(OUT / name, "folder of table, CSV files and plot")
     return parser
 
@@ -89,31 +92,42 @@ def row_of(done: Training) -> Row:
         "env_steps": summary["env_steps"],
         "production": summary["production_per_second"],
         "consumption": summary["consumption_per_second"],
-        "curves": {name: done.curve(name) for name in (RETURN, LEARNED, CONSUMPTION)},
+        "curves": {name: done.curve(name) for name in METRICS},
+        "by_steps": {name: done.curve(name, STEPS) for name in METRICS},
     }
 
 
-def conduct(name: str, cases: Sequence[Case], o: argparse.Namespace, about: str) -> int:
+def conduct(
+    name: str, cases: Sequence[Case], o: argparse.Namespace, about: str, over: str = "seconds"
+) -> int:
     """Runs every case with every seed; writes rows, curves, table and plot."""
     sheet = Sheet(o.out, name, ("game", "system", "seed", *COLUMNS, "foreign_load"), o.total)
     with sheet:
-        for seed in seeds_of(o):
-            for case in cases:
-                row = {"game": case.game, "system": case.system, "seed": seed}
-                attempt(sheet, row, measure, case, seed, o)
+        conduct_trials(sheet, trials(cases, o), o.cores_each)
     write_curves(sheet.rows, o.out / f"{name}.curves.csv")
-    return sheet.finish(lambda rows: table(rows, about), panels)
+    return sheet.finish(lambda rows: table(rows, about), lambda rows: panels(rows, over))
+
+
+def trials(cases: Sequence[Case], o: argparse.Namespace) -> Iterator[Trial]:
+    """Every case with every seed."""
+    for seed in seeds_of(o):
+        for case in cases:
+            row = {"game": case.game, "system": case.system, "seed": seed}
+            yield row, measure, (case, seed, o)
 
 
 def write_curves(rows: Iterable[Row], path: Path) -> None:
     """Every point of every curve."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(("game", "system", "seed", "metric", "seconds", "value"))
+        writer.writerow(("game", "system", "seed", "metric", "seconds", "env_steps", "value"))
         for row in rows:
             about = row["game"], row["system"], row["seed"]
             for metric, points in row["curves"].items():
-                writer.writerows((*about, metric, *point) for point in points)
+                for (seconds, value), (steps, _) in zip(
+                    points, row["by_steps"][metric], strict=True
+                ):
+                    writer.writerow((*about, metric, seconds, steps, value))
 
 
 def table(rows: list[Row], about: str) -> str:
@@ -130,15 +144,17 @@ def table(rows: list[Row], about: str) -> str:
     return f"{about}\n\n{markdown(('game', 'system', 'runs', *HEADS, *others), lines)}"
 
 
-def panels(rows: list[Row]) -> list[Panel | Course]:
-    """Of every game the return over time, and what is learned from per second."""
+def panels(rows: list[Row], over: str = "seconds") -> list[Panel | Course]:
+    """Of every game the return over seconds or steps, and what is learned from per second."""
     drawn: list[Panel | Course] = []
     for game in values(rows, "game"):
         mine = where(rows, game=game)
-        lines = {system: course(where(mine, system=system)) for system in values(mine, "system")}
+        lines = {
+            system: course(where(mine, system=system), over) for system in values(mine, "system")
+        }
         random, human, _ = REFERENCE[game]
         levels = [(random, "random"), (human, "human")]
-        drawn.append(Course(name_of(game), "seconds", "mean return of 100 games", lines, levels))
+        drawn.append(Course(name_of(game), over, "mean return of 100 games", lines, levels))
     bars = [
         Series(system, [(name_of(game), Spread.of(r["consumption"] for r in found))
                         for game in values(rows, "game")
@@ -148,12 +164,13 @@ def panels(rows: list[Row]) -> list[Panel | Course]:
     return [*drawn, Panel("Consumption", "", "samples/s", bars, is_bars=True)]
 
 
-def course(rows: Iterable[Row], metric: str = RETURN) -> list[tuple[float, Spread]]:
-    """Median and range of several runs at equal distances in time.
+def course(rows: Iterable[Row], over: str = "seconds") -> list[tuple[float, Spread]]:
+    """Median and range of the returns of several runs at equal distances in time, or in steps.
 
     A run has its last value from its end on, and none before its first.
     """
-    curves = [row["curves"][metric] for row in rows if row["curves"][metric]]
+    found_in = "curves" if over == "seconds" else "by_steps"
+    curves = [row[found_in][RETURN] for row in rows if row[found_in][RETURN]]
     if not curves:
         return []
     end = max(points[-1][0] for points in curves)

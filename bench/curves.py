@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from trainings import START_SECONDS, command, execute, read_summary
 
+SECONDS, STEPS = "time/time_elapsed", "env_steps"
 TARGET = "rollout/ep_rew_mean"  # the true points of whole games
 
 
@@ -21,10 +22,10 @@ class Training(NamedTuple):
     summary: dict[str, Any]
     metrics: list[dict[str, Any]]  # rows of metrics.jsonl
 
-    def curve(self, name: str = TARGET) -> list[tuple[float, float]]:
-        """(seconds of training, value) wherever the metric has one."""
-        found = ((row["time/time_elapsed"], row.get(name)) for row in self.metrics)
-        return [(seconds, value) for seconds, value in found if value is not None]
+    def curve(self, name: str = TARGET, over: str = SECONDS) -> list[tuple[float, float]]:
+        """(seconds of training, value) wherever the metric has one; or over another column."""
+        found = ((row[over], row.get(name)) for row in self.metrics)
+        return [(at, value) for at, value in found if value is not None]
 
     def best(self) -> float:
         """The highest mean return of the last 100 games; NaN if none was finished."""

@@ -156,8 +156,18 @@ def _brief(value: Any) -> str:
 
 def attempt(sheet: Sheet, row: Row, run: Callable[..., Row], *arguments: Any) -> Row | None:
     """Adds what `run` measures to the sheet; a failure is said, and is no row."""
-    if time.monotonic() > sheet.ends_at:
+    refuse_late(sheet.ends_at)
+    return keep(sheet, row, run, *arguments)
+
+
+def refuse_late(ends_at: float) -> None:
+    """Raises where no run is to be begun any more."""
+    if time.monotonic() > ends_at:
         raise OutOfTime
+
+
+def keep(sheet: Sheet, row: Row, run: Callable[..., Row], *arguments: Any) -> Row | None:
+    """The same as `attempt`, however late it is."""
     try:
         found = row | run(*arguments)
     except FAILURES as problem:

@@ -14,8 +14,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from beside import add_cores_each, conduct_trials
 from curves import Training, has_atari, training_of
-from experiment import Sheet, attempt, seeds_of
+from experiment import Sheet, Trial, seeds_of
 from figures import Panel, Series
 from measures import Spread, ratio_interval
 from options import BENCH, CONFIGS, OUT, Options, count, positive
@@ -65,7 +66,8 @@ def plain(seed: int, o: argparse.Namespace) -> Row:
     """A run of the loop."""
     words = [
         sys.executable, str(BENCH / "plain_pong.py"), "--seed", str(seed),
-        "--threads", str(o.threads), "--max-seconds", str(o.seconds),
+        "--threads", str(o.threads or len(os.sched_getaffinity(0))),
+        "--max-seconds", str(o.seconds),
     ]  # fmt: skip
     line = peer_line(execute(words, o.seconds + START_SECONDS)[0])
     return {
@@ -128,12 +130,11 @@ def points_of(rows: list[Row], column: str) -> list[Any]:
     ]
 
 
-def trials(sheet: Sheet, o: argparse.Namespace) -> Iterator[None]:
+def trials(o: argparse.Namespace) -> Iterator[Trial]:
     """Every system with every seed."""
     for seed in seeds_of(o):
         for system in o.systems:
-            attempt(sheet, {"system": system, "seed": seed}, measured, system, seed, o)
-            yield
+            yield {"system": system, "seed": seed}, measured, (system, seed, o)
 
 
 def main() -> int:
@@ -141,9 +142,8 @@ def main() -> int:
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
     parser.add_seeds()
     parser.add_argument("--seconds", type=positive, default=600.0, help="most that one run trains")
-    parser.add_argument(
-        "--threads", type=count, default=len(os.sched_getaffinity(0)), help="of the plain loop"
-    )
+    parser.add_argument("--threads", type=count, help="of the plain loop; default: one per core")
+    add_cores_each(parser)
     parser.add_argument("--set", action="append", default=[], help="key=value, for ours alone")
     parser.add_out(OUT / "pong")
     o = parser.parse_args()
@@ -151,8 +151,7 @@ def main() -> int:
         return 2
     sheet = Sheet(o.out, "pong", ("system", "seed", *COLUMNS, "foreign_load"))
     with sheet:
-        for _ in trials(sheet, o):
-            pass
+        conduct_trials(sheet, trials(o), o.cores_each)
     return sheet.finish(table, panels)
 
 

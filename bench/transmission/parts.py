@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -55,7 +56,7 @@ def prepare(plan: Plan) -> tuple[list[Part], Measured]:
 
 
 def foreign_load(seconds: float = LOOK_SECONDS) -> float:
-    """The share of this machine that is in use while this process sleeps."""
+    """The share of this process's cores that is in use while it sleeps."""
     before = _cpu_times()
     time.sleep(seconds)
     busy, total = (after - first for after, first in zip(_cpu_times(), before, strict=True))
@@ -63,7 +64,12 @@ def foreign_load(seconds: float = LOOK_SECONDS) -> float:
 
 
 def _cpu_times() -> tuple[int, int]:
-    """Busy and all ticks since the machine was started."""
-    ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    idle = ticks[3] + ticks[4]
-    return sum(ticks) - idle, sum(ticks)
+    """Busy and all ticks of these cores since the machine was started."""
+    names, busy, total = {f"cpu{core}" for core in os.sched_getaffinity(0)}, 0, 0
+    for line in Path("/proc/stat").read_text().splitlines():
+        name, *words = line.split()
+        if name in names:
+            ticks = [int(word) for word in words[:8]]
+            total += sum(ticks)
+            busy += sum(ticks) - ticks[3] - ticks[4]
+    return busy, total

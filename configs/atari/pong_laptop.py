@@ -2,8 +2,8 @@
 # A game is won 21 : 0 at best; "solved" is a mean of 18 over the last 100 games.
 
 parallel_parameters = dict(
-    actor_cfg=dict(num=1, envs=32, cores=2),
-    learner_cfg=dict(num=1, cores=2),
+    actor_cfg=dict(num=1, envs=32),  # its games move in a thread per core
+    learner_cfg=dict(num=1),
 )
 
 model = dict(
@@ -22,6 +22,7 @@ hyp = dict(
     adam_eps=1e-5,
     gamma=0.99,
     gae_lambda=0.95,
+    mode="async",  # both cores are busy all the time; samples are one update old
     normalise_obs=True,  # minus the mean picture of the first rollout
     normalise_updates=1,
 )

@@ -3,11 +3,14 @@
 import csv
 import json
 import math
+import os
 import sys
 import xml.etree.ElementTree
 
 import benches  # noqa: F401  # makes bench/ importable
+import beside
 import courses
+import figure9
 import gpu
 import pong
 import pytest
@@ -16,6 +19,8 @@ from courses import CONSUMPTION, LEARNED, RETURN
 from curves import read_training
 from figures import Course, draw
 from measures import Spread
+
+from tianji.config import load
 
 
 def summary(**more):
@@ -35,7 +40,13 @@ def summary(**more):
 
 def run_of(folder, means, **more):
     rows = [
-        {"time/time_elapsed": float(i), RETURN: mean, LEARNED: mean, CONSUMPTION: 100.0}
+        {
+            "time/time_elapsed": float(i),
+            "env_steps": 10 * i,
+            RETURN: mean,
+            LEARNED: mean,
+            CONSUMPTION: 100.0,
+        }
         for i, mean in enumerate(means)
     ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -59,7 +70,8 @@ def test_a_course_holds_the_last_value_and_begins_with_the_first():
     def row(points):
         return {"curves": {RETURN: points}}
 
-    found = courses.course([row([(0.0, 1.0), (10.0, 3.0)]), row([(5.0, 5.0)]), row([])])
+    rows = [row([(0.0, 1.0), (10.0, 3.0)]), row([(5.0, 5.0)]), row([])]
+    found = courses.course(rows)
     assert found[0] == (0.0, Spread(1.0, 1.0, 1.0))
     assert found[50] == (5.0, Spread(3.0, 1.0, 5.0))
     assert found[-1] == (10.0, Spread(4.0, 3.0, 5.0))
@@ -81,6 +93,9 @@ def test_a_figure_has_a_line_for_every_system_and_the_returns_of_others(tmp_path
     courses.write_curves(rows, tmp_path / "curves.csv")
     points = list(csv.DictReader((tmp_path / "curves.csv").read_text().splitlines()))
     assert len(points) == 2 * 3 * 2 and points[0]["value"] == "-20.0"
+    assert [point["env_steps"] for point in points[:2]] == ["0", "10"]
+    assert courses.course(rows, "steps")[-1] == (10, Spread(-15.0, -15.0, -15.0))
+    assert courses.panels(rows, "steps")[0].x_label == "steps"
 
 
 @pytest.mark.parametrize("game", courses.GAMES)
@@ -89,6 +104,15 @@ def test_every_game_of_a_figure_has_its_presets_and_references(game):
     assert all(courses.preset(kind, game).is_file() for kind in kinds)
     assert courses.name_of(game) in courses.preset("fast", game).read_text()
     assert len(courses.REFERENCE[game]) == 3
+
+
+@pytest.mark.parametrize("game", courses.GAMES)
+def test_every_game_of_a_figure_has_settings_for_two_cores(game):
+    case = figure9.case("laptop", game)
+    config = load(case.config, case.settings)
+    environment = config.environment
+    assert (environment.game, config.stop_return) == (courses.name_of(game), None)
+    assert {"life", "fire"} <= {wrapper.type for wrapper in environment.wrappers}
 
 
 def runs(system, *seconds):
@@ -135,6 +159,13 @@ def test_the_table_says_what_failed_and_what_never_came(tmp_path):
     assert "never" in lines[-2] and "lost its / way" in lines[-1]
     read = list(csv.DictReader((tmp_path / "gpu.csv").read_text().splitlines()))
     assert [row["part"] for row in read] == ["exact", "pong", "dqn"]
+
+
+def test_runs_side_by_side_have_cores_of_their_own(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {1, 2, 3, 5, 6, 7, 9})
+    assert beside.places(2, str) == [[1, 2], [3, 5], [6, 7]]
+    assert beside.places(2, lambda core: str(core // 2)) == [[1, 2], [5, 6]]  # two threads a core
+    assert beside.places(8, str) == []
 
 
 @pytest.mark.parametrize("name", ["gpu", "figure11"])

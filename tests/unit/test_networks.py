@@ -1,6 +1,8 @@
 """Networks of a config: convolutions, networks of one's own, and what normalises their inputs."""
 
 import math
+from itertools import accumulate, count
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from tianji.config.keys import ModelConfig
 from tianji.core.algorithm import Task
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field
+from tianji.models import precision
 from tianji.models.cnn import CNN
 from tianji.models.layout import CNNLayout, MLPLayout, Network, network_of
 from tianji.models.normaliser import Normaliser
@@ -81,6 +84,16 @@ def test_the_choice_of_a_number_format_leaves_the_network_as_it_was():
     assert module.precision == Precision()
     np.testing.assert_array_equal(flat_of(module), before)
     assert all(bool((p.grad == 1).all()) for p in module.parameters())
+
+
+def test_a_noisy_moment_decides_no_number_format(monkeypatch):
+    """The formats take turns: here the fastest one is slow in two rounds of three."""
+    took = iter([3.0, 2.0, 9.0, 3.0, 2.0, 9.0, 3.0, 2.0, 1.0])
+    now = accumulate(x for seconds in took for x in (0.0, seconds))
+    clock = SimpleNamespace(thread_time=lambda: next(now), perf_counter=count().__next__)
+    monkeypatch.setattr(precision, "time", clock)
+    found = precision._seconds(made(SMALL), torch.from_numpy(frames(SMALL)), CANDIDATES)
+    assert found == dict(zip(CANDIDATES, (3.0, 2.0, 1.0), strict=True))
 
 
 def test_a_small_last_layer_decides_little():
