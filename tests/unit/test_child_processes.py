@@ -93,3 +93,12 @@ def test_a_learner_that_is_gone_ends_the_run(gone, how):
     left = gone("learner-1.0", how)
     with pytest.raises(RoleFailed, match=r"learner-1\.0 "):
         left.check(lambda home: True)
+
+
+def test_the_end_of_one_that_is_guarded_is_for_the_supervisor_to_see_first(gone):
+    left = gone("actor-0.0", KILLED)
+    left.guarded.add("actor-0.0")  # it was alive when the supervisor looked, just before
+    left.check(lambda home: False)
+    left.guarded.clear()
+    with pytest.raises(RoleFailed, match=r"actor-0\.0 "):
+        left.check(lambda home: False)

@@ -40,7 +40,7 @@ class Process:
 class Crew:
     def __init__(self, homes):
         self.processes = {home: Process() for home in homes}
-        self.away, self.replaced, self.words = set(), [], ""
+        self.away, self.guarded, self.replaced, self.words = set(), set(), [], ""
         self.refuses = False
 
     def replace(self, home, life, seen):
@@ -212,6 +212,21 @@ def test_one_that_cannot_be_started_is_tried_again(stage):
     stage.crew.refuses = False
     stage.look(seconds=31)
     assert stage.crew.replaced == [("actor-0.0", 1, 0)]
+
+
+def test_who_dies_just_after_a_look_is_left_to_the_next_one(stage):
+    stage = stage()
+    stage.pushes()
+    assert stage.crew.guarded == {"actor-0.0", "actor-0.1"}
+    assert stage.loses() and stage.crew.guarded == {"actor-0.1"}
+    stage.loses("actor-0.1", 1)  # at once: that is a mistake
+    assert stage.crew.guarded == set()
+
+
+def test_nobody_is_guarded_when_the_stream_ends(stage):
+    stage = stage()
+    stage.supervisor.close()
+    assert stage.crew.guarded == set()
 
 
 def test_nobody_is_replaced_when_the_stream_has_ended(stage):

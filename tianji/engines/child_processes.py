@@ -34,6 +34,7 @@ class Crew:
         self._config = config
         self._told: set[str] = set()  # those whose loss was told
         self.away: set[str] = set()  # lost, and to be replaced
+        self.guarded: set[str] = set()  # whose end the supervisor sees first
         self._logs = logs
         self._description = b""
         self._shares: dict[str, Share] = {}
@@ -91,7 +92,7 @@ class Crew:
         """
         for name, process in self.processes.items():
             status = process.poll()
-            if name in self.away or (status and is_spare(name, self._config)):
+            if name in self.away | self.guarded or (status and is_spare(name, self._config)):
                 continue
             if status or (status == 0 and not ended(name)):  # in this order: it ends before they go
                 raise failure(name, status, self.last_words(name))

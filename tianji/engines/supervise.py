@@ -94,14 +94,18 @@ class Supervisor:
                 continue
             status = self._crew.processes[home].poll()
             if status is None:
+                self._crew.guarded.add(home)  # if it dies before `Crew.check` looks, it waits
                 self._listen(charge, passed)
-            elif not ended(home) and not _is_mistake(charge, status):
+                continue
+            self._crew.guarded.discard(home)
+            if not ended(home) and not _is_mistake(charge, status):
                 told.append(self._lose(charge, status, now))
         return told
 
     def close(self) -> None:
         """The stream ends: nobody is replaced any more, nor waited for who is not ready."""
         self._closed = True
+        self._crew.guarded.clear()
         for charge in self._charges:
             if charge.life and not charge.begun:
                 self._crew.away.add(charge.home)
