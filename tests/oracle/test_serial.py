@@ -1,4 +1,4 @@
-"""The local engine with one actor and no slack is Algorithm 1, bit for bit."""
+"""Without slack the local and the process engine are Algorithm 1, bit for bit."""
 
 import numpy as np
 import pytest
@@ -12,6 +12,8 @@ from tianji.job import factory, serial
 from tianji.job.job import prepare
 from tianji.observe.watch import Limits
 from tianji.roles import Buffer
+from tianji.runs import launch
+from tianji.runs.trained import load
 
 NO_SLACK = "parallel_parameters.buffer_cfg.slack=0"
 SMALL = {
@@ -105,6 +107,51 @@ def test_so_it_is_whatever_the_configuration_says(make_job, name, override):
     (weights, updates), (ours, version) = same(make_job(name, NO_SLACK, override))
     assert version == updates > 3
     assert (weights == ours).all()
+
+
+SEVERAL = "parallel_parameters.actor_cfg.num=3"
+ASYNC = ("hyp.mode='async'", "hyp.batch_size=1")
+ORDERED = {
+    "dqn": ("cartpole_dqn", SEVERAL, NO_SLACK),
+    "synchronous ppo": ("cartpole_ppo", SEVERAL),
+    "asynchronous ppo": ("cartpole_ppo", SEVERAL, NO_SLACK, *ASYNC),
+    "sac": ("pendulum_sac", SEVERAL, NO_SLACK),
+}
+
+
+@pytest.mark.parametrize("name", ORDERED)
+def test_so_it_is_with_several_actors_one_after_the_other(make_job, name):
+    (weights, updates), (ours, version) = same(make_job(*ORDERED[name]))
+    assert version == updates > 2
+    assert (weights == ours).all()
+
+
+ONE_THREAD = ("learner_cfg.cores=1", "global_cfg.rebalance=False")
+PROCESSES = {
+    "dqn": ("cartpole_dqn", NO_SLACK),
+    "synchronous ppo": ("cartpole_ppo",),
+    "asynchronous ppo": ("cartpole_ppo", NO_SLACK, "hyp.mode='async'"),
+    **{f"{name}, three actors": ORDERED[name] for name in ORDERED},
+    "dqn, a buffer of its own": ("cartpole_dqn", SEVERAL, NO_SLACK, "buffer_cfg.cores=1"),
+}
+EVERY_DAY = ("dqn, three actors", "synchronous ppo, three actors")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in EVERY_DAY else pytest.param(name, marks=pytest.mark.slow)
+        for name in PROCESSES
+    ],
+)
+def test_without_slack_processes_are_serial_training_bit_for_bit(make_job, tmp_path, name):
+    job = make_job(*PROCESSES[name], *ONE_THREAD)
+    outcome = serial.train(job)
+    report = launch.train(job.config, "process", tmp_path / "run", quiet=True)
+    assert report.summary["status"] == "finished", report.error
+    assert report.summary["updates"] == outcome.version > 2
+    np.testing.assert_array_equal(load(report.folder).weights, outcome.algorithm.weights())
 
 
 class SameStepEnv:

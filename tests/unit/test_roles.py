@@ -301,6 +301,24 @@ def test_an_actor_closes_its_environments():
     assert stage.actor.env.closed
 
 
+def test_what_was_published_before_there_was_room_is_acted_with(monkeypatch):
+    stage = Stage(depth=1)
+    stage.publish(0)
+    stage.run(LENGTH)  # one trajectory, and no room for the next
+    begin = stage.actor.trajectory.begin
+
+    def begin_late(*given):  # an update ends between the look at the weights and that for room
+        stage.publish(1)
+        assert stage.trajectories.take() is not None
+        stage.trajectories.free()
+        return begin(*given)
+
+    monkeypatch.setattr(stage.actor.trajectory, "begin", begin_late)
+    stage.run(LENGTH)
+    assert stage.diary[-2 * LENGTH - 1] == "load 1"
+    assert stage.trajectories.take().version == 1
+
+
 # ------------------------------------------------------------------------------------------- buffer
 
 
@@ -414,6 +432,34 @@ def test_updates_follow_the_balance(ratio):
         stage.push()
         updates += stage.batches()
     assert updates == pytest.approx((20 * LENGTH - 6) * ratio / 4, abs=1)
+
+
+def test_in_order_nobody_is_received_before_their_turn():
+    stage = BufferStage(n=3, slack=100, in_order=True)
+    sources, add = [], stage.store.add
+    stage.store.add = lambda source, *rest: sources.append(source) or add(source, *rest)
+    stage.push(1)
+    stage.push(2)
+    stage.works()
+    assert sources == []
+    stage.push(0)
+    stage.works()
+    assert sources == [0, 1, 2]
+    stage.actors[0].close()  # who has gone is not waited for
+    stage.push(2)
+    stage.push(1)
+    stage.works()
+    assert sources == [0, 1, 2, 1, 2]
+
+
+def test_in_order_everybody_is_heard_before_the_first_batch():
+    stage = BufferStage(n=2, in_order=True)
+    stage.push(0)
+    stage.works()
+    assert stage.learner.take() is None
+    stage.push(1)
+    stage.works()
+    assert stage.learner.take() is not None
 
 
 def test_no_actor_is_starved_by_another():

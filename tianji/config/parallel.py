@@ -167,9 +167,10 @@ class BufferConfig:
     )
     slack: int | None = key(
         None,
-        "environment steps that production may run ahead of consumption; 0: strictly in turns, as "
-        "serial training; default: none beyond the rings, or one trajectory per actor, and what "
-        "the next batch needs, where the buffer has a process or a thread of its own",
+        "environment steps that production may run ahead of consumption; 0: strictly in turns, one "
+        "actor after the other, as serial training; default: none beyond the rings, or one "
+        "trajectory per actor, and what the next batch needs, where the buffer has a process or a "
+        "thread of its own",
         at_least=0,
     )
     device: Literal["cpu", "cuda"] = key(

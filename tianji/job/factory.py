@@ -132,7 +132,8 @@ def _split(env: envs.Env) -> SplitEnv:
 def _build_buffer(role: RoleSpec, job: Job, ports: Ports, counts: Vector | None) -> Buffer:
     actors = [role_name(Kind.ACTOR, i, role.group) for i in range(job.task.n_actors)]
     seed = job.seed(Kind.BUFFER, 0, role.group, role.life)
-    store = job.sampling.build(job.trajectory, len(actors), job.slack, seed)
+    ahead = job.arriving if job.in_turns else job.slack  # the first of everybody comes at once
+    store = job.sampling.build(job.trajectory, len(actors), ahead, seed)
     balance = Balance(job.ratio, job.sampling.batch_units, job.sampling.warmup, job.slack)
     names = [batches_of(role.group, i) for i in range(job.config.n_learners)]
     outboxes = [ports.outbox(name) for name in names]
@@ -149,6 +150,7 @@ def _build_buffer(role: RoleSpec, job: Job, ports: Ports, counts: Vector | None)
         balance,
         max_steps=job.train_steps(role.group),
         in_turns=job.in_turns or job.sampling.once,  # on-policy: fresh before fast
+        in_order=job.in_turns or job.sampling.per_version is not None,
         ahead=job.ahead,
         feedback=[ports.inbox(priorities_of(role.group, i)) for i in _reweighing(job)],
         counts=counts,

@@ -54,7 +54,7 @@ class Job:
         if self.in_turns:
             return 1
         sampling = self.sampling
-        return depth_for(sampling.batch_units, self.ratio, self._arriving, sampling.once)
+        return depth_for(sampling.batch_units, self.ratio, self.arriving, sampling.once)
 
     @property
     def batches_ahead(self) -> int:
@@ -82,10 +82,10 @@ class Job:
     def _beside(self) -> int:
         """Of a buffer that does not take turns with its learner."""
         sampling = self.sampling
-        return slack_for(sampling.batch_units, self.ratio, self._arriving, sampling.once)
+        return slack_for(sampling.batch_units, self.ratio, self.arriving, sampling.once)
 
     @property
-    def _arriving(self) -> int:
+    def arriving(self) -> int:
         """Steps of a trajectory from every actor of a group."""
         return self.task.n_actors * self.length * self.task.env.n_envs
 

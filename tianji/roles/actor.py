@@ -89,6 +89,9 @@ class Actor(Role):
             return False
         begun = self.trajectory.begin(self.obs, self.first, self.version)
         self.counts[Count.REFUSED] = self.trajectory.refused
+        if begun:  # room that was made after an update: its weights were published before
+            self.take_weights()
+            self.trajectory.version = self.version
         return begun
 
     def _push(self) -> None:

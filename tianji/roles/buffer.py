@@ -24,12 +24,13 @@ class Buffer(Role):
         balance: Balance,
         max_steps: int | None = None,
         in_turns: bool = False,  # an actor goes on when its next trajectory is looked for
+        in_order: bool = False,  # one actor after the other, whoever is first
         ahead: int = 0,  # steps to have ready, beyond the slack, when it works beside its learner
         feedback: Sequence[Inbox] = (),  # priorities from learners, where the sampling reweighs
         counts: Vector | None = None,
     ) -> None:
         super().__init__(name, counts)
-        self._in_turns, self._ahead = in_turns, ahead
+        self._in_turns, self._in_order, self._ahead = in_turns, in_order, ahead
         self.trajectories = trajectories
         self.batches = batches
         self.store = store
@@ -39,6 +40,7 @@ class Buffer(Role):
         self.received = 0
         self.handed = 0  # batches handed out, so also the learner's version when it takes the next
         self.next = 0  # whose turn it is
+        self.opening = len(trajectories) if in_order else 0  # who have to send before a batch is
         self._closed = False
 
     def step(self) -> bool:
@@ -78,6 +80,9 @@ class Buffer(Role):
                 if not self._in_turns:
                     self.trajectories[source].free()  # it was copied: the actor may go on
                 self.next, moved = (source + 1) % n, True  # after the last one: nobody is starved
+                self.opening = max(0, self.opening - 1)
+            elif self._in_order and not self.trajectories[source].closed:
+                break
         return moved
 
     def refuse(self, steps: int) -> None:
@@ -115,11 +120,11 @@ class Buffer(Role):
 
     def _owes(self) -> bool:
         """Whether one more batch can and may be handed out."""
-        return self.store.ready() and self.balance.may_consume()
+        return not self.opening and self.store.ready() and self.balance.may_consume()
 
     def _may_receive(self) -> bool:
         in_flight = self.batches.in_flight
-        if in_flight == 0 and not self.store.ready():
+        if self.opening or (in_flight == 0 and not self.store.ready()):
             return True  # whatever is owed, there is nothing to pay it with
         return self.balance.may_produce(in_flight * self.balance.batch, self._ahead * self.apart)
 

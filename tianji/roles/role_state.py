@@ -163,6 +163,7 @@ def _buffer_state(buffer: Buffer) -> State:
         "received": buffer.received,
         "handed": buffer.handed,
         "next": buffer.next,
+        "opening": buffer.opening,
         "refused": buffer.batches.refused,
         "size": buffer.store.size(),
         "balance": buffer.balance.state(),
@@ -174,6 +175,7 @@ def _restore_buffer(buffer: Buffer, state: State) -> None:
     """With the samples that were kept; without them, as after a second warm-up."""
     buffer.received, buffer.handed = state["received"], state["handed"]
     buffer.next, buffer.batches.refused = state["next"], state["refused"]
+    buffer.opening = state.get("opening", 0)
     buffer.balance.restore(state["balance"])
     if not restore_to(buffer.store, state["store"]):
         buffer.balance.forget(min(state["size"], buffer.balance.warmup + buffer.balance.batch))

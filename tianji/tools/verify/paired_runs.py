@@ -104,7 +104,7 @@ def _train(
 
 def _train_serially(job: Job, place: Path) -> None:
     began = time.monotonic()
-    outcome = serial.train(job)
+    outcome = serial.train(job, n_actors=1)
     seconds = time.monotonic() - began
     lines = [
         episode_file.Line(
