@@ -26,7 +26,7 @@ def together(algorithms, parts):
 
 
 def parts_of(batch, k):
-    n = len(batch["version"]) // k
+    n = len(next(iter(batch.values()))) // k
     return [{name: a[i * n : (i + 1) * n] for name, a in batch.items()} for i in range(k)]
 
 

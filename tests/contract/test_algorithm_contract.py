@@ -6,14 +6,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from agents_tasks import agents_env
 from carrying import carried
-from fields import act, learned, spec_of
+from fields import learned, spec_of
 
 from tianji.algorithms.apex import ApeX, ApeXHyp
 from tianji.algorithms.dqn import DQN, DQNHyp
 from tianji.algorithms.impala import IMPALA, IMPALAHyp
+from tianji.algorithms.ippo import IPPO, IPPOHyp
+from tianji.algorithms.iql import IQL, IQLHyp
+from tianji.algorithms.maddpg import MADDPG, MADDPGHyp
+from tianji.algorithms.mappo import MAPPO, MAPPOHyp
 from tianji.algorithms.ppo import PPO, PPOHyp
 from tianji.algorithms.pqn import PQN, PQNHyp
+from tianji.algorithms.qmix import QMIX, QMIXHyp
 from tianji.algorithms.sac import SAC, SACHyp
 from tianji.algorithms.td3 import TD3, TD3Hyp
 from tianji.config.keys import ModelConfig
@@ -21,7 +27,7 @@ from tianji.core.algorithm import Algorithm, Task
 from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field, Schema
-from tianji.core.store import trajectory_schema
+from tianji.core.store import keep, trajectory_schema
 
 OBS = Field("obs", "float32", (3,))
 DISCRETE = spec_of(OBS, Field("action", "int64"), 4, n_envs=2)
@@ -47,6 +53,41 @@ APEX = ApeXHyp(batch_size=8, buffer_size=200, warmup_size=32)
 LATE, FRESH = IMPALAHyp(step_len=6), PQNHyp(step_len=6, minibatch=8, max_decay_step=100)
 DDPG = TD3Hyp(batch_size=8, warmup_size=8, twin=False, delay=1, target_noise=0.0)
 SOFT = SACHyp(batch_size=8, warmup_size=8, n_step=3)
+TEAM = agents_env(n_envs=2)
+RIVALS = agents_env(n_envs=2, teams=(0, 0, 1), reward_per_agent=True)
+GIVING = replace(
+    RIVALS,
+    observations=tuple(field for field in RIVALS.observations if field.name != "mask"),
+    action=Field("action", "float32", (3, 2)),
+    choices=None,
+    action_low=(-1.0,) * 6,
+    action_high=(1.0,) * 6,
+    own_actions=(2, 1, 2),
+)
+GRU = ModelConfig(type="GRU", hidden=(8,), gru=8)
+MIXED = QMIXHyp(batch_size=4, step_len=6, warmup_size=12, mixing_units=4, hyper_units=8)
+DEEP = MADDPGHyp(batch_size=8, warmup_size=8)
+TOGETHER = MAPPOHyp(step_len=6, minibatch=8, update_step=2)
+ALONE = IPPOHyp(step_len=6, minibatch=8, update_step=2)
+AGENTS = {
+    "qmix": (QMIX, Task(TEAM, SMALL, MIXED)),
+    "qmix gru": (QMIX, Task(TEAM, GRU, MIXED)),
+    "iql rivals": (IQL, Task(RIVALS, SMALL, IQLHyp(batch_size=4, step_len=6, warmup_size=12))),
+    "maddpg": (MADDPG, Task(TEAM, SMALL, DEEP)),
+    "maddpg rivals": (MADDPG, Task(RIVALS, SMALL, replace(DEEP, shared=False))),
+    "maddpg numbers": (MADDPG, Task(GIVING, SMALL, DEEP)),
+    "mappo": (MAPPO, Task(TEAM, SMALL, TOGETHER)),
+    "mappo gru": (MAPPO, Task(TEAM, GRU, TOGETHER)),
+    "mappo rivals": (MAPPO, Task(RIVALS, SMALL, TOGETHER)),
+    "mappo rivals gru": (MAPPO, Task(RIVALS, GRU, replace(TOGETHER, shared=False))),
+    "mappo numbers": (MAPPO, Task(GIVING, SMALL, TOGETHER)),
+    "mappo clipped": (MAPPO, Task(TEAM, SMALL, replace(TOGETHER, value_clip=0.2, huber=None))),
+    "mappo rewards": (MAPPO, Task(RIVALS, SMALL, replace(TOGETHER, normalise_reward=True))),
+    "mappo asynchronous": (MAPPO, Task(TEAM, GRU, replace(TOGETHER, mode="async"))),
+    "ippo": (IPPO, Task(TEAM, SMALL, ALONE)),
+    "ippo gru": (IPPO, Task(TEAM, GRU, ALONE)),
+    "ippo numbers gru": (IPPO, Task(GIVING, GRU, ALONE)),
+}
 PIXELS = {
     "dqn cnn": (DQN, Task(PICTURES, CNN, FEW)),
     "ppo cnn": (PPO, Task(PICTURES, CNN, ON_POLICY)),
@@ -83,6 +124,7 @@ CASES = {
     "ddpg": (TD3, Task(CONTINUOUS, SMALL, replace(DDPG, clip_grad_norm=0.5))),
     "sac": (SAC, Task(CONTINUOUS, SMALL, SOFT)),
     "sac fixed": (SAC, Task(CONTINUOUS, SMALL, replace(SOFT, alpha=0.2))),
+    **AGENTS,
 }
 
 
@@ -92,16 +134,26 @@ def case(request):
 
 
 def seen(task, random, *lead):
-    """Observations at random, of the environment's shape and dtype."""
-    field = task.env.observations[0]
-    values = random.standard_normal((*lead, *field.shape))
-    return (values * 50).astype(field.dtype) if field.dtype == "uint8" else values.astype("f4")
+    """Observations at random, of the environment's shapes and dtypes."""
+    shown = {}
+    for field in task.env.observations:
+        values = random.standard_normal((*lead, *field.shape)) * (
+            50 if field.dtype[0] == "u" else 1
+        )
+        shown[field.name] = values > -1 if field.dtype == "bool" else values.astype(field.dtype)
+    if "mask" in shown:
+        shown["mask"][..., 0] = True
+    return shown
 
 
 def same(task):
     """The same observation in both environments."""
-    field = task.env.observations[0]
-    return np.ones((2, *field.shape), field.dtype)
+    return {f.name: np.ones((2, *f.shape), f.dtype) for f in task.env.observations}
+
+
+def act(policy, shown, explore=True):
+    """What a policy decides in the middle of episodes."""
+    return policy.act(shown, np.zeros(2, bool), explore)
 
 
 def layout(algorithm, task):
@@ -119,12 +171,13 @@ def make_batch(algorithm, task, seed=0):
         trajectory = schema.empty()
         length = len(trajectory["reward"])
         trajectory["length"][...] = length
-        trajectory["obs"][...] = seen(task, random, length + 1, 2)
+        shown = seen(task, random, length + 1, 2)
+        for name, array in shown.items():
+            trajectory[name][...] = array
         trajectory["reward"][...] = random.standard_normal(trajectory["reward"].shape)
         trajectory["valid"][...] = True
         for t in range(length):
-            for name, array in act(policy, trajectory["obs"][t]).items():
-                trajectory[name][t] = array
+            keep(act(policy, {name: array[t] for name, array in shown.items()}), trajectory, t)
         store.add(0, trajectory, 0)
     store.draw(batch)
     return batch

@@ -1,7 +1,7 @@
 """Several agents learn together: the game that tells mixers apart."""
 
 import pytest
-from commands import ROOT, train
+from commands import ROOT, TASKS, train
 
 import tianji
 
@@ -23,3 +23,13 @@ def test_a_mixer_finds_what_a_sum_cannot(tmp_path, mixer, best, seed):
     done = train(MARL / "qmix_two_step.py", tmp_path / "run", *options)
     assert done.status == 0, done.err
     assert greedy_return(tmp_path / "run", 4) == best
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("kind", ["MAPPO", "IPPO"])
+def test_policies_find_the_best_choice_without_a_mixer(tmp_path, kind, seed):
+    chosen = ("--set", f"agent.type={kind}", "--set", f"agent.embryo={kind}Head")
+    options = ("--engine", "local", "--seed", str(seed), *chosen)
+    done = train(TASKS / "two_step_mappo.py", tmp_path / "run", *options)
+    assert done.status == 0, done.err
+    assert greedy_return(tmp_path / "run", 4) == 8

@@ -48,6 +48,15 @@ JOBS = {
     ),
     "maddpg": ("two_step_maddpg",),
     "qmix": ("two_step_qmix",),
+    "mappo": ("two_step_mappo", "exp.train_steps=4400", "hyp.minibatch=120"),
+    "mappo that remembers, asynchronous": (
+        *("two_step_mappo", "model.type=GRU", "model.gru=16", "hyp.mode=async"),
+        *("actor_cfg.num=2", "actor_cfg.envs=2"),
+    ),
+    "mappo of two learners in two groups": (
+        *("two_step_mappo", "exp.train_steps=12000", "learner_cfg.num=2", "actor_cfg.num=2"),
+        "global_cfg.group_num=2",
+    ),
     "dqn with evaluation": ("walk_dqn", "exp.eval_step=500", "exp.eval_times=3"),
 }
 
@@ -131,7 +140,7 @@ def resumed_to_its_end(config, folder, interruption, most=60):
 
 QUICK = (
     *("ppo", "dqn with slack", "asynchronous ppo", "ppo with lag 3", "dqn with evaluation"),
-    *("two groups", "two learners", "sac", "maddpg"),
+    *("two groups", "two learners", "sac", "maddpg", "mappo"),
 )
 
 

@@ -46,7 +46,7 @@ def job_of(name, *overrides):
         if "not installed" not in str(problem) or not name.startswith("marl/"):
             raise
         # StarCraft II and JaxMARL are not here: another game of several agents, with one reward.
-        own = config.agent.type == "MADDPG"
+        own = config.agent.type in ("MADDPG", "MAPPO")
         return prepare(config, agents_env(n_envs=2, reward_per_agent=own))
     env.close()
     return prepare(config, env.spec)

@@ -116,10 +116,31 @@ def test_pooled_moments_are_those_of_all_samples_in_one_place(n):
     values = torch.from_numpy(np.random.default_rng(n).normal(3, 2, (4, n)).astype(np.float32))
     whole = Gains(values.ravel())
     sums = np.mean([Gains(each).sums() for each in values], axis=0)
-    moments, expected = pooled(sums.tolist(), 4), whole.moments()
+    (moments,), (expected,) = pooled(sums.tolist(), 4), whole.moments()
     assert moments.n == n
     for name in ("mean", "spread"):
         assert getattr(moments, name) == pytest.approx(float(getattr(expected, name)), rel=1e-4)
+
+
+def test_each_team_has_moments_of_its_own():
+    values = torch.tensor([1.0, 100.0, 3.0, 300.0])
+    first = torch.tensor([True, False, True, False])
+    gains = Gains(values, teams=(first, ~first))
+    alone = Gains(values[first]), Gains(values[~first])
+    assert gains.sums() == alone[0].sums() + alone[1].sums()
+    for moments in (gains.moments(), pooled(gains.sums(), 1)):
+        normal = gains.normalised(moments)
+        for own, each in zip((first, ~first), alone, strict=True):
+            np.testing.assert_allclose(normal[own], each.normalised(each.moments()), rtol=1e-5)
+
+
+def test_what_learners_exchange_has_a_number_for_each_parameter():
+    """The learner's channels have that many; statistics of inputs and returns are among them."""
+    hyp = PPOHyp(normalise_obs=True, normalise_value=True, step_len=6)
+    _, (one, _) = several(PPO, Task(ENV, MODEL, hyp), 2)
+    update = one.updates(one.stage(rollouts(0)))
+    assert next(update).shape == (PPO.n_parameters(one.task),)
+    update.close()
 
 
 def test_dqn_moves_its_online_network_and_leaves_its_target_alone():

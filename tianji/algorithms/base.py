@@ -42,11 +42,11 @@ class GradientAlgorithm(Algorithm):
         from tianji.models.flat import FlatParameters
         from tianji.models.staging import Stage
 
-        self._flat = FlatParameters(parameters, device)
+        behind = sum(len(each.numbers) for each in normalisers)
+        self._flat = FlatParameters(parameters, device, behind)
         self._device, self._normalisers = device, normalisers
         self._stage = Stage(device)
         self._n_updates = 0
-        behind = sum(len(each.numbers) for each in normalisers)
         self._n_published = self.n_weights(self.task) - behind
 
     def stage(self, batch: Arrays) -> Any:
@@ -230,28 +230,48 @@ class Gains:
 
     values: torch.Tensor
     weights: torch.Tensor | None = None
+    teams: tuple[torch.Tensor, ...] = ()  # which of them are each team's, if there are several
 
-    def moments(self) -> Moments:
-        """Of these samples alone."""
-        gain = self.values
-        if not len(gain):
-            return NONE
-        spread = gain.std(correction=min(1, len(gain) - 1)) + 1e-8
-        return Moments(len(gain), gain.mean(), spread)
+    def moments(self) -> list[Moments]:
+        """Of these samples alone, of each team."""
+        return [_moments(gain) for gain in self._of_teams()]
 
     def sums(self) -> list[float]:
         """From which `pooled` finds the moments of all learners' samples."""
-        gain = self.values.double()
-        return [len(gain), float(gain.sum()), float(gain.square().sum())]
+        parts = [gain.double() for gain in self._of_teams()]
+        each = [(len(gain), float(gain.sum()), float(gain.square().sum())) for gain in parts]
+        return [number for sums in each for number in sums]
 
-    def normalised(self, moments: Moments) -> torch.Tensor:
+    def normalised(self, moments: Sequence[Moments]) -> torch.Tensor:
         """Advantages of mean 0 and spread 1; a sample without weight must keep none."""
-        normal = (self.values - moments.mean) / moments.spread
+        parts = [
+            (gain - own.mean) / own.spread
+            for gain, own in zip(self._of_teams(), moments, strict=True)
+        ]
+        normal = parts[0]
+        if self.teams:
+            normal = torch.empty_like(self.values)
+            for own, part in zip(self.teams, parts, strict=True):
+                normal[own] = part
         return normal if self.weights is None else normal * self.weights
 
+    def _of_teams(self) -> list[torch.Tensor]:
+        return [self.values[own] for own in self.teams] or [self.values]
 
-def pooled(sums: list[float], n_learners: int) -> Moments:
+
+def _moments(gain: torch.Tensor) -> Moments:
+    if not len(gain):
+        return NONE
+    spread = gain.std(correction=min(1, len(gain) - 1)) + 1e-8
+    return Moments(len(gain), gain.mean(), spread)
+
+
+def pooled(sums: Sequence[float], n_learners: int) -> list[Moments]:
     """The moments of all learners' samples, from the means over the learners of their `sums`."""
+    return [_pooled(sums[i : i + 3], n_learners) for i in range(0, len(sums), 3)]
+
+
+def _pooled(sums: Sequence[float], n_learners: int) -> Moments:
     n, total, squares = sums
     if not n:
         return NONE
@@ -283,6 +303,15 @@ def surrogate_scalars(
 def other_default(kind: type[Any], name: str, default: Any) -> Any:
     """A key of another algorithm's `Hyp` with a default of one's own."""
     return dataclasses.field(default=default, metadata=kind.__dataclass_fields__[name].metadata)
+
+
+def not_exported(name: str) -> TianJiError:
+    """What algorithms of several agents say: an exported policy has one input."""
+    return TianJiError(
+        f"{name} cannot be exported: an exported policy is that of one agent, and these also read "
+        "which actions are possible, and may remember; tianji.load(RUN) gives a policy that acts "
+        "without torch"
+    )
 
 
 def one_choice(task: Task, name: str) -> int:

@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from tianji.algorithms.base import other_default
+from tianji.algorithms.base import not_exported, other_default
 from tianji.algorithms.off_policy import OffPolicy, OffPolicyHyp, on
 from tianji.config.binder import key
 from tianji.core.algorithm import PolicyGraph, Scalars, Task, Weights
@@ -20,10 +19,7 @@ from tianji.core.lazy import torch
 from tianji.core.schema import Arrays
 from tianji.models.agent_actors import ActorAgents, numbers_used
 from tianji.models.policies import Bounds
-from tianji.models.recurrent import AgentsLayout, agents_layout
-
-FORBIDDEN = -1e9  # logit of an option that the mask forbids
-HIDDEN = (64, 64)
+from tianji.models.recurrent import FORBIDDEN, AgentsLayout, agents_layout, n_state, outputs_of
 
 _by_default = partial(other_default, OffPolicyHyp)
 
@@ -96,10 +92,7 @@ class MADDPG(OffPolicy):
     @classmethod
     def exported(cls, task: Task, weights: Weights) -> PolicyGraph:
         """Refused: an exported policy has one input and is of one agent."""
-        raise TianJiError(
-            "MADDPG cannot be exported: an exported policy is that of one agent, and these are "
-            f"{len(task.env.agents)}; tianji.load(RUN) gives a policy that acts without torch"
-        )
+        raise not_exported("MADDPG")
 
     def stage(self, batch: Arrays) -> Any:
         """What is learned from, on the device; actions are one-hot, or lie between -1 and 1."""
@@ -176,10 +169,7 @@ class MADDPG(OffPolicy):
         `joint` are the actions of all [B, A or 1, A, n]; where that is not 1, each agent's critic
         reads its own row.
         """
-        state = batch.get(prefix + "state")
-        if state is None:
-            state = batch[prefix + "obs"]
-        state = state.flatten(1).float()
+        state = batch.get(prefix + "state", batch[prefix + "obs"]).flatten(1).float()
         n_agents = joint.shape[2]
         shown = state[:, None].expand(-1, n_agents, -1)
         acted = joint.flatten(2).expand(-1, n_agents, -1)
@@ -189,34 +179,19 @@ class MADDPG(OffPolicy):
 
 def actors_of(task: Task) -> AgentsLayout:
     """The actors' networks: a logit per option, or one output per number."""
-    env = task.env
-    if not env.agents:
-        one = "'TD3' or 'SAC'" if env.choices is None else "'DQN' or 'PPO'"
-        raise TianJiError(
-            "MADDPG is for several agents, and this environment has no axis of agents: use "
-            f"agent = dict(type=...) with {one}, or an environment of docs/agents.md"
-        )
+    layout = agents_layout(task, "MADDPG", outputs_of(task.env, "MADDPG"), task.hyp.shared)
     if task.model.type != "MLP":
         raise TianJiError(
             f"model.type: MADDPG learns from single steps, with networks of type 'MLP', not "
             f"{task.model.type!r}"
         )
-    if env.choices is not None and env.n_actions is None:
-        raise TianJiError(
-            f"MADDPG: an agent makes one choice or gives a vector of numbers, and this "
-            f"environment's action is {env.action}: use one Discrete space for each agent"
-        )
-    if env.choices is None:
-        Bounds(env)
-    n = env.n_actions or math.prod(env.action.shape[1:])
-    layout = agents_layout(task, "MADDPG", n, task.hyp.shared)
-    hidden = HIDDEN if task.model.hidden is None else layout.network.hidden
-    return replace(layout, network=replace(layout.network, hidden=hidden))
+    if task.env.choices is None:
+        Bounds(task.env)
+    return layout
 
 
 def critics_of(task: Task) -> AgentsLayout:
     """The critics' networks, which read the state, or all that is seen, and all actions."""
     actors, env = actors_of(task), task.env
-    shape = next((f.shape for f in env.observations if f.name == "state"), env.inputs[0].shape)
-    n_inputs = math.prod(shape) + len(env.agents) * actors.network.n_outputs
+    n_inputs = n_state(env) + len(env.agents) * actors.network.n_outputs
     return replace(actors, network=replace(actors.network, n_inputs=n_inputs, n_outputs=1))

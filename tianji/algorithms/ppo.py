@@ -11,11 +11,12 @@ Without it the clip starts from the policy that acted, and drift uses up what ma
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tianji.algorithms.base import (
     Gains,
@@ -97,6 +98,9 @@ class PPOHyp:
     value_clip: float | None = key(
         None, "largest change of a value that is still learned from; None: no limit", above=0
     )
+    huber: float | None = key(
+        None, "error of a value above which its loss grows in a line; None: squared", above=0
+    )
     kl_target: float | None = key(
         None,
         "KL divergence of an update: lr falls where it is twice this, rises where half",
@@ -168,19 +172,24 @@ class PPO(GradientAlgorithm):
 
         self.hyp: PPOHyp = task.hyp
         self._discrete = task.env.choices is not None
-        self.networks = ActorCritic(task, seed)
+        self.networks = self._make_networks(seed)
         self._inputs_norm, self._returns = _normalisers(task)
-        kept = [each for each in (self._inputs_norm, self._returns) if each is not None]
-        self._own(self.networks.parameters(), device, kept)
+        kept = [] if self._inputs_norm is None else [self._inputs_norm]
+        self._own(self.networks.parameters(), device, [*kept, *self._returns])
+        self._whose = np.zeros(1, np.int64)  # the team that each value is of
         self._optimiser = Adam(self._flat, self.hyp.lr, self.hyp.adam_eps)
         self._choose_precision(self.networks.actor, self.hyp.minibatch, task.model.precision)
         fresh = self.sampling(task).per_version is not None  # no sample is of an older policy
-        self._fresh, self._recomputes = fresh, fresh and not policy_network(task).exact
+        self._fresh, self._recomputes = fresh, fresh and not self.networks.exact
         self._average = _average_of(self.hyp, self._flat)
         self._random = np.random.default_rng(seed)
         self._rate = KLRate(self.hyp)
         if self._average is not None:
             print(f"old samples: PPO-EWMA, weights up to {self.hyp.weight_cap:g}", flush=True)
+
+    def _make_networks(self, seed: int) -> Any:
+        """The policy and the values."""
+        return ActorCritic(self.task, seed)
 
     @classmethod
     def fields(cls, task: Task) -> tuple[Field, ...]:
@@ -226,8 +235,7 @@ class PPO(GradientAlgorithm):
     @classmethod
     def n_weights(cls, task: Task) -> int:
         """Weights of the policy: an actor needs no values, unless they are of the same network."""
-        behind = sum(len(each.numbers) for each in _normalisers(task) if each is not None)
-        return policy_network(task).n_weights + n_spread(task) + behind
+        return policy_network(task).n_weights + n_spread(task) + n_normalisers(task)
 
     @classmethod
     def n_parameters(cls, task: Task) -> int:
@@ -267,10 +275,11 @@ class PPO(GradientAlgorithm):
             moments, kl, sums = yield from self._pooled(gains, sums)
         self._optimiser.lr = self._rate.next(kl, self._n_updates)
         self._n_updates += 1
-        if not moments.n:
+        n = sum(each.n for each in moments)
+        if not n:
             return dict.fromkeys(self.scalars, 0.0)
         gain = gains.normalised(moments).to(self._device)
-        share = len(gain) / moments.n  # of this learner among all; 1 if it is alone
+        share = len(gain) / n  # of this learner among all; 1 if it is alone
         for _ in range(h.update_step):
             for part in self._minibatches(samples, gain, arrays["valid"].size):
                 loss = None
@@ -294,18 +303,19 @@ class PPO(GradientAlgorithm):
 
     def _pooled(
         self, gains: Gains, sums: list[Sums]
-    ) -> Generator[Weights, None, tuple[Moments, float, list[Sums]]]:
+    ) -> Generator[Weights, None, tuple[list[Moments], float, list[Sums]]]:
         """The same of all learners' samples; the vector of a gradient carries the sums."""
-        own = [*gains.sums(), self._rate.kl, *(float(x) for each in sums for x in each)]
+        moments = gains.sums()
+        own = [self._rate.kl, *moments, *(float(x) for each in sums for x in each)]
         gradient = self._flat.gradient.zero_()
         gradient[: len(own)] = torch.tensor(own)
         yield from self._flat.exchanged()
-        mean = gradient[: len(own)].tolist()
-        n, start, summed = self.task.n_learners, 4, []
+        kl, *mean = gradient[: len(own)].tolist()
+        n, start, summed = self.task.n_learners, len(moments), []
         for each in sums:
             summed.append(np.array(mean[start : start + len(each)]) * n)
             start += len(each)
-        return pooled(mean[:3], n), mean[3], summed
+        return pooled(mean[: len(moments)], n), kl, summed
 
     def _prepare(self, batch: Arrays, inputs: Any) -> tuple[Samples, list[Sums]]:
         """The valid samples with their advantages and targets, and sums for the normalisers."""
@@ -315,75 +325,98 @@ class PPO(GradientAlgorithm):
         action = torch.from_numpy(chosen).flatten(0, 2)[rows]
         old = torch.from_numpy(batch["logp"]).flatten()[rows]
         on_device = rows.to(self._device), action.to(self._device)
-        drift = weights = None
+        now = None
         if out is not None and len(rows):
             with torch.no_grad():
                 now = self.networks.log_probability(out[on_device[0]], on_device[1])[0]
-            if not self._fresh:
-                drift = Drift(now.cpu() - old)
-            if self._recomputes:
-                old = now  # an actor may compute less exactly: what it says is not quite ours
-        if self._average is not None and len(rows):
-            mean = self._of_average(self._average, inputs, *on_device)
-            weights = Drift(mean.cpu() - old).ratio.clamp(max=self.hyp.weight_cap)
-            old = mean
+        old, drift, weights = self._aged(old, now, lambda: self._under(inputs, *on_device))
         final = inputs.final(self.networks)
         advantage, target, returns = self._advantages(batch, value, final)
         gain, goal = (torch.from_numpy(a.ravel())[rows] for a in (advantage, target))
         before = torch.from_numpy(np.ascontiguousarray(value[:, :-1])).flatten()[rows]
         old, before, goal = (tensor.to(self._device) for tensor in (old, before, goal))
-        limit, sums = self.hyp.normalise_updates, []
-        learns = limit is None or self._n_updates < limit
-        if learns and self._inputs_norm is not None:
-            sums.append(self._inputs_norm.sums(inputs.numpy(batch)))
-        if learns and self._returns is not None:
-            sums.append(self._returns.sums(returns[batch["valid"]]))
-        gains = Gains(gain, weights)
+        gains, sums = Gains(gain, weights), self._sums(batch, inputs, returns, batch["valid"])
         return Samples(inputs, *on_device, old, before, goal, gains, drift), sums
+
+    def _aged(
+        self, old: torch.Tensor, now: torch.Tensor | None, averaged: Callable[[], torch.Tensor]
+    ) -> tuple[torch.Tensor, Drift | None, torch.Tensor | None]:
+        """Where the clipped ratio starts, how far the policy has gone since, weights of samples.
+
+        All from log-probabilities: `old` when actions were drawn, `now`, and under the average.
+        """
+        drift = weights = None
+        if now is not None and not self._fresh:
+            drift = Drift(now.cpu() - old)
+        if now is not None and self._recomputes:
+            old = now  # an actor may compute less exactly: what it says is not quite ours
+        if self._average is not None and len(old):
+            with torch.no_grad(), self._average.standing_in():
+                mean = averaged()
+            weights = Drift(mean.cpu() - old).ratio.clamp(max=self.hyp.weight_cap)
+            old = mean
+        return old, drift, weights
+
+    def _sums(
+        self, batch: Arrays, inputs: Any, returns: Floats, valid: npt.NDArray[np.bool_]
+    ) -> list[Sums]:
+        """What the normalisers are to learn; nothing once they have learned for long enough."""
+        limit = self.hyp.normalise_updates
+        if limit is not None and self._n_updates >= limit:
+            return []
+        seen = [] if self._inputs_norm is None else [self._inputs_norm.sums(inputs.numpy(batch))]
+        whose = enumerate(self._returns)
+        return seen + [each.sums(returns[valid & (self._whose == team)]) for team, each in whose]
 
     def _advantages(
         self, batch: Arrays, value: Floats, final: Floats | None
     ) -> tuple[Floats, Floats, Floats]:
         """Advantages, targets as the value network is to say them, and plain returns."""
         h = self.hyp
-        if self._returns is None:
+        if not self._returns:
             gain, target = advantages(batch, value, final, h.gamma, h.gae_lambda)
             return gain, target, target
-        mean, deviation = float(self._returns.mean), 1 / float(self._returns.scale)
-        unit = deviation if h.normalise_reward else 1.0  # of rewards
+        unit, shift, spread = self._units()
         if h.normalise_reward:
             batch = batch | {"reward": np.clip(batch["reward"] / unit, -LIMIT, LIMIT)}
-        shift, spread = (mean / unit, deviation / unit) if h.normalise_value else (0.0, 1.0)
         value = value * spread + shift
         final = None if final is None else final * spread + shift
         gain, target = advantages(batch, value, final, h.gamma, h.gae_lambda)
         return gain, ((target - shift) / spread).astype(np.float32), target * unit
 
-    def _of_average(
-        self, average: Average, inputs: Any, rows: torch.Tensor, action: torch.Tensor
-    ) -> torch.Tensor:
-        """Log-probabilities under the averaged policy, not too many at once."""
-        n = -(-len(rows) // CHUNK)
+    def _units(self) -> Floats:
+        """The unit of rewards, and what scaled values are shifted by and multiplied with."""
+        h, units = self.hyp, []
+        for each in self._returns:
+            mean, deviation = float(each.mean), 1 / float(each.scale)
+            unit = deviation if h.normalise_reward else 1.0
+            scaled = (mean / unit, deviation / unit) if h.normalise_value else (0.0, 1.0)
+            units.append((unit, *scaled))
+        found: Floats = np.array(units, np.float32)[self._whose].T
+        return found
+
+    def _under(self, inputs: Any, rows: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+        """Log-probabilities under the policy as it stands, not too many at once."""
+        n, log = -(-len(rows) // CHUNK), self.networks.log_probability
         parts = zip(rows.tensor_split(n), action.tensor_split(n), strict=True)
-        with torch.no_grad(), average.standing_in():
-            log = self.networks.log_probability
-            return torch.cat([log(self.networks.decide(inputs(r)), a)[0] for r, a in parts])
+        return torch.cat([log(self.networks.decide(inputs(r)), a)[0] for r, a in parts])
 
     def _minibatches(
         self, samples: Samples, gain: torch.Tensor, n_rows: int
     ) -> Iterator[tuple[torch.Tensor, ...]]:
-        """Slices of nearly equal size, in a new order.
-
-        Several learners have equally many, which therefore cannot depend on how many of their rows
-        are valid.
-        """
-        total, n_learners = len(gain), self.task.n_learners
-        n_samples = total if n_learners == 1 else n_rows * n_learners
-        n = max(1, round(n_samples / self.hyp.minibatch))
+        """Slices of nearly equal size, in a new order."""
+        total = len(samples.rows)
+        n = self._n_minibatches(total, n_rows)
         order = torch.from_numpy(self._random.permutation(total)).to(self._device)
         s = samples
         columns = (s.rows, s.action, s.logp, s.value, gain, s.target)
         return zip(*(t[order].tensor_split(n) for t in columns), strict=True)
+
+    def _n_minibatches(self, total: int, n_rows: int) -> int:
+        """Several learners have equally many, however many of their rows are valid."""
+        n_learners = self.task.n_learners
+        n_samples = total if n_learners == 1 else n_rows * n_learners
+        return max(1, round(n_samples / self.hyp.minibatch))
 
     def _loss(
         self,
@@ -395,24 +428,46 @@ class PPO(GradientAlgorithm):
         advantage: torch.Tensor,
         target: torch.Tensor,
     ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
-        """The clipped surrogate, the value loss and the entropy bonus of one minibatch."""
-        h = self.hyp
+        """The loss of one minibatch and what it is made of."""
         out, value = self.networks(inputs(rows))
         logp, entropy = self.networks.log_probability(out, action)
+        return self._objective(logp, entropy, value, old, before, advantage, target)
+
+    def _objective(
+        self,
+        logp: torch.Tensor,
+        entropy: torch.Tensor,
+        value: torch.Tensor,
+        old: torch.Tensor,
+        before: torch.Tensor,
+        advantage: torch.Tensor,
+        target: torch.Tensor,
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+        """The clipped surrogate, the value loss and the entropy bonus.
+
+        Values need not be as many as the samples of the policy.
+        """
+        h = self.hyp
         change = logp - old
         ratio = change.exp()
         clipped = ratio.clamp(1 - h.clip_param, 1 + h.clip_param)
         policy_loss = -torch.minimum(advantage * ratio, advantage * clipped).mean()
-        if h.value_clip is None:
-            value_loss = torch.nn.functional.mse_loss(value, target)
-        else:
+        cost = self._cost(value, target)
+        if h.value_clip is not None:
             bounded = before + (value - before).clamp(-h.value_clip, h.value_clip)
-            worse = torch.maximum((value - target).square(), (bounded - target).square())
-            value_loss = worse.mean()
+            cost = torch.maximum(cost, self._cost(bounded, target))
+        value_loss = cost.mean()
         loss = policy_loss + h.vf_coef * value_loss
         if h.ent_coef:
             loss = loss - h.ent_coef * entropy
         return loss, (policy_loss, value_loss, entropy, change, ratio, clipped)
+
+    def _cost(self, value: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """Squared errors; those above `huber` count in a line from there."""
+        if self.hyp.huber is None:
+            return (value - target).square()
+        huber = torch.nn.functional.huber_loss
+        return 2 * huber(value, target, reduction="none", delta=self.hyp.huber)
 
     def load(self, weights: Weights) -> None:
         """Sets what actors need; an average begins anew."""
@@ -444,12 +499,19 @@ class PPO(GradientAlgorithm):
                 self._average.restore(state["average"])
 
 
-def _normalisers(task: Task) -> tuple[Normaliser | None, Normaliser | None]:
-    """Of inputs and of returns, where they are asked for."""
+def _normalisers(task: Task) -> tuple[Normaliser | None, list[Normaliser]]:
+    """Of inputs and of returns, where they are asked for; each team has returns of its own."""
     h: PPOHyp = task.hyp
     inputs = Normaliser.of_inputs(task.env) if h.normalise_obs else None
-    returns = Normaliser(()) if h.normalise_reward or h.normalise_value else None
-    return inputs, returns
+    n_returns = max(1, task.env.n_teams) if h.normalise_reward or h.normalise_value else 0
+    return inputs, [Normaliser(()) for _ in range(n_returns)]
+
+
+def n_normalisers(task: Task) -> int:
+    """Numbers of the normalisers, which travel with the weights."""
+    inputs, returns = _normalisers(task)
+    own = 0 if inputs is None else len(inputs.numbers)
+    return own + sum(len(each.numbers) for each in returns)
 
 
 def _average_of(hyp: PPOHyp, flat: FlatParameters) -> Average | None:

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from tianji.algorithms.base import GradientAlgorithm, one_choice
+from tianji.algorithms.base import GradientAlgorithm, not_exported, one_choice
 from tianji.config.binder import key
 from tianji.core.algorithm import PolicyGraph, Scalars, Task, Weights, learning_rate
 from tianji.core.errors import TianJiError
@@ -166,10 +166,7 @@ class QMIX(GradientAlgorithm):
     @classmethod
     def exported(cls, task: Task, weights: Weights) -> PolicyGraph:
         """Refused: an exported policy has one input."""
-        raise TianJiError(
-            f"{task.hyp.name} cannot be exported: its agents also read which actions are possible, "
-            "and may remember; tianji.load(RUN) gives a policy that acts without torch"
-        )
+        raise not_exported(task.hyp.name)
 
     def stage(self, batch: Arrays) -> Any:
         """What is learned from, on the device."""

@@ -24,8 +24,10 @@ ALGORITHMS = (
     "ApeX",
     "DQN",
     "IMPALA",
+    "IPPO",
     "IQL",
     "MADDPG",
+    "MAPPO",
     "PPO",
     "PQN",
     "QMIX",
@@ -227,8 +229,8 @@ class ModelConfig:
 
     type: str = key(
         "MLP",
-        "kind of network: MLP, CNN, GRU (agents that remember: QMIX, VDN, IQL), or a class of your "
-        "own as `module:Class`",
+        "kind of network: MLP, CNN, GRU (agents that remember: QMIX, VDN, IQL, MAPPO, IPPO), or a "
+        "class of your own as `module:Class`",
         names=Names(("MLP", "CNN", "GRU"), own=True),
     )
     c1: int | None = key(
@@ -299,7 +301,7 @@ class AgentConfig:
     )
     alg_type: Any = key(None, "name of the algorithm", no_effect="agent.type names the algorithm")
     agent_num: Any = key(
-        None, "number of agents", no_effect="the algorithms of this version train one agent"
+        None, "number of agents", no_effect="the environment says how many there are"
     )
 
     def check(self) -> str | None:

@@ -29,7 +29,7 @@ def check_agents(config: Config, algorithm: type[Algorithm], env: EnvSpec) -> No
     if not env.agents or algorithm.several_agents:
         return
     name, n = config.agent.type, len(env.agents)
-    meant = "MADDPG" if env.choices is None else "QMIX' or 'MADDPG"
+    meant = "MAPPO' or 'MADDPG" if env.choices is None else "MAPPO', 'QMIX' or 'MADDPG"
     few = ", ".join(env.agents[:3]) + (", ..." if n > 3 else "")
     raise TianJiError(
         f"environment.type: {config.environment.type} has an axis of agents ({n}: {few}), and "

@@ -24,7 +24,9 @@ class ActorCritic:
     def __init__(self, task: Task, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)
         self._choices, self._n_policy = task.env.choices, n_policy_outputs(task)
-        self.actor = policy_network(task).module(generator, 1.0 if task.model.shares else SMALL)
+        network = policy_network(task)
+        self.exact = network.exact  # in an actor as here
+        self.actor = network.module(generator, 1.0 if task.model.shares else SMALL)
         self.log_std = torch.nn.Parameter(torch.zeros(n_spread(task)))
         if task.model.shares:
             last = [p for p in self.actor.parameters() if p.ndim == 2][-1]
@@ -63,21 +65,27 @@ class ActorCritic:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Log-probability of each action under the policy's outputs, and the mean entropy."""
         if self._choices is not None and len(self._choices) == 1:
-            return _one_choice(out, action.reshape(-1, 1))
+            return of_one_choice(out, action.reshape(-1, 1))
         if self._choices is not None:
             parts = torch.split(out, list(self._choices), 1)
             chosen = action.reshape(len(out), -1, 1).unbind(1)
-            each = [_one_choice(*pair) for pair in zip(parts, chosen, strict=True)]
+            each = [of_one_choice(*pair) for pair in zip(parts, chosen, strict=True)]
             logps, entropies = zip(*each, strict=True)  # choices do not depend on each other
             return torch.stack(logps).sum(0), torch.stack(entropies).sum()
-        log_std = self.log_std
-        noise = (action - out) * torch.exp(-log_std)
-        logp = (-0.5 * noise.square() - log_std - 0.5 * LOG_2PI).sum(1)
-        return logp, (log_std + 0.5 + 0.5 * LOG_2PI).sum()
+        logp, entropy = of_numbers(out, action, self.log_std)
+        return logp.sum(1), entropy.sum()
 
 
-def _one_choice(out: torch.Tensor, action: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same of one choice; `action` is [B, 1]."""
+def of_numbers(
+    out: torch.Tensor, action: torch.Tensor, log_std: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-densities of numbers around `out`, and the entropy of each."""
+    noise = (action - out) * torch.exp(-log_std)
+    return -0.5 * noise.square() - log_std - 0.5 * LOG_2PI, log_std + 0.5 + 0.5 * LOG_2PI
+
+
+def of_one_choice(out: torch.Tensor, action: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probability of each of several single choices [B, 1], and the mean entropy."""
     logits = torch.log_softmax(out, 1)
     entropy = -(logits.exp() * logits).sum() / len(logits)
     return logits.gather(1, action).squeeze(1), entropy

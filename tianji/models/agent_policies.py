@@ -9,7 +9,16 @@ from tianji.core.env import BoolArray
 from tianji.core.frames import MEMORY
 from tianji.core.schema import Arrays
 from tianji.core.state import State, random_state, restore_random
-from tianji.models.recurrent import ActingAgents, AgentsLayout, any_possible, best_possible
+from tianji.models.agent_actors import numbers_used
+from tianji.models.layout import Floats
+from tianji.models.policies import LOG_2PI, chosen
+from tianji.models.recurrent import (
+    FORBIDDEN,
+    ActingAgents,
+    AgentsLayout,
+    any_possible,
+    best_possible,
+)
 
 
 class GreedyAgents:
@@ -72,3 +81,68 @@ class GreedyAgents:
         self._acting.restore(state)
         restore_random(self._random, state["random"])
         self._steps, self._version = state["steps"], state["version"]
+
+
+class DrawingAgents:
+    """Each agent draws one of its possible options, or a vector of numbers around its outputs."""
+
+    def __init__(self, task: Task, layout: AgentsLayout, n_spread: int, seed: int) -> None:
+        """The logarithms of the spread, `n_spread` numbers, lie behind the networks' weights."""
+        self._acting = ActingAgents(layout, task.env.n_envs)
+        self._remembers = layout.network.n_memory > 0
+        self._random = np.random.default_rng(seed)
+        self._n_actions = task.env.n_actions
+        self._spread = np.zeros((len(layout.groups), n_spread // len(layout.groups)), np.float32)
+        self._log_std = np.zeros((layout.n_agents, self._spread.shape[1]), np.float32)
+        self._groups = layout.groups
+        if self._n_actions is None:
+            shape = layout.n_agents, self._spread.shape[1]
+            self._low, self._high = (
+                np.asarray(each, np.float32).reshape(shape)
+                for each in (task.env.action_low, task.env.action_high)
+            )
+            self._used = numbers_used(task.env, shape[1])
+
+    def load(self, weights: Weights, version: int) -> None:
+        """Copies the agents' weights, and how far they spread."""
+        self._acting.load(weights)
+        start = len(self._acting.flat)
+        spread = weights[start : start + self._spread.size]
+        self._set_spread(spread.reshape(self._spread.shape))
+
+    def _set_spread(self, spread: Floats) -> None:
+        self._spread[...] = spread
+        for group, own in zip(self._groups, self._spread, strict=True):
+            self._log_std[group.index] = own
+
+    def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
+        """One action for each agent, the density of each draw, and what was remembered before."""
+        out, memory = self._acting(obs["obs"], first)
+        kept = {MEMORY: memory} if self._remembers else {}
+        if self._n_actions is None:
+            return self._numbers(out[..., : self._spread.shape[1]], explore) | kept
+        logits = np.where(obs["mask"], out[..., : self._n_actions], np.float32(FORBIDDEN))
+        shape = logits.shape[:2]
+        random = self._random if explore else None
+        action, logp = chosen(logits.reshape(-1, self._n_actions), random)
+        return {"action": action.reshape(shape), "logp": logp.reshape(shape), **kept}
+
+    def _numbers(self, raw: Floats, explore: bool) -> Arrays:
+        density = -0.5 * LOG_2PI - self._log_std
+        noise = np.zeros_like(raw)
+        if explore:
+            noise = self._random.standard_normal(raw.shape, np.float32)
+            raw = raw + noise * np.exp(self._log_std)
+        logp = ((density - 0.5 * np.square(noise)) * self._used).sum(2, dtype=np.float32)
+        return {"action": np.clip(raw, self._low, self._high), "raw": raw, "logp": logp}
+
+    def state(self) -> State:
+        """The weights, what is remembered, the spread and the stream of draws."""
+        drawn = {"random": random_state(self._random), "spread": self._spread}
+        return {**self._acting.state(), **drawn}
+
+    def restore(self, state: State) -> None:
+        """Draws on where another policy stopped."""
+        self._acting.restore(state)
+        restore_random(self._random, state["random"])
+        self._set_spread(state["spread"])

@@ -34,9 +34,13 @@ class FlatParameters:
     tensor, publishing weights is one copy, and averaging two learners is one vector operation.
     """
 
-    def __init__(self, parameters: Sequence[nn.Parameter], device: str = "cpu") -> None:
+    def __init__(
+        self, parameters: Sequence[nn.Parameter], device: str = "cpu", n_more: int = 0
+    ) -> None:
+        """What is exchanged has `n_more` zeros behind the gradient: of what it does not move."""
         self.vector = torch.cat([p.detach().reshape(-1) for p in parameters]).to(device)
-        self.gradient = torch.zeros_like(self.vector)
+        self._exchanged = self.vector.new_zeros(len(self.vector) + n_more)
+        self.gradient = self._exchanged[: len(self.vector)]
         start = 0
         for p in parameters:
             stop = start + p.numel()
@@ -53,11 +57,11 @@ class FlatParameters:
     def exchanged(self) -> Iterator[Floats]:
         """Yields the gradient for others to change: itself, or a copy where a GPU holds it."""
         if self.gradient.device.type == "cpu":
-            yield self.gradient.numpy()
+            yield self._exchanged.numpy()
             return
-        copy = self.gradient.cpu()
+        copy = self._exchanged.cpu()
         yield copy.numpy()
-        self.gradient.copy_(copy)
+        self._exchanged.copy_(copy)
 
     def part(self, start: int, stop: int | None = None) -> Part:
         """The parameters from `start` to `stop`."""

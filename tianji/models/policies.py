@@ -105,14 +105,13 @@ def chosen(
     """One option of each row of `logits`, drawn or the likeliest, and its log-probability."""
     logits = logits - logits.max(1, keepdims=True)
     weight = np.exp(logits)
-    total = weight.sum(1, keepdims=True)
     if random is not None:
-        mark = random.random((len(logits), 1), np.float32) * total
-        action = (weight.cumsum(1) < mark).sum(1)
-        np.minimum(action, logits.shape[1] - 1, out=action)
+        upto = weight.cumsum(1)
+        mark = random.random((len(logits), 1), np.float32) * upto[:, -1:]  # below the last
+        action = (upto <= mark).sum(1)  # never an option without weight
     else:
         action = logits.argmax(1)
-    return action, logits[np.arange(len(logits)), action] - np.log(total[:, 0])
+    return action, logits[np.arange(len(logits)), action] - np.log(weight.sum(1))
 
 
 class CategoricalPolicy:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from tianji.models.gru import AgentNetwork
 
 
+FORBIDDEN = -1e9  # logit of an option that the mask forbids
+
+
 @dataclass(frozen=True)
 class RecurrentLayout:
     """Where the weights of such a network lie in one flat vector, in the order of `shapes`."""
@@ -171,9 +174,10 @@ def agents_layout(task: Task, name: str, n_outputs: int, shared: bool) -> Agents
     """
     env, model = task.env, task.model
     if not env.agents:
+        one = "'TD3' or 'SAC'" if env.choices is None else "'DQN' or 'PPO'"
         raise TianJiError(
             f"{name} is for several agents, and this environment has no axis of agents: "
-            "use agent = dict(type='DQN', ...) or 'PPO', or an environment of docs/agents.md"
+            f"use agent = dict(type=...) with {one}, or an environment of docs/agents.md"
         )
     if model.type not in ("GRU", "MLP"):
         raise TianJiError(
@@ -184,12 +188,29 @@ def agents_layout(task: Task, name: str, n_outputs: int, shared: bool) -> Agents
     groups = groups_of(env, shared)
     n_inputs = math.prod(env.inputs[0].shape[1:])
     n_ids = max(len(group.agents) for group in groups)
-    hidden = (64,) if model.hidden is None else tuple(model.hidden)
     n_memory = model.gru if model.type == "GRU" else 0
+    default = (64,) if n_memory else (64, 64)
+    hidden = default if model.hidden is None else tuple(model.hidden)
     layout = RecurrentLayout(
         n_inputs, n_ids if n_ids > 1 else 0, hidden, n_memory, n_outputs, model.act
     )
     return AgentsLayout(layout, groups)
+
+
+def outputs_of(env: EnvSpec, name: str) -> int:
+    """A logit per option of an agent, or one output per number of its action."""
+    if env.agents and env.choices is not None and env.n_actions is None:
+        raise TianJiError(
+            f"{name}: an agent makes one choice or gives a vector of numbers, and this "
+            f"environment's action is {env.action}: use one Discrete space for each agent"
+        )
+    return env.n_actions or math.prod(env.action.shape[1:])
+
+
+def n_state(env: EnvSpec) -> int:
+    """Numbers that central critics read: the state, or without one what all agents see."""
+    shown = next((f for f in env.observations if f.name == "state"), env.inputs[0])
+    return math.prod(shown.shape)
 
 
 class ActingAgents:
