@@ -16,11 +16,11 @@ from limiter import SamplesPerInsert
 from measures import Event
 from transmission.loops import until
 
+from tianji.core.balance import Balance
 from tianji.core.channel import ChannelSpec
 from tianji.core.schema import Field, Schema
 from tianji.core.store import trajectory_schema
 from tianji.roles import Buffer
-from tianji.roles.balance import Balance
 from tianji.stores.replay import Replay
 from tianji.transports.local import LocalTransport
 from tianji.transports.shm import ShmTransport

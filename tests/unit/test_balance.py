@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tianji.core.balance import MOST_DEPTH, Balance, depth_for, slack_for
 from tianji.core.errors import TianJiError
-from tianji.roles.balance import MOST_DEPTH, Balance, depth_for, slack_for
 
 
 @pytest.mark.parametrize(

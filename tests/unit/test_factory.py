@@ -157,7 +157,7 @@ def test_sizes_that_the_environment_contradicts_are_refused(job, key, what):
 
 def test_a_class_that_is_no_algorithm_is_refused(job):
     with pytest.raises(TianJiError, match="is no subclass of tianji"):
-        job("agent.type='tianji.roles.balance:Balance'", "agent.embryo=None")
+        job("agent.type='tianji.core.balance:Balance'", "agent.embryo=None")
 
 
 def test_a_job_survives_its_description(job):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from fields import layout_of
 
+from tianji.core.balance import Balance
 from tianji.core.schema import Field
-from tianji.roles.balance import Balance
 from tianji.stores.rollouts import Rollouts
 
 TRAJECTORY = layout_of(Field("obs", "float32", (1,)), Field("action", "int64"), (), 4, 1)

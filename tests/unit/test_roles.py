@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from fields import layout_of, spec_of, step_of
 
+from tianji.core.balance import Balance
 from tianji.core.channel import ChannelSpec, Delivery
 from tianji.core.counts import Count, Histogram
 from tianji.core.errors import TianJiError
@@ -12,7 +13,6 @@ from tianji.core.schema import Field, Schema
 from tianji.core.store import feedback_of
 from tianji.roles import Actor, Buffer, Learner
 from tianji.roles import actor as actor_module
-from tianji.roles.balance import Balance
 from tianji.roles.episodes import EPISODE_SCHEMA
 from tianji.roles.trigger import EveryUpdates, WhenFull
 from tianji.stores.replay import Replay

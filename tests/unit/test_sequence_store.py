@@ -9,10 +9,10 @@ from carrying import carried
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tianji.core.balance import Balance
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field
 from tianji.core.store import keep, trajectory_schema
-from tianji.roles.balance import Balance
 from tianji.stores.sequences import Sequences
 
 T, E = 5, 3

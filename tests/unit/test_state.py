@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tianji import config as configs
+from tianji.core.balance import Balance
 from tianji.core.counts import Count
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field
@@ -23,7 +24,6 @@ from tianji.core.state import (
 )
 from tianji.job import factory
 from tianji.job.job import prepare
-from tianji.roles.balance import Balance
 from tianji.roles.episodes import EPISODE_SCHEMA, EpisodeLog
 from tianji.roles.role_specs import Kind
 from tianji.roles.sample_stats import Consumption

@@ -188,20 +188,6 @@ def _summed(errors: Floats, through: Floats) -> Floats:
     return errors
 
 
-def bound_of_lag(max_lag: int | None, n_actors: int, batch: int) -> int:
-    """Updates that a rollout may be behind: what can be in flight, at least."""
-    in_flight = math.ceil(n_actors / batch) + 1
-    if max_lag is None:
-        return in_flight
-    if max_lag < in_flight:
-        raise TianJiError(
-            f"hyp.max_lag: {n_actors} actors with {batch} rollouts per update are up to "
-            f"{in_flight} updates behind, and {max_lag} would drop what they make: "
-            "raise max_lag or batch_size"
-        )
-    return max_lag
-
-
 def equal_share(batch: int, n_actors: int, advice: str = "") -> int:
     """Rollouts of each actor in a synchronous batch."""
     if batch % n_actors:

@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from tianji.algorithms.base import GradientAlgorithm, bound_of_lag, vtrace
+from tianji.algorithms.base import GradientAlgorithm, vtrace
 from tianji.algorithms.drift import MOST, Drift
 from tianji.config.binder import key
 from tianji.core.algorithm import Policy, PolicyGraph, Scalars, Task, Weights, learning_rate
+from tianji.core.balance import bound_of_lag
 from tianji.core.lazy import torch
 from tianji.core.schema import Arrays, Field
 from tianji.models.actor_critic import (

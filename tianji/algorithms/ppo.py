@@ -23,7 +23,6 @@ from tianji.algorithms.base import (
     GradientAlgorithm,
     Moments,
     advantages,
-    bound_of_lag,
     equal_share,
     pooled,
     surrogate_scalars,
@@ -31,6 +30,7 @@ from tianji.algorithms.base import (
 from tianji.algorithms.drift import Drift, KLRate
 from tianji.config.binder import key
 from tianji.core.algorithm import Policy, PolicyGraph, Scalars, Task, Weights
+from tianji.core.balance import bound_of_lag
 from tianji.core.errors import TianJiError
 from tianji.core.lazy import torch
 from tianji.core.schema import Arrays, Field

@@ -11,6 +11,7 @@ import numpy as np
 from tianji import envs
 from tianji.config import Config
 from tianji.core.algorithm import Algorithm, Policy
+from tianji.core.balance import Balance
 from tianji.core.channel import Inbox, Outbox
 from tianji.core.counts import Vector
 from tianji.core.env import SplitEnv
@@ -19,7 +20,6 @@ from tianji.core.imports import load_class
 from tianji.job.job import Job
 from tianji.roles import Actor, Buffer, Learner
 from tianji.roles.allreduce import Exchange
-from tianji.roles.balance import Balance
 from tianji.roles.episodes import Clock
 from tianji.roles.evaluation import MOST_ENVS, env_seed
 from tianji.roles.evaluator import Evaluator

@@ -11,6 +11,7 @@ import numpy as np
 from tianji.config import Config, bind
 from tianji.config.keys import ALGORITHMS
 from tianji.core.algorithm import Algorithm, Task
+from tianji.core.balance import depth_for, slack_for
 from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
 from tianji.core.imports import load_class
@@ -18,7 +19,6 @@ from tianji.core.schema import Field, Schema
 from tianji.core.store import Sampling, trajectory_schema
 from tianji.job import validate
 from tianji.models.layout import Network
-from tianji.roles.balance import depth_for, slack_for
 from tianji.roles.role_specs import Kind
 
 BUILT_IN = {name: f"tianji.algorithms.{name.lower()}:{name}" for name in ALGORITHMS}

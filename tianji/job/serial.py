@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from tianji.core.algorithm import Algorithm, Weights
+from tianji.core.balance import Balance
 from tianji.core.counts import Count, Vector
 from tianji.core.frames import BEFORE, FIRST, older
 from tianji.core.schema import Arrays
 from tianji.core.store import feedback_of, keep
 from tianji.job.factory import make_env
 from tianji.job.job import Job
-from tianji.roles.balance import Balance
 from tianji.roles.episodes import Ended, Episodes
 from tianji.roles.role_specs import Kind
 from tianji.roles.sample_stats import Consumption

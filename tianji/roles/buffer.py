@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tianji.core.balance import Balance
 from tianji.core.channel import Inbox, Message, Outbox
 from tianji.core.counts import Count, Vector
 from tianji.core.store import Store
 from tianji.core.tracer import What
-from tianji.roles.balance import Balance
 from tianji.roles.role import Role
 
 

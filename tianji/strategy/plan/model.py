@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from tianji.roles.balance import slack_for
+from tianji.core.balance import slack_for
 from tianji.strategy.plan.costs import (
     Turn,
     actor_cost_at,

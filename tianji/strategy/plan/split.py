@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tianji.config.binder import REQUIRED, key
-from tianji.roles.balance import depth_for
+from tianji.core.balance import depth_for
 from tianji.strategy.plan.profile import Work, count
 
 

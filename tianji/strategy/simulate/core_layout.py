@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from tianji.core.balance import depth_for, slack_for
 from tianji.core.errors import TianJiError
 from tianji.core.wording import count_of
-from tianji.roles.balance import depth_for, slack_for
 from tianji.strategy.plan.costs import (
     Turn,
     actor_cost_at,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from tianji.roles.balance import Balance
+from tianji.core.balance import Balance
 from tianji.strategy.simulate.core_layout import Costs
 from tianji.strategy.simulate.events import Agenda, Downlink, Level, Process, Routine, Uplink
 from tianji.strategy.simulate.spread import Spread

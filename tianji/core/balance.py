@@ -1,4 +1,19 @@
-"""The balance of production and consumption: how often a sample may be learned from."""
+"""The balance of production and consumption: how often a sample is learned from, and how old.
+
+All that decides what is let in, and so how old samples become, is here:
+
+    a batch is handed out while     c + batch <= (r - warmup) * ratio
+    a trajectory is taken while     (r - warmup) * ratio - settled < batch + slack * ratio
+
+of `r` samples received and `c` consumed, of which `settled` were learned from. So there are never
+more than
+
+    r < warmup + (settled + batch) / ratio + slack + one trajectory
+
+whoever is slow, rests, is lost or comes back. The age of on-policy samples, in updates, follows
+from what is under way. It is two numbers: the `usual_lag` when all actors work at the same pace,
+and the `bound_of_lag` for one that does not: what is older is dropped when a batch is drawn.
+"""
 
 from __future__ import annotations
 
@@ -31,19 +46,33 @@ def slack_for(batch: int, ratio: float, arriving: int, on_policy: bool) -> int:
     return arriving if on_policy else max(arriving, math.ceil(batch / ratio))
 
 
+def usual_lag(n_actors: int, batch: int) -> int:
+    """Updates that pass while the trajectories under way, one of each actor, are learned from."""
+    return math.ceil(n_actors / batch) + 1
+
+
+def bound_of_lag(max_lag: int | None, n_actors: int, batch: int) -> int:
+    """Updates that a rollout may be behind: the usual ones, unless more are allowed."""
+    usual = usual_lag(n_actors, batch)
+    if max_lag is None:
+        return usual
+    if max_lag < usual:
+        raise TianJiError(
+            f"hyp.max_lag: {n_actors} actors with {batch} rollouts per update are up to "
+            f"{usual} updates behind, and {max_lag} would drop what they make: "
+            "raise max_lag or batch_size"
+        )
+    return max_lag
+
+
 class Balance:
     """Keeps consumption at `ratio` samples per sample received, without waiting.
 
-    With `r` samples received and `c` consumed, a batch may be consumed while
-
-        c + batch <= (r - warmup) * ratio
-
-    and more may be received while less than a batch plus `slack * ratio` of that is still owed.
-    The second limit is never below the first, so one of the two questions is always answered with
-    yes and nothing can lock up. Reverb's limiter blocks the caller; this one answers, and the
-    caller does something else with its time. The buffer asks both questions: it hands out a batch
-    only if it may consume, and it empties its inboxes only if more may be produced. A full inbox
-    has no free slot, and so the answer reaches the actors.
+    It answers by the two formulas above. The second limit is never below the first, so one of the
+    two questions is always answered with yes and nothing can lock up. Reverb's limiter blocks the
+    caller; this one answers, and the caller does something else with its time. The buffer asks
+    both questions: it hands out a batch only if it may consume, and it empties its inboxes only if
+    more may be produced. A full inbox has no free slot, and so the answer reaches the actors.
     """
 
     def __init__(self, ratio: float, batch: int, warmup: int = 0, slack: int = 0) -> None:

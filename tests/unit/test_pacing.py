@@ -1,0 +1,184 @@
+"""Whatever the order of turns, pauses, losses and resumes: what is let in keeps to the formula."""
+
+import pytest
+from fields import layout_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tianji.core.balance import Balance, bound_of_lag, usual_lag
+from tianji.core.channel import ChannelSpec
+from tianji.core.schema import Field
+from tianji.core.state import copied
+from tianji.roles import Buffer, role_state
+from tianji.stores.replay import Replay
+from tianji.stores.rollouts import Rollouts
+from tianji.transports.local import LocalTransport
+
+LENGTH, N = 4, 3
+TRAJECTORY = layout_of(Field("obs", "float32", (1,)), Field("action", "int64"), (), LENGTH, 1)
+ROLLOUTS = [(batch, pool) for batch in (1, 2, 3) for pool in (0, 2)]
+
+
+class Group:
+    """A buffer of ours between puppets of actors and of a learner, on channels of ours."""
+
+    def __init__(self, sampling, ratio, slack, depth):
+        self.sampling, self.ratio, self.slack, self.depth = sampling, ratio, slack, depth
+        self.version, self.ages, self.paused = 0, [], set()
+        self.open()
+        self.save()
+
+    def open(self):
+        """Channels with nothing in flight, and a buffer that has seen nothing."""
+        n, batch = range(N), self.sampling.batch_schema(TRAJECTORY)
+        specs = [ChannelSpec(f"t{i}", "a", ("b",), TRAJECTORY, depth=self.depth) for i in n]
+        specs.append(ChannelSpec("batches", "b", ("l",), batch, depth=2))
+        carrier = LocalTransport(specs)
+        self.actors, self.begun = [carrier.outbox(f"t{i}") for i in n], [None] * N
+        self.learner = carrier.inbox("batches")
+        self.balance = Balance(
+            self.ratio, self.sampling.batch_units, self.sampling.warmup, self.slack
+        )
+        store = self.sampling.build(TRAJECTORY, N, self.slack, 0)
+        inboxes, outbox = [carrier.inbox(f"t{i}") for i in n], carrier.outbox("batches")
+        once = self.sampling.once  # as the factory has it
+        self.buffer = Buffer("buffer-0.0", inboxes, outbox, store, self.balance, in_turns=once)
+
+    def act(self, i):
+        """Begins a trajectory with the newest weights, or ends the one that was begun."""
+        if self.begun[i] is None:
+            if i not in self.paused and self.actors[i].slot() is not None:
+                self.begun[i] = self.version
+            return
+        rows = self.actors[i].slot()
+        for name, array in TRAJECTORY.empty().items():
+            rows[name][...] = array
+        rows["length"][...], rows["valid"][...] = LENGTH, True
+        self.actors[i].commit(self.begun[i])
+        self.begun[i] = None
+
+    def lose(self, i):
+        """Dies in a trajectory, and is replaced."""
+        self.begun[i] = None
+
+    def pause(self, i):
+        self.paused ^= {i}
+
+    def receive(self, _):
+        """A step of the buffer."""
+        handed = self.buffer.handed
+        self.buffer.step()
+        if self.buffer.handed > handed:
+            assert self.balance.consumed <= self.balance.earned
+
+    def learn(self, _):
+        """Frees the last batch, and learns from the next."""
+        if (message := self.learner.take()) is not None:
+            assert message.version == self.version
+            self.ages += (self.version - message.arrays["version"]).ravel().tolist()
+            self.version += 1
+
+    def save(self, _=0):
+        """The buffer writes its part of a checkpoint, the learner some time later."""
+        self.saved = copied(role_state.state(self.buffer))
+        self.saved_version = None
+
+    def save_learner(self, _):
+        if self.saved_version is None:
+            self.saved_version = self.version
+
+    def resume(self, _):
+        """Goes on from parts of different moments; what was in flight is lost."""
+        if self.saved_version is None:
+            return
+        self.version = self.saved_version
+        self.open()
+        role_state.restore(self.buffer, copied(self.saved))
+        role_state.rejoin(self.buffer, self.version)
+
+    def check(self):
+        """The inequality of `core/balance.py`."""
+        settled = self.balance.consumed - self.buffer.batches.in_flight * self.balance.batch
+        most = self.sampling.warmup + (settled + self.balance.batch) / self.ratio + self.slack
+        assert self.balance.received < most + LENGTH
+        if getattr(self.sampling, "max_lag", None) is not None:
+            assert max(self.ages, default=0) <= self.sampling.max_lag
+
+
+TURNS = ("act", "act", "act", "receive", "learn")
+RARE = ("lose", "pause", "save", "save_learner", "resume")
+STEPS = st.tuples(st.sampled_from((*TURNS * 4, *RARE)), st.integers(0, N - 1))
+SCHEDULES = st.lists(STEPS, min_size=20, max_size=200)
+
+
+def follow(group, schedule):
+    for name, i in schedule:
+        getattr(group, name)(i)
+        group.check()
+    group.paused.clear()
+    version = group.version
+    for _ in range(200):  # nothing has locked up: in fair turns it learns on
+        for i in range(N):
+            group.act(i)
+        group.receive(0)
+        group.learn(0)
+        group.check()
+    assert group.version > version + 3
+
+
+@settings(max_examples=30)
+@given(
+    schedule=SCHEDULES,
+    shape=st.sampled_from(ROLLOUTS),
+    more_lag=st.integers(0, 3),
+    slack=st.integers(0, 3),
+    depth=st.integers(1, 3),
+)
+def test_no_schedule_lets_more_rollouts_in_nor_older_ones(schedule, shape, more_lag, slack, depth):
+    batch, more = shape
+    lag = usual_lag(N, batch) + more_lag + more
+    sampling = Rollouts(batch, batch + more, LENGTH, max_lag=bound_of_lag(lag, N, batch))
+    follow(Group(sampling, 1.0, slack * LENGTH, depth), schedule)
+
+
+@settings(max_examples=30)
+@given(
+    schedule=SCHEDULES,
+    ratio=st.sampled_from([0.5, 1.0, 3.0]),
+    warmup=st.integers(0, 20),
+    slack=st.integers(0, 9),
+    depth=st.integers(1, 3),
+)
+def test_no_schedule_lets_more_samples_in_for_replay(schedule, ratio, warmup, slack, depth):
+    sampling = Replay(batch=4, capacity=60, warmup=warmup)
+    follow(Group(sampling, ratio, slack, depth), schedule)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3])
+def test_in_equal_turns_samples_are_no_older_than_usual(batch):
+    sampling = Rollouts(batch, batch, LENGTH, max_lag=100)
+    group = Group(sampling, 1.0, 0, depth=2)
+    for _ in range(100):
+        for name in ("act", "act"):
+            for i in range(N):
+                getattr(group, name)(i)
+        for _ in range(N // batch + 1):
+            group.receive(0)
+            group.learn(0)
+    assert len(group.ages) > 100
+    assert max(group.ages) <= usual_lag(N, batch)
+
+
+def test_after_a_resume_there_is_no_burst():
+    sampling = Rollouts(2, 2, LENGTH, max_lag=9)
+    group = Group(sampling, 1.0, 0, depth=2)
+    turns = [(name, i) for i in range(N) for name in ("act", "act", "receive", "learn")]
+    follow(group, turns * 20)
+    for name in ("save", "save_learner", "resume"):
+        getattr(group, name)(0)
+    before = group.balance.received
+    for name, i in [turn for turn in turns if turn[0] != "learn"] * 20:  # the learner is not back
+        getattr(group, name)(i)
+        group.check()
+    assert group.balance.received - before <= sampling.batch_units + LENGTH
+    assert sum(outbox.in_flight for outbox in group.actors) <= N * group.depth
