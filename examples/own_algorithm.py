@@ -89,6 +89,10 @@ class A2C(tianji.Algorithm):
         """Actors need the policy network, not the values."""
         return network(task, task.env.n_actions).n_weights
 
+    def n_left_out(self) -> int:
+        """Updates that were skipped for a NaN; without this method the first one ends the run."""
+        return self._optimiser.n_left_out
+
     def learn(self, batch: Arrays) -> dict[str, float]:
         """One step of Adam; arrays are [n, T, E], and `obs` is [n, T+1, E, ...]."""
         obs = torch.from_numpy(batch["obs"])

@@ -183,6 +183,25 @@ def make_batch(algorithm, task, seed=0):
     return batch
 
 
+def test_an_update_with_nan_changes_nothing_that_is_learned_and_the_next_one_learns(case):
+    algorithm, task = case
+    learner, batch = algorithm(task, 0), make_batch(algorithm, task)
+    learned(learner, batch)
+    before = carried(learner.state())
+    rewards = batch["reward"].copy()
+    batch["reward"][...] = np.nan
+    learned(learner, batch)
+    assert learner.n_left_out() > 0
+    after = learner.state()
+    np.testing.assert_array_equal(after["parameters"], before["parameters"])
+    for name in [name for name in before if "optimiser" in name]:
+        np.testing.assert_equal(after[name], before[name])
+    batch["reward"][...] = rewards
+    learned(learner, batch)
+    assert np.isfinite(learner.parameters()).all()
+    assert (learner.state()["parameters"] != before["parameters"]).any()
+
+
 def test_as_many_weights_are_sent_as_were_announced(case):
     algorithm, task = case
     weights = algorithm(task, 0).weights()

@@ -200,28 +200,41 @@ def test_a_frozen_learner_stops_the_actors_at_the_bound(run):
     eventually(lambda: rows(folder)[-1]["updates"] > before, 10, "more updates")
 
 
-def test_an_environment_that_raises_is_shown_with_its_own_traceback(tmp_path):
-    config = _echo(tmp_path, "Raises")
-    done = train(config, tmp_path / "run", "--set", "global_cfg.restarts=1")
+ENGINES = ["process", pytest.param("local", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_environment_that_raises_once_costs_an_episode_and_is_shown(tmp_path, engine):
+    folder = tmp_path / "run"
+    done = train(_echo(tmp_path, "RaisesOnce"), folder, "--engine", engine)
+    assert done.status == 0, done.err
+    assert (done.summary["status"], done.summary["env_restarts"]) in (("solved", 1), ("solved", 2))
+    (warning, *_) = done.summary["warnings"]
+    assert warning.startswith("actor-0.") and "at step " in warning and "made anew" in warning
+    assert 'raise RuntimeError("the simulator lost its marbles")' in warning
+    assert "marbles" in done.err and "made anew" in done.out
+    assert rows(folder)[-1]["faults/env_restarts"] == done.summary["env_restarts"]
+    if engine == "process":
+        assert any("Traceback" in _words(log) for log in (folder / "logs").glob("actor-*.log"))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_environment_that_raises_again_and_again_ends_the_run(tmp_path, engine):
+    done = train(_echo(tmp_path, "Raises"), tmp_path / "run", "--engine", engine)
     assert done.status == 1
-    assert "actor-0." in done.err
+    assert "actor-0." in done.err and "global_cfg.restarts allows 10" in done.err
     assert "RuntimeError: the simulator lost its marbles" in done.err
-    assert done.summary["status"] == "failed"
+    assert done.summary["status"] == "failed" and done.summary["env_restarts"] >= 11
     assert "marbles" in done.summary["error"]
 
 
-def test_a_reward_that_is_no_number_is_named_without_a_traceback(tmp_path):
-    done = train(_echo(tmp_path, "NotANumber"), tmp_path / "run", "--set", "global_cfg.restarts=0")
-    assert done.status == 2
-    assert "reward" in done.err
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_reward_that_is_no_number_costs_an_episode_and_is_named(tmp_path, engine):
+    done = train(_echo(tmp_path, "NotANumber"), tmp_path / "run", "--engine", engine)
+    assert (done.status, done.summary["status"]) == (0, "solved")
+    assert done.summary["not_finite"] > 0
+    assert "environment 0: field 'reward' has NaN or Inf at step 10 of its episode" in done.err
     assert "Traceback" not in done.err
-
-
-@pytest.mark.parametrize("task", ["Raises", "NotANumber"])
-def test_the_local_engine_fails_with_the_same_status(tmp_path, task):
-    done = train(_echo(tmp_path, task), tmp_path / "run", "--engine", "local")
-    assert done.status == {"Raises": 1, "NotANumber": 2}[task]
-    assert done.summary["status"] == "failed"
 
 
 @pytest.mark.parametrize("how", ["sys", "os"])

@@ -79,6 +79,23 @@ class Raises(Echo):
         return super().step(action)
 
 
+class RaisesOnce(Echo):
+    """Breaks once in the life of its process."""
+
+    broke = False
+
+    def init(self, at=50, **options):
+        super().init(**options)
+        self.steps, self.at = 0, at
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == self.at and not RaisesOnce.broke:
+            RaisesOnce.broke = True
+            raise RuntimeError("the simulator lost its marbles")
+        return super().step(action)
+
+
 class NotANumber(Echo):
     """Pays NaN in its 50th step."""
 

@@ -563,6 +563,9 @@ class CountingAlgorithm:
     def weights(self):
         return np.full(3, self.n, np.float32)
 
+    def n_left_out(self):
+        return None
+
 
 class LearnerStage:
     """One learner, fed by hand."""

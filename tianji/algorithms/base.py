@@ -64,6 +64,10 @@ class GradientAlgorithm(Algorithm):
         self._flat.clip(max_norm)
         self._optimiser.step()
 
+    def n_left_out(self) -> int:
+        """Steps that the optimiser has not made, for a loss or gradient with NaN or Inf."""
+        return self._optimiser.n_left_out
+
     def weights(self) -> Weights:
         """What actors need, which lies first in the vector, and the normalisers."""
         return self._with_normalisers(array_of(self._flat.vector[: self._n_published]))

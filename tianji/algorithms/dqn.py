@@ -316,7 +316,7 @@ def projected(probability: torch.Tensor, values: torch.Tensor, atoms: torch.Tens
     """Probability [B, n] of `values` [B, n], split between the two atoms around each."""
     step = atoms[1] - atoms[0]
     place = ((values.clamp(atoms[0], atoms[-1]) - atoms[0]) / step).clamp(0, len(atoms) - 1)
-    low = place.floor().clamp(max=len(atoms) - 2)
+    low = place.floor().clamp(max=len(atoms) - 2).nan_to_num(0.0)  # NaN is no index
     upper = place - low
     shares = torch.zeros_like(probability)
     shares.scatter_add_(1, low.long(), probability * (1 - upper))

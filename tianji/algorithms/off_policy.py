@@ -79,8 +79,8 @@ class OffPolicy(GradientAlgorithm):
         self._own([*first, *self.critics.parameters()], device)
         self._n_first = sum(parameter.numel() for parameter in first)
         self._parts = self._flat.part(0, self._n_first), self._flat.part(self._n_first)
-        self._actor_optimiser = Adam(self._parts[0], h.lr, h.adam_eps)
-        self._optimiser = Adam(self._parts[1], h.lr, h.adam_eps)
+        self._actor_optimiser = Adam(self._parts[0], h.lr, h.adam_eps, self._flat)
+        self._optimiser = Adam(self._parts[1], h.lr, h.adam_eps, self._flat)
         self.target_actors, self._slow_actors = _target_of(self.actors, device)
         self.target_critics, self._slow_critics = _target_of(self.critics, device)
 
@@ -115,7 +115,7 @@ class OffPolicy(GradientAlgorithm):
         if turn:
             with _still(self.critics):
                 actor_loss, more = self._actor_loss(batch)
-                actor_loss.backward()
+                self._flat.add(actor_loss)
         if self.task.n_learners > 1:
             yield from self._flat.exchanged()
         self._optimiser.lr = learning_rate(h.lr, h.lr_final, h.lr_decay, self._n_updates)

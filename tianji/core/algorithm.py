@@ -173,6 +173,14 @@ class Algorithm(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} has no updates")
 
+    def n_left_out(self) -> int | None:
+        """Steps that were not made so far, for a loss or gradient with NaN or Inf.
+
+        None: nobody looks at gradients. Then a scalar that is NaN or Inf ends the run; otherwise
+        such an update is counted as skipped, and several in a row end it.
+        """
+        return None
+
     @classmethod
     def shares_updates(cls) -> bool:
         """Whether several learners can make an update together."""

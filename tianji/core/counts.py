@@ -41,7 +41,13 @@ class Count(enum.IntEnum):
     FREE_CORES = enum.auto()  # where it may run, unused in the last second (learner)
     APART_SECONDS = enum.auto()  # of the busy ones, beside the others of its process (buffer)
     LATE_PRIORITIES = enum.auto()  # priorities of samples that were gone (buffer), or not sent
+    ENV_RESTARTS = enum.auto()  # environments that raised and were made anew (actor)
+    NOT_FINITE = enum.auto()  # episodes discarded for NaN or Inf (actor)
+    SKIPPED = enum.auto()  # updates whose loss or gradient was not finite (learner)
+    GONE_BACK = enum.auto()  # times that an algorithm was taken from a checkpoint (learner)
 
+
+WORDS_BYTES = 4_096  # of an actor's words about the newest mishap of its environments
 
 OF_THIS_PROCESS = (
     Count.READY_AT,
@@ -127,6 +133,11 @@ def restore_counts(counts: Vector, state: dict[str, float]) -> None:
 def report_schema() -> Schema:
     """What every role publishes about itself."""
     return Schema((Field("counts", "float64", (len(Count),)),))
+
+
+def actor_report_schema() -> Schema:
+    """What an actor publishes: what broke in its environments, too."""
+    return Schema((*report_schema().fields, Field("mishap", "uint8", (WORDS_BYTES,))))
 
 
 def learner_report_schema(scalars: tuple[str, ...]) -> Schema:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from tianji.core.errors import TianJiError
 from tianji.core.frames import STACKED, stacked_shape
+from tianji.core.mishaps import Mishaps
 from tianji.core.schema import Arrays, Field
 
 BoolArray = npt.NDArray[np.bool_]
@@ -178,6 +179,13 @@ class Step:
                 rows[f"final_{name}"][t] = array
 
 
+def lost_step(spec: EnvSpec, obs: Arrays) -> Step:
+    """The row that only begins `obs` in every environment: whatever they were in was lost."""
+    n, none = spec.n_envs, np.zeros(spec.n_envs, np.bool_)
+    reward = np.zeros((n, *spec.reward.shape), np.float32)
+    return Step(obs, reward, none, none, valid=none, first=~none)
+
+
 def points_of(step: Step) -> npt.NDArray[np.float32]:
     """What each environment gained in this step, [E]: the game's points, or all agents' rewards."""
     if step.score is not None:
@@ -234,6 +242,14 @@ class SplitEnv(Env, Protocol):
 
     def finish(self) -> Step:
         """What came of it, as soon as every environment has moved."""
+
+
+@runtime_checkable
+class MendingEnv(Env, Protocol):
+    """Environments that can make each of them anew by itself, where it breaks."""
+
+    def mend(self, mishaps: Mishaps) -> None:
+        """From now on an episode that breaks is lost, and counted, instead of raised."""
 
 
 class BaseEnv(metaclass=ABCMeta):

@@ -3,6 +3,9 @@
 USER_MISTAKE = 2
 """The exit status that says so."""
 
+SPENT = 3
+"""The exit status of a process in which too much broke: another one would fare no better."""
+
 
 class TianJiError(Exception):
     """A mistake of the user's: where, what was found, what was wanted, what to do.
@@ -10,3 +13,7 @@ class TianJiError(Exception):
     The command line prints it without a traceback and exits with status 2. Whatever only a
     programmer of this package could get wrong is an `assert` instead.
     """
+
+
+class BudgetSpent(Exception):
+    """More broke than the run is allowed to mend: it ends as failed, with exit status 1."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -63,6 +64,7 @@ def train(
     from tianji.engines.worker_loop import Loop
     from tianji.job import factory
     from tianji.job.advice import Listener
+    from tianji.roles import Actor
     from tianji.roles.saving import Saver
 
     threads = description["threads"].get(home, 1)  # an evaluator has none of its own
@@ -75,6 +77,9 @@ def train(
     mine = [replace(role, life=life) for role in everybody if role.home == home]
     counts = counts_for([role.name for role in mine], ports.shared)
     roles = [factory.build(role, job, ports, clock, counts[role.name]) for role in mine]
+    for role in roles:
+        if isinstance(role, Actor):
+            role.mishaps.log = partial(print, file=sys.stderr, flush=True)
     recording, run = None, Path(description["checkpoints"]).parent
     if job.config.exp.trace_seconds is not None:
         from tianji.observe.trace.recording import record

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tianji import __version__
-from tianji.core.errors import USER_MISTAKE, TianJiError
+from tianji.core.errors import SPENT, USER_MISTAKE, BudgetSpent, TianJiError
 from tianji.core.json_file import read_bytes
 from tianji.core.signals import NUMBERS
 from tianji.machine import mpirun, resources
@@ -147,6 +147,9 @@ def _run(world: World, job: Job, order: dict[str, Any], description: dict[str, A
     except TianJiError as error:
         print(f"{home}: {error}", file=sys.stderr)
         status = USER_MISTAKE
+    except BudgetSpent as error:
+        print(f"{home}: {error}", file=sys.stderr)
+        status = SPENT
     except BaseException:  # the top of the process: rank 0 shows what stands in the log
         traceback.print_exc()
         status = 1

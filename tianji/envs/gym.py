@@ -44,7 +44,11 @@ def make_gym(
     if _wants_vector(registered, n_envs, vectorization, rendering is not Rendering.NONE):
         return _make_vector(registered, n_envs, kwargs, limit)
     shown = [rendering] + [Rendering.NONE] * (n_envs - 1)
-    envs = [_make_single(registered, kwargs, limit, how) for how in shown]
+
+    def make(e: int) -> gymnasium.Env[Any, Any]:
+        return _make_single(registered, kwargs, limit, shown[e])
+
+    envs = [make(e) for e in range(n_envs)]
     spec = describe(
         registered.id,
         envs[0].observation_space,
@@ -53,7 +57,7 @@ def make_gym(
         reward_threshold=registered.reward_threshold,
         max_episode_steps=limit,
     )
-    return LoopEnv(registered.id, envs, spec)
+    return LoopEnv(registered.id, envs, spec, make)
 
 
 def find(gym_name: str, folder: str) -> Registered:

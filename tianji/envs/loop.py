@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from tianji.core.env import EnvSpec, Step
 from tianji.core.errors import TianJiError
+from tianji.core.mishaps import Mishaps, NotFinite
 from tianji.core.schema import Arrays, Field, Schema
 from tianji.core.state import State
 from tianji.envs.shown import Picture, fps_of, picture_of
@@ -43,11 +45,20 @@ class LoopEnv:
 
     `reset` and `step` return the same arrays each time, with new content: copy what must last
     longer than until the next call. Environment e is seeded with `seed + e` once; later resets go
-    on from there. It has a state if every one of its environments has.
+    on from there. It has a state if every one of its environments has. An environment that raises
+    or shows NaN ends the call, unless the loop was told to `mend` it.
     """
 
-    def __init__(self, name: str, envs: Sequence[Single], spec: EnvSpec) -> None:
+    def __init__(
+        self,
+        name: str,
+        envs: Sequence[Single],
+        spec: EnvSpec,
+        make: Callable[[int], Single] | None = None,  # environment e once more
+    ) -> None:
         self.spec = spec
+        self._make, self._seed = make, 0
+        self._mishaps: Mishaps | None = None  # without: what breaks is raised
         self._name, self._envs = name, list(envs)
         self._actions = Actions(name, envs[0].action_space, spec)
         self._observed = Observed(name, envs[0].observation_space, spec.n_envs)
@@ -78,7 +89,7 @@ class LoopEnv:
     def reset(self, seed: int | None = None) -> Arrays:
         """Starts every environment anew and returns what is observed, [E, ...]."""
         self._unmark()
-        self._ended = []
+        self._ended, self._seed = [], self._seed if seed is None else seed
         for e, env in enumerate(self._envs):
             self._begin(e, env.reset(seed=None if seed is None else seed + e))
         self._check_observations()
@@ -91,14 +102,20 @@ class LoopEnv:
         ended, self._ended = self._ended, []
         actions = self._actions.each(action)
         for e, env in enumerate(self._envs):
-            if e in ended:
-                self._begin(e, env.reset())
-                self._reward[e], self._valid[e], self._first[e] = 0.0, False, True
-                self._marked = True
-            else:
-                self._record(e, env.step(actions[e]))
+            try:
+                if e in ended:
+                    self._begin(e, env.reset())
+                    self._only_begins(e)
+                else:
+                    self._record(e, env.step(actions[e]))
+            except Exception as error:  # of anybody's simulator
+                self._lose(e, error)
         self._check_observations()
         return self._step
+
+    def mend(self, mishaps: Mishaps) -> None:
+        """From now on an environment that breaks loses its episode, and the others go on."""
+        self._mishaps = mishaps
 
     @property
     def fps(self) -> float:
@@ -160,6 +177,40 @@ class LoopEnv:
         self._length[e] = 0
         self._observed.put(e, result[0])
 
+    def _only_begins(self, e: int) -> None:
+        """Environment e was not stepped: its row is not valid."""
+        self._reward[e], self._valid[e], self._first[e] = 0.0, False, True
+        self._marked = True
+
+    def _lose(self, e: int, error: Exception) -> None:
+        """Environment e broke: its row only begins another episode, and no end of one is told."""
+        if self._mishaps is None or self._make is None:
+            raise error
+        while True:
+            when = f"environment {e} of {self._name} at step {self._length[e] + 1} of its episode"
+            self._mishaps.add(error, when)
+            try:
+                self._begin_anew(e, fresh=not isinstance(error, NotFinite) or not self._length[e])
+                break
+            except Exception as another:
+                error = another
+        self._terminated[e] = self._truncated[e] = False
+        self._only_begins(e)
+        if e in self._ended:
+            self._ended.remove(e)
+
+    def _begin_anew(self, e: int, fresh: bool) -> None:
+        """An episode of environment e, or of a `fresh` one in its place."""
+        assert self._mishaps is not None and self._make is not None
+        if not fresh:
+            return self._begin(e, self._envs[e].reset())
+        with suppress(Exception):  # it is broken already
+            self._envs[e].close()
+        self._envs[e] = self._make(e)
+        entropy = (self._seed, e, self._mishaps.n)
+        seed = int(np.random.SeedSequence(entropy).generate_state(1)[0]) % 2**31
+        return self._begin(e, self._envs[e].reset(seed=seed))
+
     def _unmark(self) -> None:
         self._valid.fill(True)
         self._first.fill(False)
@@ -168,9 +219,9 @@ class LoopEnv:
         self._marked = False
 
     def _check_observations(self) -> None:
-        if (broken := self._observed.broken()) is not None:
+        while (broken := self._observed.broken()) is not None:
             e, field = broken
-            raise not_finite(self._name, e, field, self._length[e])
+            self._lose(e, not_finite(self._name, e, field, self._length[e]))
 
 
 def wrong_form(name: str, method: str, result: Any, want: str) -> TianJiError:

@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
+from tianji.core.mishaps import NotFinite
 from tianji.core.schema import Arrays, Field
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -328,10 +329,10 @@ class Actions:
         )
 
 
-def not_finite(name: str, e: int, field: str, step: int) -> TianJiError:
+def not_finite(name: str, e: int, field: str, step: int) -> NotFinite:
     """The error for NaN or Inf, with the place where it came up."""
     when = f"at step {step} of its episode" if step else "on reset"
-    return TianJiError(
+    return NotFinite(
         f"{name}: environment {e}: field {field!r} has NaN or Inf {when}\n"
         f"A run that learned from it would be lost: mend the environment or end the episode before."
     )

@@ -110,7 +110,11 @@ def make_own(
         )
     _check_complete(type_name, cls)
     shown = [rendering] + [Rendering.NONE] * (n_envs - 1)
-    envs = [make_one(type_name, cls, kwargs, max_step, how) for how in shown]
+
+    def make(e: int) -> Single:
+        return make_one(type_name, cls, kwargs, max_step, shown[e])
+
+    envs = [make(e) for e in range(n_envs)]
     spec = describe(
         type_name,
         envs[0].observation_space,
@@ -118,7 +122,7 @@ def make_own(
         n_envs,
         max_episode_steps=max_step,
     )
-    return LoopEnv(type_name, envs, spec)
+    return LoopEnv(type_name, envs, spec, make)
 
 
 def _make_template(

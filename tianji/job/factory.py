@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -81,7 +83,7 @@ def _build_actor(
     role: RoleSpec, job: Job, ports: Ports, clock: Clock, counts: Vector | None
 ) -> Actor:
     config = job.config
-    env, policy = _env_and_policy(role, job)
+    env, policy, make = _env_and_policy(role, job)
     if env.spec != job.task.env:
         raise TianJiError(
             f"{role.name}: its environment has {env.spec}, the launcher's {job.task.env}"
@@ -98,14 +100,16 @@ def _build_actor(
         per_version=job.sampling.per_version,
         clock=clock,
         counts=counts,
+        make_env=make,
+        restarts=config.parallel.global_cfg.restarts,
     )
     if isinstance(env, EnvHalves) and isinstance(policy, PolicyHalves):
         return SplitActor(role.name, env, policy, **rest)
     return Actor(role.name, env, policy, **rest)
 
 
-def _env_and_policy(role: RoleSpec, job: Job) -> tuple[envs.Env, Policy]:
-    """An actor's environments and what acts in them; in halves where that saves time.
+def _env_and_policy(role: RoleSpec, job: Job) -> tuple[envs.Env, Policy, Callable[[], envs.Env]]:
+    """An actor's environments, what acts in them, and how they are made; in halves if that is fast.
 
     Environments that can be left alone while they move are stepped in two halves, each with a
     policy of its own: the task says how many of these there are. Not where a trigger may end
@@ -115,13 +119,15 @@ def _env_and_policy(role: RoleSpec, job: Job) -> tuple[envs.Env, Policy]:
     actor_cfg = config.parallel.actor_cfg
     split = envs.splits(config.environment) and not actor_cfg.envs % 2
     if not split or actor_cfg.trigger or job.in_turns:
-        return make_env(config), job.algorithm.policy(job.task, role.index, seed)
+        policy = job.algorithm.policy(job.task, role.index, seed)
+        return make_env(config), policy, partial(make_env, config)
     size, n = actor_cfg.envs // 2, 2 * job.task.n_actors
-    halves = EnvHalves([_split(make_env(config, size)) for _ in range(2)])
+    make = partial(make_env, config, size)
+    halves = EnvHalves([_split(make()) for _ in range(2)])
     task = replace(job.task, n_actors=n, env=replace(job.task.env, n_envs=size))
     seeds = np.random.SeedSequence(seed).generate_state(2)
     policies = [job.algorithm.policy(task, 2 * role.index + i, int(seeds[i])) for i in range(2)]
-    return halves, PolicyHalves(policies)
+    return halves, PolicyHalves(policies), make
 
 
 def _split(env: envs.Env) -> SplitEnv:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tianji.core.channel import ChannelSpec, Delivery
-from tianji.core.counts import learner_report_schema, report_schema
+from tianji.core.counts import actor_report_schema, learner_report_schema, report_schema
 from tianji.core.store import feedback_schema
 from tianji.job.advice import advice_schema
 from tianji.job.job import Job
@@ -45,6 +45,8 @@ def channels_of(job: Job) -> list[ChannelSpec]:
         layout = report_schema()
         if role.kind is Kind.LEARNER:
             layout = learner_report_schema(job.algorithm.scalars)
+        elif role.kind is Kind.ACTOR:
+            layout = actor_report_schema()
         specs.append(ChannelSpec(f"report {role.name}", role.name, (LAUNCHER,), layout, latest))
     return specs + _fusion_channels(job) + _evaluation_channels(job)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -49,10 +50,22 @@ class FlatParameters:
             start = stop
 
     def backward(self, loss: Tensor, max_norm: float | None = None) -> None:
-        """Sets the gradient to that of `loss`, scaled down to `max_norm` where it is longer."""
+        """Sets the gradient to that of `loss`, scaled down to `max_norm` where it is longer.
+
+        A loss that is NaN or Inf leaves a gradient that no optimiser takes.
+        """
         self.gradient.zero_()
-        loss.backward()  # type: ignore[no-untyped-call]  # torch does not annotate it
+        self.add(loss)
         self.clip(max_norm)
+
+    def add(self, loss: Tensor) -> None:
+        """Adds the gradient of `loss`."""
+        loss.backward()  # type: ignore[no-untyped-call]  # torch does not annotate it
+        found = loss.detach()
+        if found.device.type != "cpu":
+            self.gradient[:1] += 0 * found
+        elif not math.isfinite(found.item()):
+            self.gradient[:1] = math.nan
 
     def exchanged(self) -> Iterator[Floats]:
         """Yields the gradient for others to change: itself, or a copy where a GPU holds it."""

@@ -67,7 +67,7 @@ class Normaliser:
     def add(self, sums: Sums) -> None:
         """Goes on with samples of which these are the sums."""
         n, seen = float(sums[-1]), float(self.numbers[-1])
-        if not n:
+        if not n or not np.isfinite(sums).all():
             return
         shift, squares = sums[: self._n] / n, sums[self._n : -1] / n
         share, moved = n / (seen + n), np.square(shift)

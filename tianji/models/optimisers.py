@@ -13,13 +13,25 @@ import torch
 
 from tianji.core.state import State
 from tianji.models.flat import FlatParameters, Part
+from tianji.models.sound import Sound
 from tianji.models.tensors import array_of, copy_into
 
 
 class Adam:
-    """Kingma and Ba's optimiser; `lr` may be set before every step."""
+    """Kingma and Ba's optimiser; `lr` may be set before every step.
 
-    def __init__(self, flat: FlatParameters | Part, lr: float, eps: float = 1e-8) -> None:
+    A step whose gradient, or that of the `whole` of which this is a part, has NaN or Inf changes
+    nothing and is counted in `n_left_out`.
+    """
+
+    def __init__(
+        self,
+        flat: FlatParameters | Part,
+        lr: float,
+        eps: float = 1e-8,
+        whole: FlatParameters | None = None,
+    ) -> None:
+        self._sound = Sound((whole or flat).gradient)
         self._lr, self._eps = lr, eps
         self._vector = flat.vector.detach()
         self._gradient = flat.gradient
@@ -39,10 +51,19 @@ class Adam:
             self._lr = value
             self._rate.fill_(value)
 
+    @property
+    def n_left_out(self) -> int:
+        """Steps that were not made; waits for a GPU."""
+        return self._sound.n_left_out
+
     @torch.no_grad()
     def step(self) -> None:
         """Moves the vector against its gradient."""
-        self.count += 1
+        sound = self._sound.look()
+        if sound is False:
+            return
+        bad = None if sound is True else sound
+        self.count += 1 if bad is None else 1 - bad
         torch._fused_adam_(
             [self._vector],
             [self._gradient],
@@ -57,6 +78,7 @@ class Adam:
             eps=self._eps,
             amsgrad=False,
             maximize=False,
+            found_inf=bad,
         )
 
     def state(self) -> State:
@@ -82,6 +104,9 @@ class RAdam(Adam):
     @torch.no_grad()
     def step(self) -> None:
         """Moves the vector against its gradient."""
+        sound = self._sound.look()
+        if sound is False or (sound is not True and bool(sound)):  # it waits for a GPU anyway
+            return
         self.count += 1
         count, beta2 = float(self.count), self.BETA2
         self.mean.lerp_(self._gradient, 1 - self.BETA1)
@@ -111,8 +136,16 @@ class RMSProp(Adam):
     @torch.no_grad()
     def step(self) -> None:
         """Moves the vector against its gradient."""
-        self.count += 1
-        self.square.mul_(self._alpha)
-        self.square.addcmul_(self._gradient, self._gradient, value=1 - self._alpha)
+        sound, gradient = self._sound.look(), self._gradient
+        if sound is False:
+            return
+        if sound is True:
+            self.count += 1
+            self.square.mul_(self._alpha)
+        else:  # nothing is added to a square that does not decay
+            self.count += 1 - sound
+            gradient = torch.where(sound > 0, 0.0, gradient)
+            self.square.mul_(torch.where(sound > 0, 1.0, self._alpha))
+        self.square.addcmul_(gradient, gradient, value=1 - self._alpha)
         spread = self.square.sqrt().add_(self._eps)
-        self._vector.addcdiv_(self._gradient, spread, value=-self.lr)
+        self._vector.addcdiv_(gradient, spread, value=-self.lr)

@@ -12,6 +12,7 @@ import numpy as np
 
 from tianji.core.channel import Inbox
 from tianji.core.counts import Count, Histogram, Vector
+from tianji.core.mishaps import said
 from tianji.core.schema import Arrays
 from tianji.core.state import State
 from tianji.core.status import Status
@@ -114,6 +115,22 @@ class Progress:
         return int(self.total(Count.DROPPED, Kind.BUFFER))
 
     @property
+    def env_restarts(self) -> int:
+        """Environments that raised and were made anew."""
+        return int(self.total(Count.ENV_RESTARTS, Kind.ACTOR))
+
+    @property
+    def not_finite(self) -> int:
+        """Episodes that were discarded for NaN or Inf."""
+        return int(self.total(Count.NOT_FINITE, Kind.ACTOR))
+
+    @property
+    def skipped(self) -> int:
+        """Updates that were skipped, of all groups; the learners of one skip the same."""
+        firsts = (c for name, c in self.counts.items() if is_first_learner(name))
+        return int(sum(c[Count.SKIPPED] for c in firsts))
+
+    @property
     def freshness(self) -> float:
         """P of equation 2 as it was: batch size over samples in the store, mean of all batches."""
         batches = self.total(Count.PUSHED, Kind.BUFFER)
@@ -177,6 +194,8 @@ class Watch:
         ]
         self.progress = Progress({role.name: np.zeros(len(Count)) for role in roles})
         self._learners: dict[str, Arrays] = {}  # what each of them said last
+        self._said: dict[str, str] = {}  # of mishaps, by each actor at last
+        self.mishaps: list[str] = []  # what broke and was mended, for whoever looks on
         self._seen = 0  # updates by the last look at their effective samples
         self.heard: Counter[str] = Counter()  # reports of each role
 
@@ -192,13 +211,35 @@ class Watch:
         """Takes the newest report of a role, if there is a new one."""
         if (message := self._reports[name].take()) is None:
             return
-        counts = self.progress.counts[name] = message.arrays["counts"].copy()
+        counts, before = message.arrays["counts"].copy(), self.progress.counts[name]
+        self.progress.counts[name] = counts
         self.heard[name] += 1
+        self._see_mishaps(name, before, message.arrays)
         if self.progress.earlier_seconds:  # its first word: before any waiting for others
             self.progress.base.setdefault(name, counts.copy())
         if "staleness" in message.arrays:
             self._learners[name] = {n: a.copy() for n, a in message.arrays.items()}
             self._read_learners()
+
+    def _see_mishaps(self, name: str, before: Vector, arrays: Arrays) -> None:
+        """What broke, and was mended, since the role reported last."""
+        after = arrays["counts"]
+        if any(after[each] > before[each] for each in (Count.ENV_RESTARTS, Count.NOT_FINITE)):
+            words = f"{name}: {said(arrays['mishap'])}"
+            if words != self._said.get(name, f"{name}: "):  # none: it was in another process
+                self.mishaps.append(words)
+            self._said[name] = words
+        if after[Count.GONE_BACK] > before[Count.GONE_BACK] and before[Count.READY_AT]:
+            self.mishaps.append(
+                f"{name}: too many updates in a row were skipped: weights and optimiser are those "
+                "of the newest checkpoint again"
+            )
+        if after[Count.SKIPPED] and not before[Count.SKIPPED] and before[Count.READY_AT]:
+            version = int(after[Count.VERSION])
+            self.mishaps.append(
+                f"{name}: an update was skipped, its loss or gradient is not finite (of the first "
+                f"{version:,}); the weights stay as they were, summary.json counts such updates"
+            )
 
     def _see_start(self) -> None:
         """Training has started when all roles were ready, but for those that never will be."""

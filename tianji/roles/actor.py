@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 
 from tianji.core.algorithm import Policy
 from tianji.core.channel import Inbox, Outbox
 from tianji.core.counts import Count, Vector
-from tianji.core.env import Env
+from tianji.core.env import Env, Step
+from tianji.core.mishaps import Mishaps
+from tianji.core.schema import Arrays
 from tianji.core.tracer import What
 from tianji.roles.episodes import Clock, EpisodeLog
+from tianji.roles.renewal import Renewal
 from tianji.roles.role import Role
 from tianji.roles.trajectory import TrajectoryWriter
 from tianji.roles.trigger import PushTrigger
@@ -36,8 +40,11 @@ class Actor(Role):
         per_version: int | None = None,
         clock: Clock = time.monotonic,
         counts: Vector | None = None,
+        make_env: Callable[[], Env] | None = None,  # what broke is made anew with it
+        restarts: int = 0,  # times an hour that this may happen
     ) -> None:
         super().__init__(name, counts)
+        self.mishaps = Mishaps(name, self.counts, restarts)
         self.env = env
         self.policy = policy
         self.weights = weights
@@ -51,6 +58,10 @@ class Actor(Role):
         self.first = np.ones(env.spec.n_envs, np.bool_)  # where `obs` begins an episode
         self.trajectory = TrajectoryWriter(trajectories)
         self.log = EpisodeLog(env.spec.n_envs, episodes, clock)
+        self._renewal: Renewal[Env] | None = None
+        if make_env is not None:
+            self._renewal = Renewal(make_env, seed, self.mishaps)
+            self._renewal.mend(env)
 
     def step(self) -> bool:
         """Takes newer weights if there are any, then acts once in every environment."""
@@ -63,13 +74,23 @@ class Actor(Role):
         self.tracer.begin()
         decision = self.policy.act(self.obs, self.first)  # ❺ act, and ❸ keep what came of it
         self.tracer.decided()
-        step = self.env.step(decision["action"])
+        try:
+            step = self.env.step(decision["action"])
+        except Exception as error:  # of anybody's simulator
+            step = self._renewed(error)
         self.tracer.acted()
         self.obs, self.first = self.trajectory.add(decision, step), step.first
         ended, length = self.log.add(step, self.version), self.trajectory.length
         if length == self._length or self.trigger.fires(length, ended):
             self._push()  # ❸ it is already where the buffer will read it
         return True
+
+    def _renewed(self, error: Exception) -> Step:
+        """What broke all environments costs their episodes, not the run."""
+        if self._renewal is None:
+            raise error
+        self.env, step = self._renewal.after(self.env, error)
+        return step
 
     def take_weights(self) -> None:
         """❹ A newer model, if one has come; a large one only where a trajectory begins."""
@@ -106,6 +127,10 @@ class Actor(Role):
         self.trajectory.close()  # what was begun is given up
         self.done = True
         return True
+
+    def report(self) -> Arrays:
+        """Counters, and the newest mishap of the environments in words."""
+        return {"counts": self.counts, "mishap": self.mishaps.words}
 
     def close(self) -> None:
         """Closes the environments."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from tianji.core.algorithm import Algorithm
 from tianji.core.channel import Inbox, Outbox
 from tianji.core.counts import Count, Vector
+from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays
 from tianji.core.store import feedback_of
 from tianji.core.tracer import What
@@ -15,8 +17,10 @@ from tianji.roles.allreduce import Exchange
 from tianji.roles.episodes import Clock
 from tianji.roles.fusion import Fusion
 from tianji.roles.role import Role
-from tianji.roles.sample_stats import Consumption
+from tianji.roles.sample_stats import LOST, Consumption
 from tianji.roles.trigger import PublishTrigger
+
+MOST_BAD = 10  # updates in a row that may be skipped
 
 
 class Learner(Role):
@@ -45,7 +49,10 @@ class Learner(Role):
         self.trigger = trigger
         self.version = 0
         self._max_updates = max_updates
-        self.consumption = Consumption(self.counts, algorithm.scalars, clock)
+        measured = self.counts, algorithm.scalars, clock, algorithm.n_left_out
+        self.consumption = Consumption(*measured)
+        self.rescue: Callable[[Learner], str | None] | None = None  # from the newest checkpoint
+        self._rescued_from = ""  # which one
         self.published = False  # anything yet
         self.exchange = exchange  # with the other learners of the group, if there are any
         self.fusion = fusion  # with other groups, if there are any
@@ -58,6 +65,8 @@ class Learner(Role):
             return self._go_on(self.exchange)
         if self.control.closed or self.version == self._max_updates:
             return self._finish()
+        if self.consumption.bad_in_a_row >= MOST_BAD:
+            self._go_back()
         if not self.published:  # not when it is made: it may be about to be restored
             self.publish()
         self.tracer.begin()
@@ -105,6 +114,21 @@ class Learner(Role):
             self.counts[Count.REFUSED] = self.fusion.refused
         if self.trigger.fires(self.version):  # ❷ and send, if it is time
             self.publish()
+
+    def _go_back(self) -> None:
+        """Too many updates in a row were skipped: once, an earlier algorithm is tried again."""
+        n, trouble = self.consumption.bad_in_a_row, self.consumption.trouble
+        before, self._rescued_from = self._rescued_from, ""
+        if self.rescue is not None and not before:
+            self._rescued_from = self.rescue(self) or ""
+        if not self._rescued_from:
+            tried = f"; going back to {before} did not help" if before else ""
+            raise TianJiError(
+                f"{self.name}: {n} updates in a row were skipped, {trouble}{tried}: {LOST}"
+            )
+        self.consumption.bad_in_a_row = 0
+        self.counts[Count.GONE_BACK] += 1
+        self.publish()
 
     def _send_back(self, feedback: Outbox, batch: Arrays, priorities: Any) -> None:
         """Tells the buffer how much each sample still has to teach; a full channel forgets it."""

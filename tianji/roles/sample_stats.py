@@ -13,6 +13,11 @@ from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays
 from tianji.core.state import State
 
+LOST = (
+    "what follows would be lost; lower hyp.lr, clip the gradient (hyp.clip_grad_norm or "
+    "hyp.max_grad_norm), or look at the rewards"
+)
+
 
 class Consumption:
     """Histograms and counters of everything that was learned from, and the last scalars."""
@@ -22,12 +27,17 @@ class Consumption:
         counts: Vector,
         scalars: tuple[str, ...],
         clock: Callable[[], float] = time.monotonic,
+        n_left_out: Callable[[], int | None] = lambda: None,  # steps of the optimiser
     ) -> None:
         self._counts = counts
         self._names = scalars
-        self._scalars = np.zeros(len(scalars))
+        self._scalars = np.zeros(len(scalars))  # the last finite ones
         self._last: Scalars | None = None  # of the newest update, not looked at yet
         self._version = 0  # before that update
+        self._n_left_out, self._left_out = n_left_out, n_left_out() or 0
+        self._unread = 0  # updates since the last look
+        self.bad_in_a_row = 0  # updates, up to the last look, that could not be made
+        self.trouble = ""  # of the last of them
         self._staleness = Histogram()
         self._age = Histogram()
         self._new = Histogram()  # per batch, in percent
@@ -47,6 +57,7 @@ class Consumption:
         if scalars.keys() != set(self._names):
             raise TianJiError(f"learn must return {self._names}, not {tuple(scalars)}")
         self._last, self._version = scalars, version
+        self._unread += 1
         if not any(getattr(value, "is_cuda", False) for value in scalars.values()):
             self.read()
 
@@ -54,15 +65,32 @@ class Consumption:
         """Looks at the last scalars; those on a GPU, which is waited for here, only when asked."""
         if self._last is None:
             return
-        scalars, version, self._last = self._last, self._version, None
-        for i, name in enumerate(self._names):
-            self._scalars[i] = float(scalars[name])
-        if not np.isfinite(self._scalars).all():
-            name = self._names[int(np.flatnonzero(~np.isfinite(self._scalars))[0])]
-            raise TianJiError(
-                f"{name} is {float(scalars[name])} at update {version + 1}: what follows would be "
-                "lost; lower hyp.lr, clip the gradient, or look at the rewards"
-            )
+        scalars, self._last = self._last, None
+        values = np.array([float(scalars[name]) for name in self._names])
+        finite = np.isfinite(values)
+        self._scalars[finite] = values[finite]
+        unsound = [i for i, sound in enumerate(finite.tolist()) if not sound]
+        trouble = "its gradient has NaN or Inf"
+        if unsound:
+            trouble = f"{self._names[unsound[0]]} is {values[unsound[0]]}"
+        self._judge(trouble, bool(unsound))
+
+    def _judge(self, trouble: str, unsound: bool) -> None:
+        """Counts the updates since the last look that were skipped, in whole or in part."""
+        n, left_out = self._unread, self._n_left_out()
+        self._unread = 0
+        if left_out is None:  # nobody kept the weights from it
+            if unsound:
+                raise TianJiError(f"{trouble} at update {self._version + 1}: {LOST}")
+            return
+        bad = min(n, max(left_out - self._left_out, int(unsound)))
+        self._left_out = left_out
+        if not bad:
+            self.bad_in_a_row = 0
+            return
+        self._counts[Count.SKIPPED] += bad
+        self.bad_in_a_row = self.bad_in_a_row + bad if bad == n else bad
+        self.trouble = f"{trouble} at update {self._version + 1}"
 
     def report(self) -> Arrays:
         """As `counts.learner_report_schema` lays it out."""

@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Thread
 
@@ -83,6 +84,9 @@ class Saver:
         self._order["largest_store"][...] = ANY_SIZE
         self._order["deadline"][...] = float("inf")
         self._thread: Thread | None = None
+        for role in roles:
+            if isinstance(role, Learner) and role.exchange is None:
+                role.rescue = partial(_rescue, folder)
         self._ending = False  # what is still being written in the background is not needed
 
     def look(self, more: Callable[[], dict[str, State]] = dict) -> None:
@@ -170,6 +174,20 @@ class Saver:
         if folder.name == LAST:
             _say(f"{name} was left out: {why}")
             disk.FILES.note(folder / f"{name}{LEFT_OUT}", why)
+
+
+def _rescue(folder: Path, learner: Learner) -> str | None:
+    """Gives a learner the algorithm of the newest intact checkpoint; the name of that, if any.
+
+    Versions and counts go on. Not for several learners of a group: each could find another one.
+    """
+    found, _ = checkpoint.newest(folder.parent)
+    part = None if found is None else part_of(found, learner.name)
+    if found is None or part is None or role_state.is_bare(part):
+        return None
+    learner.algorithm.restore(part["algorithm"])
+    _say(f"{learner.name}: goes back to {found.folder.name}")
+    return found.folder.name
 
 
 STORE = ".store"  # ends the name of a part that holds samples

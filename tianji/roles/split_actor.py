@@ -14,13 +14,14 @@ from tianji.core.env import BoolArray, SplitEnv, Step
 from tianji.core.schema import Arrays
 from tianji.core.state import State, restore_to, state_of
 from tianji.roles.actor import Actor
+from tianji.roles.renewal import Renewal
 
 
 class EnvHalves:
     """Two environments side by side, as one; the second half's rows follow the first's."""
 
     def __init__(self, halves: Sequence[SplitEnv]) -> None:
-        self.halves = halves
+        self.halves = list(halves)
         self.size = halves[0].spec.n_envs
         self.spec = replace(halves[0].spec, n_envs=self.size * len(halves))
 
@@ -84,7 +85,8 @@ class SplitActor(Actor):
 
     def __init__(self, name: str, env: EnvHalves, policy: PolicyHalves, *rest: Any, **more: Any):
         super().__init__(name, env, policy, *rest, **more)
-        self._halves = [_Half(one, two) for one, two in zip(env.halves, policy.halves, strict=True)]
+        halves = enumerate(policy.halves)
+        self._halves = [_Half(env.halves, i, half, self._renewal) for i, half in halves]
         self._size, self._turn = env.size, 0
 
     def step(self) -> bool:
@@ -136,8 +138,10 @@ class SplitActor(Actor):
 class _Half:
     """Environments, their policy, and where the two stand in the open trajectory."""
 
-    def __init__(self, env: SplitEnv, policy: Policy) -> None:
-        self._env, self._policy = env, policy
+    def __init__(
+        self, envs: list[SplitEnv], i: int, policy: Policy, renewal: Renewal[Any] | None
+    ) -> None:
+        self._envs, self._i, self._policy, self._renewal = envs, i, policy, renewal
         self.moving = False
         self.n_made = 0  # rows of the open trajectory that are made or under way
         self.made: tuple[Arrays, Step] | None = None  # the newest row, until the other half's
@@ -153,12 +157,18 @@ class _Half:
     def act(self) -> None:
         """Decides, and lets the environments move."""
         self._decision = self._policy.act(self._obs, self._first)
-        self._env.begin(self._decision["action"])
+        self._envs[self._i].begin(self._decision["action"])
         self.moving, self.n_made = True, self.n_made + 1
 
     def finish(self) -> None:
         """Waits for them: the other half's actions were chosen meanwhile."""
-        step = self._env.finish()
+        env = self._envs[self._i]
+        try:
+            step = env.finish()
+        except Exception as error:  # of anybody's simulator
+            if self._renewal is None:
+                raise
+            self._envs[self._i], step = self._renewal.after(env, error)
         self.moving = False
         self.made = self._decision, step
         self._obs, self._first = step.obs, step.first

@@ -146,8 +146,9 @@ def _train_and_report(run: Run, engine: Engine, signals: Signals) -> Report:
     rebalancer = Rebalancer(run.job, run.folder, engine, run.rebalanced)
 
     def tell_troubles() -> None:
-        while engine.troubles:
-            run.warn(engine.troubles.pop(0))
+        for told in (engine.troubles, watch.mishaps):
+            while told:
+                run.warn(told.pop(0))
 
     def tick(progress: Progress) -> None:
         run.tick(progress)
