@@ -1,6 +1,9 @@
 """What all tests share: one thread per numerical library, property tests without a stopwatch."""
 
 import os
+import tempfile
+
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="tianji-state-")  # not the user's own secret
 
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"  # read once, when numpy and torch load; torch takes it as its own limit

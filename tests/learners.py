@@ -32,6 +32,9 @@ class Averaging:
 
     scalars = ("loss",)
 
+    def n_left_out(self):
+        return None
+
     def __init__(self, n_steps=1):
         self.n_steps = n_steps
         self.vector = np.zeros(N, np.float32)

@@ -156,12 +156,13 @@ def resume(
     quiet: bool = True,
     dashboard: int | None = None,
     started_at: float | None = None,
+    trust: bool = False,
     **settings: Any,
 ) -> Report:
     """Goes on with a run where its newest checkpoint was taken, as `tianji resume` does.
 
     It may be told anew when it ends: `tianji.resume("runs/...", max_seconds=600)`. Its `engine` is
-    the one it was trained with, unless given.
+    the one it was trained with, unless given. `trust` is as of `load`.
     """
     from pathlib import Path
 
@@ -170,20 +171,23 @@ def resume(
 
     folder = Path(run)
     changes = [*overrides, *as_overrides(settings, "resume")]
-    config, before = resume.reopen(folder, changes)
+    config, before = resume.reopen(folder, changes, trust)
     name = engine or before
     return launch.train(config, name, folder, quiet, started_at, dashboard=dashboard, extend=True)
 
 
-def load(run: str | Path, which: Literal["final", "best"] = "final") -> Trained:
+def load(
+    run: str | Path, which: Literal["final", "best"] = "final", trust: bool = False
+) -> Trained:
     """The policy that a run ended with: `tianji.load("runs/...").act(observation)`.
 
     `run` is a run's folder, one of its checkpoints or a file of weights; `which="best"` takes the
-    policy that played best.
+    policy that played best. Classes of your own that its config.json names are imported if you
+    recorded it here; those of a run that came from elsewhere only with `trust`.
     """
     from tianji.runs import trained
 
-    return trained.load(run, which)
+    return trained.load(run, which, trust)
 
 
 def plan(
@@ -221,11 +225,11 @@ def report(runs: Sequence[str | Path], out: str | Path | None = None) -> Path:
     return build(runs, out)
 
 
-def export(run: str | Path, out: str | Path | None = None) -> Exported:
-    """Writes a trained policy as an ONNX file, as `tianji export` does."""
+def export(run: str | Path, out: str | Path | None = None, trust: bool = False) -> Exported:
+    """Writes a trained policy as an ONNX file, as `tianji export` does; `trust` is as of `load`."""
     from tianji.tools.export import onnx
 
-    return onnx(run, out)
+    return onnx(run, out, trust)
 
 
 __all__ = ["__version__", "export", "load", "plan", "report", "resume", "train", *_HOME_OF]

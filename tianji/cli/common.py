@@ -114,6 +114,16 @@ def add_recording(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """`--trust`, where a run's own config.json says what is imported."""
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="import the classes that the run's config.json names, though it was not you here who "
+        "recorded it",
+    )
+
+
 def add_overrides(parser: argparse.ArgumentParser, example: str) -> None:
     """`--set KEY=VALUE`, as often as one likes."""
     parser.add_argument(

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tianji.cli.common import add_trust
+
 if TYPE_CHECKING:
     from tianji.tools.scores import Score
 
@@ -35,6 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--video", type=Path, metavar="FILE", help="film one game as FILE, .mp4 or .gif"
     )
     shown.add_argument("--render", action="store_true", help="show the games in a window")
+    add_trust(parser)
     parser.add_argument("--json", action="store_true", help="print rows of JSON instead of text")
 
 
@@ -64,7 +67,7 @@ def _one(path: Path, options: argparse.Namespace) -> int:
 
     film = _film(path, options)
     play = scores.show if options.render else scores.score
-    result = play(path, options.episodes, options.seed)
+    result = play(path, options.episodes, options.seed, options.trust)
     _print(scores.describe(result), [result], options)
     if film and not options.json:
         print(film)
@@ -78,7 +81,7 @@ def _film(path: Path, options: argparse.Namespace) -> str | None:
     from tianji.tools.video import check_file, record
 
     check_file(options.video)
-    game = record(load(path), options.video, options.seed)
+    game = record(load(path, trust=options.trust), options.video, options.seed)
     return f"  {'video':<11}{options.video}: return {game.mean:,g} in {game.lengths[0]:,} steps"
 
 
@@ -89,7 +92,7 @@ def _all(folder: Path, options: argparse.Namespace) -> int:
     results = []
     for path in scores.kept(folder):
         try:
-            results.append(scores.score(path, options.episodes, options.seed))
+            results.append(scores.score(path, options.episodes, options.seed, options.trust))
         except TianJiError as error:
             print(f"note: left out: {error}", file=sys.stderr)
     if not results:

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tianji.cli.common import add_trust
+
 if TYPE_CHECKING:
     from tianji.tools.export import Exported
 
@@ -22,13 +24,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the file to write (default: policy.onnx in the run's folder); none is overwritten",
     )
+    add_trust(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Exports; returns the exit status."""
     from tianji.tools import export
 
-    print(describe(export.onnx(options.run, options.out)))
+    print(describe(export.onnx(options.run, options.out, options.trust)))
     return 0
 
 

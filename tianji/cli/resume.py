@@ -12,6 +12,7 @@ from tianji.cli.common import (
     add_overrides,
     add_tracing,
     add_tracking,
+    add_trust,
     add_watching,
     finish,
     refuse_idle_hostfile,
@@ -31,6 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_tracking(parser)
     add_tracing(parser)
     add_watching(parser)
+    add_trust(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -45,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     named = {name: value for name in names if (value := vars(options)[name]) is not None}
     if options.engine in (None, "mpi") and mpirun.inside() is None:
         changes = [*options.overrides, *as_overrides(named, "resume")]
-        config, before = resume.reopen(options.run, changes)
+        config, before = resume.reopen(options.run, changes, options.trust)
         if "mpi" in (options.engine, before):
             return start_ranks(config, options)
     refuse_idle_hostfile(options, options.engine)
@@ -55,6 +57,7 @@ def run(options: argparse.Namespace) -> int:
         engine=options.engine,
         quiet=options.quiet,
         dashboard=options.dashboard,
+        trust=options.trust,
         started_at=process_started_at(),
         **named,
     )

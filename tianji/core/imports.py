@@ -44,9 +44,13 @@ def load_class(name: str, folder: str) -> type:
 
 
 def load_module(name: str, folder: str) -> ModuleType:
-    """Imports module `name`, looking in `folder` first; raises as `load_class` does."""
-    lead_path(folder)
-    _forget_namesake(name, folder)
+    """Imports module `name`, looking in `folder` first; raises as `load_class` does.
+
+    For one of TianJi's own the folder is not looked at, nor put where later imports look.
+    """
+    if name.partition(".")[0] != "tianji":
+        lead_path(folder)
+        _forget_namesake(name, folder)
     try:
         module = importlib.import_module(name)
     except Exception as error:

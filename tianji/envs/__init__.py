@@ -11,7 +11,6 @@ from tianji.config.keys import AGENTS_ENVIRONMENTS, ENVIRONMENTS
 from tianji.config.wrappers import Wrapping
 from tianji.core.env import BaseEnv, Env, EnvSpec, Rendering, Step
 from tianji.core.errors import TianJiError
-from tianji.core.imports import lead_path
 from tianji.envs.shown import ShownEnv, check_display, quietly
 
 __all__ = [
@@ -138,7 +137,6 @@ def _make(wanted: _Wanted) -> Env:
         raise TianJiError(
             f"environment: vectorization {wanted.mode!r} is none of {', '.join(VECTORIZATIONS)}"
         )
-    lead_path(wanted.folder)
     if ":" in environment.type:
         return _make_own(wanted)
     if environment.type in AGENTS_ENVIRONMENTS:

@@ -25,6 +25,7 @@ from tianji.core.errors import TianJiError
 from tianji.core.json_file import number, parsed_row, read_json, read_lines, text
 from tianji.core.status import ENDED, Status
 from tianji.core.versions import versions
+from tianji.runs.trust import seal
 
 Json = dict[str, Any]
 
@@ -157,6 +158,8 @@ def identify(folder: Path, config: Config, engine: str, hyp: dict[str, Any]) -> 
         "versions": versions(),
         "commit": _commit(config.folder),
     }
+    if (sealed := seal(config)) is not None:
+        about["seal"] = sealed
     with _explained(folder):
         atomic_file.write(folder / "config.json", json.dumps(about, indent=2) + "\n")
 

@@ -58,7 +58,7 @@ class Report:
         """The policy that the run ended with: `report.policy().act(observation)`."""
         from tianji.runs import trained
 
-        return trained.load(self.folder)
+        return trained.load(self.folder, trust=True)  # it was imported to train
 
     def metrics(self) -> list[dict[str, Any]]:
         """The rows of `metrics.jsonl`, about one for each second; docs/metrics.md explains them."""

@@ -22,6 +22,7 @@ from tianji.observe.summary import aimed_at
 from tianji.roles.role_specs import roles_of
 from tianji.roles.role_state import is_bare
 from tianji.runs.folder import MORE, refuse_checkpoint, refuse_unfit, rewind
+from tianji.runs.trust import refuse_strange
 from tianji.runs.weights_file import FINAL, rewind_evaluations
 
 DECIDED = {"kind", "group", "unit", "before", "after", "why"}  # what a decision of `balance` says
@@ -67,10 +68,11 @@ class Resumed:
             ) from error
 
 
-def reopen(folder: Path, overrides: Sequence[str]) -> tuple[Config, str]:
+def reopen(folder: Path, overrides: Sequence[str], trust: bool = False) -> tuple[Config, str]:
     """The configuration of a run, with some keys said anew, and the engine it was trained with.
 
-    Raises if it has ended and is told nothing new, or would end before it has begun.
+    Raises if it has ended and is told nothing new, or would end before it has begun, and if it
+    names code of which nobody says that it is good.
     """
     file = folder / "config.json"
     if folder.is_file():
@@ -79,6 +81,7 @@ def reopen(folder: Path, overrides: Sequence[str]) -> tuple[Config, str]:
     if not isinstance(about.get("config"), dict):
         raise TianJiError(f"{folder} holds no run to resume: {file} is missing, or not ours")
     before, now = (reload(about["config"], str(file), given) for given in ((), overrides))
+    refuse_strange(now, about, folder, trust)
     refuse_unfit(folder, now, extend=True)
     summary = read_json(folder / "summary.json")
     if (status := text(summary.get("status"))) in ENDED:

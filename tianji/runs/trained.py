@@ -21,6 +21,7 @@ from tianji.job.factory import make_env, make_games_env, make_shown_env
 from tianji.job.job import Job, prepare
 from tianji.observe.report.run_reader import refuse_other
 from tianji.roles.role_specs import Kind, role_name
+from tianji.runs.trust import refuse_strange
 from tianji.runs.weights_file import BEST, FINAL, read
 
 
@@ -107,12 +108,15 @@ class Trained:
         return make_shown_env(self.config, rendering)
 
 
-def load(path: str | Path, which: Literal["final", "best"] = "final") -> Trained:
+def load(
+    path: str | Path, which: Literal["final", "best"] = "final", trust: bool = False
+) -> Trained:
     """The policy of a run's folder, of one of its checkpoints, or of a file of weights.
 
     Of a run it is the one that it ended with, or that its newest checkpoint has if it has not ended
     yet; `which="best"` takes the one that played best. If what it ended with is damaged, the newest
-    intact checkpoint is taken instead, with a warning.
+    intact checkpoint is taken instead, with a warning. With `trust`, classes that its config.json
+    names are imported whoever recorded it.
     """
     path = Path(path)
     if which not in ("final", "best"):
@@ -126,7 +130,9 @@ def load(path: str | Path, which: Literal["final", "best"] = "final") -> Trained
             warnings.warn(f"{notes[0]}; {chosen.name} is used instead", stacklevel=2)
     saved = _of_checkpoint(chosen) if chosen.is_dir() else _of_file(chosen)
     folder = chosen if chosen.is_dir() else chosen.resolve().parent.parent
-    config = from_json(_config_of(folder)["config"], str(folder / "config.json"))
+    about = _config_of(folder)
+    config = from_json(about["config"], str(folder / "config.json"))
+    refuse_strange(config, about, path, trust)
     env = make_env(config)
     env.close()
     job = prepare(config, env.spec)

@@ -60,17 +60,17 @@ class Exported:
     parity: Parity
 
 
-def onnx(run: str | Path, out: str | Path | None = None) -> Exported:
+def onnx(run: str | Path, out: str | Path | None = None, trust: bool = False) -> Exported:
     """Writes the policy of a run, or of one of its checkpoints, without exploration.
 
     Default for `out`: `policy.onnx` in the run's folder. Nothing is ever overwritten, and nothing
-    is written that does not act as the policy does.
+    is written that does not act as the policy does. `trust` is as of `trained.load`.
     """
     _need("onnx", "onnxruntime")
     path = Path(out) if out is not None else default_path(Path(run))
     if path.exists():
         raise TianJiError(f"{path} exists already: name another file with --out, or remove it")
-    trained = load(run)
+    trained = load(run, trust=trust)
     graph = trained.algorithm.exported(trained.task, trained.weights)
     session = _session(graph.model)
     parity = compare(trained, graph, session, observations_of(trained))

@@ -43,23 +43,23 @@ def kept(run: Path) -> list[Path]:
     return paths or [newest(run)[0]]
 
 
-def score(path: Path, episodes: int, seed: int) -> Score:
+def score(path: Path, episodes: int, seed: int, trust: bool = False) -> Score:
     """Plays with the weights at `path`: a run, a checkpoint's folder or a weights file."""
-    return _timed(path, lambda trained: evaluate(trained, episodes, seed))
+    return _timed(path, trust, lambda trained: evaluate(trained, episodes, seed))
 
 
-def show(path: Path, episodes: int, seed: int) -> Score:
+def show(path: Path, episodes: int, seed: int, trust: bool = False) -> Score:
     """The same in a window, one game after the other."""
     check(episodes, seed)
 
     def watch(trained: Trained) -> Evaluation:
         return play(trained, trained.shown_environment(Rendering.WINDOW), episodes, seed)
 
-    return _timed(path, watch)
+    return _timed(path, trust, watch)
 
 
-def _timed(path: Path, played: Callable[[Trained], Evaluation]) -> Score:
-    trained = load(path)
+def _timed(path: Path, trust: bool, played: Callable[[Trained], Evaluation]) -> Score:
+    trained = load(path, trust=trust)
     began = time.monotonic()
     evaluation = played(trained)
     seconds = time.monotonic() - began
