@@ -240,3 +240,10 @@ def test_one_core_is_not_called_cores(plan, config):
 def test_a_plan_that_uses_all_cores_is_no_news_wherever_it_was_measured(plan, config):
     large = dataclasses.replace(plan, split=split(actors=62, learner_cores=2))
     assert plan_file.check(large, config, dataclasses.replace(MACHINE, cores=64), "it") == []
+
+
+def test_a_plan_sets_no_class(plan, tmp_path):
+    evil = dataclasses.replace(plan, settings={"environment.type": "evil:Env"})
+    plan_file.write(evil, tmp_path / "plan.json")
+    with pytest.raises(TianJiError, match=r"a plan does not set 'environment\.type'"):
+        plan_file.read(tmp_path / "plan.json")

@@ -113,6 +113,8 @@ def read(path: Path) -> Plan:
         raise TianJiError(
             f"{error}: this plan is damaged: make a new one with tianji plan CONFIG"
         ) from error
+    if odd := [key for key in plan.settings if not key.startswith(("hyp.", "learner_cfg.device"))]:
+        raise TianJiError(f"{path}: a plan does not set {odd[0]!r}: {make}")
     if plan.overrides != plain.get("set"):
         raise TianJiError(
             f"{path}: what stands under `set` does not follow from the plan's split: make a plan "
