@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from fields import layout_of, spec_of
 from test_roles import ACTION, OBS, WEIGHTS
 
@@ -168,3 +169,30 @@ class Diary(Tracer):
 
     def received(self, what, message):
         del self.words[self.begun :]
+
+
+@pytest.mark.parametrize("where", ["begin", "finish"])
+def test_a_half_that_raises_is_made_anew_and_the_other_goes_on(where):
+    diary, anew, calls = [], [], []
+    envs, policy = halves(diary)
+    whole = getattr(envs.halves[1], where)
+
+    def breaks(*words):
+        calls.append(1)
+        if len(calls) == 2:
+            raise OSError("the console is gone")
+        return whole(*words)
+
+    def make():
+        anew.append(Counters(2, diary, "C"))
+        return anew[-1]
+
+    setattr(envs.halves[1], where, breaks)
+    inbox, ends = channels()
+    more = dict(seed=0, make_env=make, restarts=1)
+    actor = SplitActor("actor", envs, policy, *ends, WhenFull(LENGTH), LENGTH, **more)
+    (rows,) = made(actor, inbox, 1)
+    assert rows["valid"][:3].tolist() == [[1] * 4, [1, 1, 0, 0], [1] * 4]
+    assert envs.halves[1] is anew[0] and "close B" in diary
+    actor.close()
+    assert diary[-2:] == ["close A", "close C"]

@@ -146,6 +146,7 @@ class _Half:
         self.n_made = 0  # rows of the open trajectory that are made or under way
         self.made: tuple[Arrays, Step] | None = None  # the newest row, until the other half's
         self._decision: Arrays = {}
+        self._error: Exception | None = None  # that came when they were to begin
         self._obs: Arrays = {}
         self._first: BoolArray = np.zeros(0, np.bool_)
 
@@ -157,18 +158,24 @@ class _Half:
     def act(self) -> None:
         """Decides, and lets the environments move."""
         self._decision = self._policy.act(self._obs, self._first)
-        self._envs[self._i].begin(self._decision["action"])
+        try:
+            self._envs[self._i].begin(self._decision["action"])
+        except Exception as error:  # of anybody's simulator: this half's step ends so
+            self._error = error
         self.moving, self.n_made = True, self.n_made + 1
 
     def finish(self) -> None:
         """Waits for them: the other half's actions were chosen meanwhile."""
-        env = self._envs[self._i]
+        env, error = self._envs[self._i], self._error
+        self._error = None
         try:
+            if error is not None:
+                raise error
             step = env.finish()
-        except Exception as error:  # of anybody's simulator
+        except Exception as broken:
             if self._renewal is None:
                 raise
-            self._envs[self._i], step = self._renewal.after(env, error)
+            self._envs[self._i], step = self._renewal.after(env, broken)
         self.moving = False
         self.made = self._decision, step
         self._obs, self._first = step.obs, step.first
