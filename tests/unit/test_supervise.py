@@ -8,7 +8,8 @@ import pytest
 from commands import TASKS
 
 from tianji.config import load
-from tianji.core.counts import Count
+from tianji.core.counts import WORDS_BYTES, Count
+from tianji.core.errors import SPENT
 from tianji.engines import supervise
 from tianji.engines.live_counts import counts_channels, live_counts
 from tianji.engines.lost_process import RoleFailed
@@ -19,6 +20,8 @@ from tianji.job.job import prepare
 from tianji.observe.watch import Watch
 from tianji.roles.role_specs import homes_of
 from tianji.transports.shm import ShmTransport
+
+NO_WORDS = np.zeros(WORDS_BYTES, np.uint8)  # of mishaps
 
 
 class Process:
@@ -79,7 +82,9 @@ class Stage:
 
     def report(self, *names):
         for name in names or ("actor-0.0", "actor-0.1"):
-            self.transport.outbox(f"report {name}").push({"counts": self.counts(name)}, 0)
+            self.transport.outbox(f"report {name}").push(
+                {"counts": self.counts(name), "mishap": NO_WORDS}, 0
+            )
         self.watch.poll()
 
     def look(self, seconds=0.02, n=1):
@@ -133,7 +138,7 @@ def test_a_report_that_was_on_its_way_neither_takes_counts_back_nor_counts_as_a_
     stage = stage()
     outbox = stage.transport.outbox("report actor-0.0")
     stage.pushes(1)
-    outbox.push({"counts": stage.counts()}, 0)  # read by nobody yet
+    outbox.push({"counts": stage.counts(), "mishap": NO_WORDS}, 0)  # read by nobody yet
     stage.pushes(2)
     stage.loses()
     assert stage.watch.poll().counts["actor-0.0"][Count.PUSHED] == 3
@@ -159,6 +164,13 @@ def test_one_that_fails_later_is_replaced_with_its_first_words_told_once(stage):
     stage.look()
     stage.pushes()
     assert stage.loses(status=1) == ["actor-0.0 failed with exit status 1; it is replaced"]
+
+
+def test_one_in_which_too_much_broke_is_not_replaced(stage):
+    stage = stage()
+    stage.pushes()
+    stage.loses(status=SPENT)
+    assert not stage.crew.replaced and not stage.crew.away
 
 
 def test_one_more_than_the_budget_within_an_hour_ends_the_run_with_the_first_words(stage):

@@ -13,7 +13,8 @@ from tianji.cli.main import main
 from tianji.config import load as load_config
 from tianji.core import checkpoint
 from tianji.core.errors import TianJiError
-from tianji.runs import launch, trust
+from tianji.observe import replay_record
+from tianji.runs import launch, replay, trust
 
 EVIL = """
 import pathlib
@@ -50,8 +51,14 @@ def evil(whole, tmp_path, monkeypatch):
     sys.modules.pop("evil", None)
 
 
+def recorded(run):
+    (run / replay_record.FOLDER).mkdir()
+    return run
+
+
 DOORS = {
     "load": lambda run: tianji.load(run),
+    "replay": lambda run: replay.replay(recorded(run)),
     "resume": lambda run: tianji.resume(run, exp={"train_steps": 9_000}, engine="local"),
     "export": lambda run: tianji.export(run),
 }

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tianji.cli.common import refuse_ranks
+from tianji.cli.common import add_trust, refuse_ranks
 
 if TYPE_CHECKING:
     from tianji.runs.replay import Replayed
@@ -22,6 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run", type=Path, metavar="RUN", help="folder of a run of `tianji train --record`"
     )
+    add_trust(parser)
     parser.add_argument("--quiet", action="store_true", help="say nothing meanwhile")
 
 
@@ -45,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
             print(f"  {updates:,} updates", file=sys.stderr, flush=True)
 
     try:
-        replayed = replay.replay(options.run, tell)
+        replayed = replay.replay(options.run, tell, options.trust)
     except Left as left:
         terminal.say("tianji", str(left))
         return 1

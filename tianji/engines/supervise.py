@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tianji.core.counts import Count, Vector
+from tianji.core.errors import SPENT
 from tianji.engines.child_processes import Crew
 from tianji.engines.live_counts import live_counts
 from tianji.engines.lost_process import RoleFailed, manner
@@ -192,5 +193,5 @@ class Supervisor:
 
 
 def _is_mistake(charge: Charge, status: int) -> bool:
-    """Whether it failed at once: what is wrong then is wrong for every other one too."""
-    return status > 0 and not charge.life and not charge.n_pushed
+    """Whether it failed at once, or has mended enough: the next one would fare no better."""
+    return status == SPENT or (status > 0 and not charge.life and not charge.n_pushed)

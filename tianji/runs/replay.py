@@ -16,6 +16,7 @@ from tianji.engines.replay import Followed, Left, Replay
 from tianji.job.preflight import try_out
 from tianji.observe import replay_record
 from tianji.roles.role_specs import roles_of
+from tianji.runs.trust import refuse_strange
 from tianji.runs.weights_file import FINAL, read
 
 
@@ -32,13 +33,15 @@ class Replayed:
         return 1 if self.followed.missing else 0
 
 
-def replay(folder: Path, tick: Callable[[int], None] = lambda _: None) -> Replayed:
+def replay(
+    folder: Path, tick: Callable[[int], None] = lambda _: None, trust: bool = False
+) -> Replayed:
     """Trains a recorded run again, with the weights of all roles where they were; bit for bit.
 
     Raises where it is no longer the same run. An exception of a role that ended the run is raised
-    again. Nothing is written.
+    again. Nothing is written. `trust` is as of `tianji.load`.
     """
-    config = _config_of(folder)
+    config = _config_of(folder, trust)
     records = {
         spec.name: replay_record.read(folder, spec.name, config) for spec in roles_of(config)
     }
@@ -46,7 +49,7 @@ def replay(folder: Path, tick: Callable[[int], None] = lambda _: None) -> Replay
     return Replayed(followed, _compare(folder, followed))
 
 
-def _config_of(folder: Path) -> Config:
+def _config_of(folder: Path, trust: bool) -> Config:
     file = folder / "config.json"
     about = read_json(file)
     if not isinstance(about.get("config"), dict):
@@ -56,7 +59,9 @@ def _config_of(folder: Path) -> Config:
             f"{folder} has no record: only what was trained with `tianji train --record` can be "
             "replayed"
         )
-    return reload(about["config"], str(file))
+    config = reload(about["config"], str(file))
+    refuse_strange(config, about, folder, trust)
+    return config
 
 
 def _compare(folder: Path, followed: Followed) -> bool:
