@@ -37,13 +37,17 @@ class Waiter:
         return found
 
 
-def publish(transport, n):
-    """Publishes `n` vectors that say their version in every element."""
+def publish(transport, n, broken=False):
+    """Publishes `n` vectors that say their version in every element; `broken`: too early."""
     Waiter(transport).until(transport.inbox("ready").take)
     outbox = transport.outbox("weights")
     for version in range(n):
-        outbox.slot()["weights"][...] = version
-        outbox.commit(version)
+        cell = outbox.slot()["weights"]
+        if broken:
+            outbox.commit(version)
+        cell[...] = version
+        if not broken:
+            outbox.commit(version)
     outbox.close()
     return {"published": n}
 
@@ -65,14 +69,20 @@ def read(transport):
             return found
 
 
-def produce(transport, n):
-    """Sends `n` numbered messages; returns its memory at a fifth of them and at the end."""
+def produce(transport, n, broken=False):
+    """Sends `n` numbered messages; returns its memory at a fifth of them and at the end.
+
+    `broken` makes each visible before it is whole.
+    """
     outbox, waiter = transport.outbox("ring"), Waiter(transport)
     for i in range(n):
         slot = waiter.until(outbox.slot)
+        if broken:
+            outbox.commit(i)
         slot["number"][...] = i
         slot["data"][...] = i
-        outbox.commit(i)
+        if not broken:
+            outbox.commit(i)
         if i == n // 5:  # the other end has come up long ago
             early, waiter.n_timeouts = resident_bytes(), 0
     outbox.close()

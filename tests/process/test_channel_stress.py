@@ -101,6 +101,26 @@ def test_a_hundred_thousand_messages_arrive_in_order_and_memory_stays_flat(stage
         assert end["late"] - end["early"] < 512 * 1024
 
 
+def test_cells_whose_writer_is_too_early_are_found_out(stage):
+    """A positive control: what looks for torn vectors above sees them where there are some."""
+    weights = Schema((Field("weights", "float32", (25_600,)),))
+    stage.set_up(
+        ChannelSpec("weights", "a", ("b",), weights, Delivery.LATEST),
+        ChannelSpec("ready", "b", ("a",), NOTHING),
+    )
+    publisher = stage.start("publish", "a", n=20_000, broken=True)
+    assert result(stage.start("read", "b"))["torn"] > 0
+    assert result(publisher) == {"published": 20_000}
+
+
+def test_a_ring_whose_sender_is_too_early_is_found_out(stage):
+    n = 3_000
+    stage.set_up(ChannelSpec("ring", "a", ("b",), numbered(25_600), depth=4))
+    producer = stage.start("produce", "a", n=n, broken=True)
+    assert result(stage.start("consume", "b", n=n))["wrong"] > 0
+    result(producer)
+
+
 def drain(inbox):
     """Everything that can be taken now: (number, whether it was whole)."""
     found = []

@@ -1,6 +1,7 @@
 """The job that `tianji slurm` writes, run by bash with stand-ins for Slurm's commands."""
 
 import os
+import shlex
 import signal
 import subprocess
 
@@ -8,6 +9,8 @@ import pytest
 from commands import ROOT, end, eventually
 
 from tianji.cli.main import main
+from tianji.config import load
+from tianji.machine.slurm import Wish, script
 
 pytestmark = pytest.mark.process
 
@@ -117,3 +120,32 @@ def test_what_train_would_refuse_is_refused_before_the_queue(tmp_path, capsys):
     out = tmp_path / "job.sbatch"
     assert main(["slurm", str(CONFIG), "--set", "hyp.lrr=0.1", "--out", str(out)]) == 2
     assert "hyp has no key 'lrr'" in capsys.readouterr().err and not out.exists()
+
+
+HOSTILE = (
+    'a b|it\'s|"q"|$(touch hacked)|`touch hacked`|a\nb; touch hacked|;touch hacked|*|\\|-x|#|!1'
+)
+
+
+@pytest.mark.parametrize("kind", ["config", "folder", "path", "value"])
+@pytest.mark.parametrize("name", HOSTILE.split("|"))
+def test_names_that_the_shell_could_take_for_commands_are_names(tmp_path, name, kind):
+    words = {"config": [f"{name}.py"], "value": ["c.py", f"--set=environment.gym_name={name}"]}
+    given, bin_ = words.get(kind, ["c.py"]), tmp_path / (name if kind == "path" else "bin")
+    bin_.mkdir()
+    (bin_ / "tianji").write_text('#!/bin/sh\nprintf "%s\\0" "$@" > "$FOLDER/words"\n')
+    (bin_ / "tianji").chmod(0o755)
+    folder = f"/home/{name}" if kind == "folder" else "/home"
+    if "\n" in folder:
+        return
+    text = script(load(CONFIG), Wish(1), given, str(bin_), name, folder)
+    (tmp_path / "job.sbatch").write_text(text)
+    setting = {"FOLDER": str(tmp_path), "SLURM_JOB_ID": "77"}
+    done = subprocess.run(
+        ["bash", "job.sbatch"], cwd=tmp_path, env=os.environ | setting, capture_output=True
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (tmp_path / "words").read_text().split("\0")[1 : 1 + len(given)] == given
+    assert not (tmp_path / "hacked").exists()
+    head = [line for line in text.splitlines() if line.startswith("#SBATCH --chdir=")]
+    assert [shlex.split(line.removeprefix("#SBATCH --chdir=")) for line in head] == [[folder]]

@@ -1,9 +1,12 @@
 """The job for Slurm asks for what the run needs, and what cannot work is refused."""
 
 import re
+import shlex
 
 import pytest
 from commands import ROOT
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tianji.config import load
 from tianji.core.errors import TianJiError
@@ -139,3 +142,26 @@ def test_what_cannot_work_is_refused(wish, words):
 def test_a_node_that_would_stay_empty_is_refused():
     with pytest.raises(TianJiError, match="has 5 processes, too few for 4 nodes: --nodes 3 at"):
         written("actor_cfg.num=3", nodes=4)
+
+
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
+
+
+@given(words=st.lists(NAMES, max_size=3), path=NAMES, job=st.text(max_size=9))
+def test_any_word_is_one_word_to_the_shell(words, path, job):
+    text = script(load(CONFIG), Wish(1), words, path, job, "/home/me")
+    read = shlex.split(text[text.index("tianji train") :].partition('--run-dir "$run_dir"')[0])
+    assert read == ["tianji", "train", *words, "--engine", "process", "--quiet"]
+    assert re.search(r'^run_dir="runs/[A-Za-z0-9_.-]*-\$SLURM_JOB_ID" ', text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("folder", ["/home/a\nrm -rf /", "/a\r", "/\udcff", "/a\0"])
+def test_a_folder_that_would_end_a_line_of_slurms_is_refused(folder):
+    with pytest.raises(TianJiError, match="cannot stand in a job of Slurm"):
+        script(load(CONFIG), Wish(1), ["a"], "/bin", "job", folder)
+
+
+@pytest.mark.parametrize("time", ["9" * 5_000, "\u0663\u0660", "1" * 7 + ":00", "99999-00"])
+def test_a_time_of_many_or_of_strange_digits_is_refused(time):
+    with pytest.raises(TianJiError, match="--time: want"):
+        Wish(1, time=time)

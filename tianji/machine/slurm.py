@@ -16,9 +16,11 @@ from tianji.roles.role_specs import LAUNCHER
 MARKER = "# Written by `tianji slurm`"  # by it a file of ours is known
 SIGNAL_SECONDS = 120  # before its time is over a job is told so; a checkpoint takes ten of them
 LEAST_SECONDS = 600  # a turn must do more than start and be told to leave
-TIME = re.compile(r"(\d+-)?\d+(:\d\d){0,2}")  # as in 30, 04:00:00, 2-12
-MEMORY = re.compile(r"\d+[KMGT]?")
+TIME = re.compile(r"(\d{1,4}-)?\d{1,6}(:\d\d){0,2}", re.ASCII)  # as in 30, 04:00:00, 2-12
+MEMORY = re.compile(r"\d{1,9}[KMGT]?", re.ASCII)
 NAME = re.compile(r"[\w.,:@+/=-]+")
+NOT_IN_A_LINE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # of what Slurm reads
+NOT_IN_A_WORD = re.compile(r"[\x00\ud800-\udfff]")  # of what the shell reads
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,10 @@ def script(
     One node needs no MPI: there the processes share memory.
     """
     _refuse_without_gpu(config, wish)
-    name = re.sub(r"[^\w.-]", "_", job)
+    _refuse_unwritable(folder, NOT_IN_A_LINE)
+    for word in (*words, path, *wish.setup):
+        _refuse_unwritable(word, NOT_IN_A_WORD)
+    name = re.sub(r"[^\w.-]", "_", job, flags=re.ASCII)
     engine = "process" if wish.nodes == 1 else "mpi"
     command = ["tianji", "train", *words, "--engine", engine, "--quiet"]
     return TEMPLATE.format(
@@ -95,6 +100,13 @@ def script(
         command=shlex.join(command),
         name=name,
     )
+
+
+def _refuse_unwritable(text: str, wrong: re.Pattern[str]) -> None:
+    if (found := wrong.search(text)) is not None:
+        raise TianJiError(
+            f"{text!r}: {found[0]!r} cannot stand in a job of Slurm: rename the file or the folder"
+        )
 
 
 def _refuse_without_gpu(config: Config, wish: Wish) -> None:

@@ -1,0 +1,184 @@
+"""Any bytes in any file that comes from outside give a value or a `TianJiError`, soon."""
+
+import json
+import resource
+import time
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import pytest
+from commands import TASKS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from profiles import plan_for
+from recordings import folder_of_a_run, heading, record
+
+from tianji.config import from_json
+from tianji.config import load as load_config
+from tianji.core import checkpoint, json_file, tensorfile
+from tianji.core.errors import TianJiError
+from tianji.machine import hostfile
+from tianji.observe import replay_record
+from tianji.observe.report.run_reader import RunReader
+from tianji.observe.trace.format import Doing
+from tianji.observe.trace.timeline import save
+from tianji.observe.trace.trace_reader import read as read_trace
+from tianji.runs import launch, resume, trained, weights_file
+from tianji.strategy.plan import plan_file
+
+SECONDS = 5.0  # that one file may take, on a busy machine
+ROOM = 1 << 30  # bytes that it may take
+
+
+@contextmanager
+def bounded():
+    """Within time and memory; what is refused is a `TianJiError`."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, limits[1]))
+    began = time.process_time()
+    try:
+        yield
+    except TianJiError as error:
+        assert str(error)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+    assert time.process_time() - began < SECONDS
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A run with checkpoints, a trace and a plan, of which each test spoils one file."""
+    overrides = ["exp.train_steps=700", "exp.save_freq=2", "model.hidden=[4]"]
+    config = load_config(TASKS / "walk_ppo.py", overrides)
+    run = launch.train(config, "local", tmp_path_factory.mktemp("fuzz") / "run", True).folder
+    folder_of_a_run(run.parent)
+    record(run, heading(), (0, Doing.UPDATE, 1.0, 2.0, 0, 0), (0, Doing.ACT, 2.0, 3.0, 2.5, 3.0))
+    plan_file.write(plan_for(load_config(TASKS / "cartpole_dqn.py")), run / "plan.json")
+    (run / "hosts").write_text("node1 slots=4 # two\nnode2 port=22 max_slots=8\n10.0.0.1\n")
+    (run / "record").mkdir()
+    (run / "job.py").write_text((TASKS / "walk_ppo.py").read_text())
+    return run
+
+
+def _report(run):
+    reader = RunReader(run)
+    reader.refresh()
+    json.dumps(reader.document())
+
+
+def _trace(run):
+    save(read_trace(run), run / "timeline.json")
+
+
+def _newest(run):
+    found, _ = checkpoint.newest(run, resume.facts_of)
+    if found is not None:
+        resume.facts_of(found)
+        found.part("learner-0.0")
+
+
+def _config(run):
+    from_json(json_file.section(json_file.load_json(run / "config.json").get("config")))
+
+
+LAST = "checkpoints/0*-step-*"
+READERS = {
+    "plan.json": lambda run: plan_file.read(run / "plan.json"),
+    "hosts": lambda run: hostfile.check(run / "hosts", 3),
+    "job.py": lambda run: load_config(run / "job.py"),
+    "config.json": lambda run: (_config(run), _report(run), trained.load(run)),
+    "summary.json": lambda run: (_report(run), resume.reopen(run, ["exp.train_steps=9000"])),
+    "metrics.jsonl": _report,
+    "trace/actor-0.0.trace": _trace,
+    "checkpoints/final.safetensors": lambda run: weights_file.read(
+        run / "checkpoints" / "final.safetensors"
+    ),
+    f"{LAST}/manifest.json": _newest,
+    f"{LAST}/run.json": _newest,
+    f"{LAST}/learner-0.0.safetensors": lambda run: tensorfile.read(
+        sorted(run.glob(f"{LAST}/learner-0.0.safetensors"))[-1]
+    ),
+    "record/learner-0.0.rows": lambda run: replay_record.read(run, "learner-0.0", _job()),
+}
+
+
+@cache
+def _job():
+    return load_config(TASKS / "walk_ppo.py")
+
+
+@contextmanager
+def spoilt(run, name, spoil):
+    """The file is another for a while."""
+    path = sorted(run.glob(name))[-1] if "*" in name else run / name
+    before = path.read_bytes() if path.exists() else b""
+    path.write_bytes(spoil(before))
+    try:
+        yield
+    finally:
+        path.write_bytes(before)
+
+
+# Not only noise: the words and the brackets that the readers know.
+WORDS = st.sampled_from(
+    b'{ } [ ] , : " 0 -1 1e999 NaN null true 9999999999999999999999 "config" "watch" "tianji_plan" '
+    b"slots= # node1 __metadata__ F32 dtype shape data_offsets \xff \0".split(b" ")
+)
+ANY = st.binary(max_size=300) | st.lists(WORDS, max_size=60).map(b" ".join)
+
+
+@pytest.mark.parametrize("name", READERS)
+@settings(max_examples=20)
+@given(data=ANY)
+def test_any_bytes_give_a_value_or_an_error(place, name, data):
+    with spoilt(place, name, lambda _: data), bounded():
+        READERS[name](place)
+
+
+@pytest.mark.parametrize("name", READERS)
+@settings(max_examples=20)
+@given(
+    where=st.floats(0, 1),
+    cut=st.sampled_from([0, 0, 1, 7, 400]),
+    data=st.binary(min_size=1, max_size=9) | WORDS | st.sampled_from([b"[" * 9_999, b"9" * 9_999]),
+)
+def test_a_file_with_a_few_other_bytes_gives_a_value_or_an_error(place, name, where, cut, data):
+    def spoil(whole):
+        at = int(where * len(whole))
+        return whole[:at] + data + whole[at + cut :]
+
+    with spoilt(place, name, spoil), bounded():
+        READERS[name](place)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+
+
+def _places(value, path=()):
+    """The ways to everything in a document."""
+    yield path
+    for key, inner in value.items() if isinstance(value, dict) else ():
+        yield from _places(inner, (*path, key))
+
+
+@pytest.mark.parametrize("name", [name for name in READERS if name.endswith(".json")])
+@settings(max_examples=20)
+@given(choice=st.randoms(use_true_random=False), value=JSON)
+def test_any_value_in_any_place_of_a_document_gives_a_value_or_an_error(place, name, choice, value):
+    def spoil(whole):
+        document = json.loads(whole)
+        *way, key = choice.choice([way for way in _places(document) if way])
+        inner = document
+        for step in way:
+            inner = inner[step]
+        inner[key] = value
+        return json.dumps(document).encode()
+
+    with spoilt(place, name, spoil), bounded():
+        READERS[name](place)
