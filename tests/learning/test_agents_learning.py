@@ -1,4 +1,4 @@
-"""Several agents learn together: the game that tells mixers apart."""
+"""Several agents learn together: the game that tells mixers apart, foraging, particles."""
 
 import pytest
 from commands import ROOT, TASKS, train
@@ -33,3 +33,44 @@ def test_policies_find_the_best_choice_without_a_mixer(tmp_path, kind, seed):
     done = train(TASKS / "two_step_mappo.py", tmp_path / "run", *options)
     assert done.status == 0, done.err
     assert greedy_return(tmp_path / "run", 4) == 8
+
+
+def forage(tmp_path, seed, task, *settings):
+    """A run of the preset in another field."""
+    pytest.importorskip("lbforaging")
+    said = (f"environment.name={task}", "exp.eval_step=None", *settings)
+    options = [word for setting in said for word in ("--set", setting)]
+    config = MARL / "fast_qmix_lbf.py"
+    done = train(config, tmp_path / "run", "--engine", "local", "--seed", str(seed), *options)
+    assert done.status == 0, done.err
+    return done
+
+
+SMALL = (
+    *("exp.max_step=25", "exp.train_steps=80_000", "exp.stop_return=0.75", "actor_cfg.envs=16"),
+    *("model.hidden=[64, 64]", "hyp.lr=2e-3", "hyp.step_len=12", "hyp.warmup_size=2_000"),
+    *("hyp.max_decay_step=20_000", "hyp.decay_updates=150"),
+)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_two_agents_learn_to_forage(tmp_path, seed):
+    """A random pair eats one of four; what is above its own level an agent cannot eat alone."""
+    done = forage(tmp_path, seed, "Foraging-5x5-2p-1f-v3", *SMALL)
+    assert done.summary["status"] == "solved"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["Foraging-8x8-2p-1f-v3", "Foraging-5x5-2p-1f-coop-v3"])
+def test_they_do_on_a_larger_field_and_where_no_food_is_for_one_alone(tmp_path, task):
+    forage(tmp_path, 1, task)
+    assert greedy_return(tmp_path / "run", 100) >= 0.9
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_particles_learn_to_cover_landmarks(tmp_path, seed):
+    pytest.importorskip("mpe2")
+    task = TASKS / "spread_qmix.py"
+    done = train(task, tmp_path / "run", "--engine", "local", "--seed", str(seed))
+    assert done.status == 0, done.err
+    assert done.summary["status"] == "solved"  # 100 games at -19.5, six deviations from random
