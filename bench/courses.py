@@ -165,12 +165,17 @@ def panels(rows: list[Row], over: str = "seconds") -> list[Panel | Course]:
 
 
 def course(rows: Iterable[Row], over: str = "seconds") -> list[tuple[float, Spread]]:
-    """Median and range of the returns of several runs at equal distances in time, or in steps.
+    """Median and range of the returns of several runs at equal distances in time, or in steps."""
+    found_in = "curves" if over == "seconds" else "by_steps"
+    return line_of(row[found_in][RETURN] for row in rows)
+
+
+def line_of(runs: Iterable[Sequence[tuple[float, float]]]) -> list[tuple[float, Spread]]:
+    """Median and range of what several runs had at equal distances.
 
     A run has its last value from its end on, and none before its first.
     """
-    found_in = "curves" if over == "seconds" else "by_steps"
-    curves = [row[found_in][RETURN] for row in rows if row[found_in][RETURN]]
+    curves = [points for points in runs if points]
     if not curves:
         return []
     end = max(points[-1][0] for points in curves)

@@ -1,8 +1,7 @@
 """Figure 10: greedy win rates over time of QMIX, VDN and MAPPO on SMAX maps, and QMIX serially.
 
 SMAX is JaxMARL's game in the manner of StarCraft II, which cannot be had everywhere: its win rates
-are not SMAC's. "QMIX serial" is the same task with the same seeds in one process, step by step. On
-a machine with many cores `--at-once 6` trains six at a time, each on cores of its own.
+are not SMAC's. "QMIX serial" is the same task with the same seeds in one process, step by step.
 """
 
 from __future__ import annotations
@@ -13,15 +12,13 @@ import math
 import os
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
 
-from courses import course
-from curves import Training, training_of
-from experiment import Sheet, attempt, parser, seeds_of
+from beside import add_cores_each, conduct_trials
+from courses import line_of
+from curves import STEPS, Training, training_of
+from experiment import Sheet, Trial, parser, seeds_of
 from figures import Course
 from measures import ratio_interval
 from options import CONFIGS, count
@@ -71,12 +68,10 @@ def measure(system: System, map_name: str, seed: int, o: argparse.Namespace) -> 
 
 def row_of(done: Training) -> Row:
     """The columns of a run, and how often its greedy policy won in the course of it."""
-    told = [row for row in done.metrics if row.get(WON) is not None]
-    over_time = [(row["time/time_elapsed"], row[WON]) for row in told]
-    over_steps = [(row["env_steps"], row[WON]) for row in told]
+    over_time, over_steps = done.curve(WON), done.curve(WON, STEPS)
     row: Row = {
         "best": max((won for _, won in over_time), default=math.nan),
-        "last": over_time[-1][1] if told else math.nan,
+        "last": over_time[-1][1] if over_time else math.nan,
         "env_steps": done.summary["env_steps"],
         "production": done.summary["production_per_second"],
         "consumption": done.summary["consumption_per_second"],
@@ -87,19 +82,6 @@ def row_of(done: Training) -> Row:
             first = next((x for x, won in points if won >= level), math.inf)
             row[f"{name}_{100 * level:.0f}"] = first
     return row
-
-
-@contextmanager
-def runners(n: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads that train `n` at a time, what each starts on its own part of the cores."""
-    cores, parts = sorted(os.sched_getaffinity(0)), SimpleQueue[list[int]]()
-    for i in range(n):
-        parts.put(cores[i * len(cores) // n : (i + 1) * len(cores) // n])
-    pool = ThreadPoolExecutor(n, initializer=lambda: os.sched_setaffinity(0, parts.get()))
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def table(rows: list[Row], seconds: float) -> str:
@@ -137,10 +119,20 @@ def panels(rows: list[Row]) -> list[Course]:
         mine = where(rows, map=map_name)
         for label, metric in (("seconds", OVER_TIME), ("environment steps", OVER_STEPS)):
             lines = {
-                name: course(where(mine, system=name), metric) for name in values(mine, "system")
+                name: line_of(row["curves"][metric] for row in where(mine, system=name))
+                for name in values(mine, "system")
             }
             drawn.append(Course(f"{map_name} (SMAX)", label, "greedy games won", lines))
     return drawn
+
+
+def trials(o: argparse.Namespace) -> Iterator[Trial]:
+    """Every system on every map, seed by seed."""
+    for seed in seeds_of(o):
+        for map_name in o.maps:
+            for name in o.systems:
+                row = {"map": map_name, "system": name, "seed": seed}
+                yield row, measure, (SYSTEMS[name], map_name, seed, o)
 
 
 def write_curves(rows: list[Row], path: Path) -> None:
@@ -158,26 +150,18 @@ def main() -> int:
     options = parser("figure10", __doc__, seconds=180)
     options.add_argument("--maps", nargs="+", choices=MAPS, default=["3m"])
     options.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
-    options.add_argument("--at-once", type=count, default=1, help="runs at a time (1)")
     options.add_argument("--every", type=count, default=100_000, help="steps between evaluations")
     options.add_argument("--set", action="append", default=[], help="key=value, of every run")
+    add_cores_each(options)
     o = options.parse_args()
     try:
         import jaxmarl  # noqa: F401  # 600 MB: an extra that not everybody has
     except ImportError:
         print("JaxMARL is not installed: pip install 'tianji[smax]'", file=sys.stderr)
         return 2
-    if o.at_once > len(os.sched_getaffinity(0)):
-        options.error(f"--at-once {o.at_once}: there are {len(os.sched_getaffinity(0))} cores")
     sheet = Sheet(o.out, "figure10", ("map", "system", "seed", *COLUMNS, "foreign_load"), o.total)
-    with sheet, runners(o.at_once) as pool:
-        waiting = [
-            ({"map": map_name, "system": name, "seed": seed},
-             pool.submit(measure, SYSTEMS[name], map_name, seed, o))
-            for seed in seeds_of(o) for map_name in o.maps for name in o.systems
-        ]  # fmt: skip
-        for row, future in waiting:
-            attempt(sheet, row, future.result)
+    with sheet:
+        conduct_trials(sheet, trials(o), o.cores_each)
     write_curves(sheet.rows, o.out / "figure10.curves.csv")
     return sheet.finish(lambda rows: table(rows, o.seconds), panels)
 

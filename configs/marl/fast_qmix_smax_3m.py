@@ -19,7 +19,9 @@ parallel_parameters = dict(
 )
 
 hyp = dict(
-    lr=5e-4,
+    lr=1e-3,
+    lr_decay=8_000,  # updates over which lr falls to ...
+    lr_final=1e-4,
     step_len=20,
     batch_size=32,  # sequences per update
     buffer_size=200_000,

@@ -138,3 +138,26 @@ def test_the_soak_prints_one_table(tmp_path, child_env):
     table = (tmp_path / "soak.md").read_text()
     assert table in done.stdout and table.count("| flat |") == 4, done.stdout + done.stderr
     assert done.returncode == 0
+
+
+def test_lockstep_stands_beside_our_engines(tmp_path, child_env):
+    pytest.importorskip("lbforaging")
+    small = ["--tasks", "lbf", "--seeds", "1", "--seconds", "4", "--envs", "2"]
+    done = run("lockstep", tmp_path, child_env, *small, "--set", "hyp.warmup_size=700")
+    assert done.returncode == 0 and "did not finish" not in done.stdout, done.stderr
+    rows = list(csv.DictReader((tmp_path / "lockstep.csv").read_text().splitlines()))
+    assert [row["system"] for row in rows] == ["processes", "serial", "lockstep"]
+    assert all(float(row["steps_per_second"]) > 0 for row in rows)
+    assert all(float(row["samples_per_second"]) > 0 for row in rows)
+    assert "times those of lockstep (asked: 5)" in (tmp_path / "lockstep.md").read_text()
+
+
+def test_figure_10_is_drawn_on_smax(tmp_path, child_env):
+    pytest.importorskip("jaxmarl")
+    small = ["--seeds", "1", "--seconds", "20", "--every", "10000", "--set", "exp.eval_times=8"]
+    done = run("figure10", tmp_path, child_env, "--systems", "QMIX", "MAPPO", *small)
+    assert done.returncode == 0 and "did not finish" not in done.stdout, done.stderr
+    rows = list(csv.DictReader((tmp_path / "figure10.csv").read_text().splitlines()))
+    assert [row["system"] for row in rows] == ["QMIX", "MAPPO"]
+    assert len((tmp_path / "figure10.curves.csv").read_text().splitlines()) > 2
+    assert "3m (SMAX)" in (tmp_path / "figure10.svg").read_text()

@@ -114,6 +114,8 @@ def test_a_mistake_is_answered_with_one_line_and_status_2(capsys):
         ("plain_pong --envs 1", "--envs: want a whole number, 2 or more, got '1'"),
         ("figure4 --parts c", "--parts: want some of the letters abd, got 'c'"),
         ("figure9 --games chess", "--games: invalid choice: 'chess'"),
+        ("figure10 --maps 5m", "--maps: invalid choice: '5m'"),
+        ("lockstep --tasks chess", "--tasks: invalid choice: 'chess'"),
         ("figure11 --seconds 0", "--seconds: want a number above 0, got '0'"),
         ("gpu --parts none", "--parts: invalid choice: 'none'"),
         ("peers --peers nobody", "--peers: invalid choice: 'nobody'"),

@@ -160,6 +160,21 @@ def test_the_end_of_foraging_is_told_from_its_time_limit():
     assert all((points == 1) == terminated for terminated, points in ends)
 
 
+def test_foraging_is_asked_for_a_picture_where_one_is_wanted():
+    """Its render() shows a window unless it is told again; a display is not needed to see that."""
+    pytest.importorskip("lbforaging", reason="lbforaging is not installed")
+
+    class Viewer:
+        def render(self, env, return_rgb_array):
+            return np.full((4, 4, 3), 7, np.uint8) if return_rgb_array else True
+
+    from tianji.envs.lbf import ForagingGame
+
+    game = ForagingGame(TASK, {"render_mode": "rgb_array"})
+    game._env._rendering_initialized, game._env.viewer = True, Viewer()
+    assert game.render().shape == (4, 4, 3)
+
+
 @pytest.mark.parametrize("name", ["Foraging-8x8-2p-9f-v3", "Foraging-8x8-2p-1f", "CartPole"])
 def test_unknown_foraging_tasks_are_refused(name):
     with pytest.raises(TianJiError, match="1f to 4f"):

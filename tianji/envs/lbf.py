@@ -91,7 +91,7 @@ class ForagingGame:
 
     def render(self) -> Any:
         """A picture, where it was made with a render mode that gives one."""
-        return self._env.render()
+        return self._env.render(mode=self._env.render_mode or "human")  # it forgets its own
 
     def close(self) -> None:
         """Closes the window, if there is one."""
