@@ -22,12 +22,12 @@ import numpy as np
 from options import Options, count, positive, whole
 
 from tianji.config import Config, load
+from tianji.core.balance import Balance
 from tianji.core.env import EnvSpec, Step
 from tianji.core.frames import FIRST
 from tianji.core.store import keep
 from tianji.job.factory import make_env
 from tianji.job.job import Job, prepare
-from tianji.roles.balance import Balance
 
 SEEN = ("reward", "terminated", "truncated", "valid", "first")  # besides the observations
 
