@@ -25,3 +25,14 @@ def test_a_run_that_keeps_its_promises_passes(tmp_path):
     assert found["ending"]["exit_status"] == 143 and found["ending"]["asked"]
     assert "every invariant held." in done.stdout
     assert len(done.stderr.splitlines()) == 1 + len(found["faults"])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("task", ["cartpole_dqn.py", "cartpole_ppo.py"])
+def test_every_fault_that_can_be_had_is_survived(tmp_path, task, seed):
+    words = ["--seconds", "30", "--every", "1", "--seed", str(seed), "--set", "actor_cfg.num=2"]
+    done, found = chaos(tmp_path / "out", task, *words, timeout=500)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert len(found["faults"]) >= 3

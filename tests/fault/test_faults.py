@@ -25,6 +25,7 @@ from commands import (
 )
 
 from tianji.core import checkpoint
+from tianji.core.signals import ECHO_SECONDS
 
 pytestmark = [pytest.mark.fault, pytest.mark.process]
 
@@ -154,6 +155,20 @@ def test_a_signal_ends_the_run_cleanly(run, number, status):
     assert "Traceback" not in err
     assert (folder / "checkpoints" / "final.safetensors").exists()
     assert not any(map(alive, crew.values()))
+
+
+@pytest.mark.slow
+def test_a_second_signal_ends_the_run_at_once(run):
+    process, folder, crew = run
+    _kill(crew["actor-0.0"], signal.SIGSTOP)  # the end would wait for it
+    process.send_signal(signal.SIGTERM)
+    time.sleep(ECHO_SECONDS + 0.2)  # before, it would be the same wish
+    process.send_signal(signal.SIGTERM)
+    sent_at = time.monotonic()
+    process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGTERM
+    assert time.monotonic() < sent_at + 5
+    eventually(lambda: not any(map(alive, crew.values())), 5, "the end of the children")
 
 
 def test_children_and_shared_memory_go_when_the_launcher_is_killed(run):

@@ -115,7 +115,8 @@ def ending(record, **changes):
 
 def test_a_run_that_keeps_every_promise_breaks_none():
     assert broken(whole()) == set()
-    assert {verdict.held for verdict in judge(whole())} == {True}
+    unseen = [verdict.name for verdict in judge(whole()) if verdict.held is None]
+    assert unseen == ["mishaps counted"]
 
 
 def test_a_run_without_a_fault_or_a_row_has_kept_nothing():
@@ -198,6 +199,23 @@ def test_a_process_that_was_replaced_although_it_was_only_stopped_is_seen():
 
 def test_a_replaced_process_of_which_the_summary_does_not_tell_is_seen():
     assert broken(ending(whole(), summary=dict(restarts=0))) == {"restarts counted"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (Fault.RAISE, dict(env_restarts=2)),
+        (Fault.NAN, dict(not_finite=2)),
+        (Fault.NAN, dict(not_finite=3, skipped_updates=1)),
+    ],
+)
+def test_a_broken_environment_that_is_not_told_or_was_learned_from_is_seen(fault, told):
+    record = whole()
+    strike = Strike(1.0, fault, "actor-0.0")
+    record.trials += [Trial(strike, at=9.0 + i, updates=90, back=0.1) for i in range(3)]
+    counts = dict(env_restarts=3, not_finite=3, skipped_updates=0)
+    assert broken(ending(record, summary=counts)) == set()
+    assert broken(ending(record, summary=counts | told)) == {"mishaps counted"}
 
 
 def test_a_run_without_a_whole_checkpoint_is_seen():

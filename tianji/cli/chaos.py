@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tianji.tools.chaos.ordeal import Ordeal
     from tianji.tools.chaos.settings import Settings
 
-SECONDS, EVERY = 60.0, 3.0
+SECONDS, EVERY = 90.0, 3.0
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

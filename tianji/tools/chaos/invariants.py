@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tianji.core.json_file import whole
 from tianji.core.status import Status
 from tianji.core.wording import count_of, number
 from tianji.tools.chaos.processes import Usage
@@ -218,6 +219,23 @@ def restarts(record: Record) -> Verdict:
     return Verdict("restarts counted", isinstance(told, int) and told >= replaced, said)
 
 
+def mended(record: Record) -> Verdict:
+    """The summary tells of every environment that broke, and nobody learned from NaN."""
+    assert record.ending is not None
+    found = {Fault.RAISE: "env_restarts", Fault.NAN: "not_finite"}
+    summary, done = record.ending.summary, [t for t in record.trials if t.back is not None]
+    made = {fault: sum(t.strike.fault is fault for t in done) for fault in found}
+    if not any(made.values()):
+        return Verdict("mishaps counted", None, "no environment was broken")
+    told = {fault: whole(summary.get(key)) or 0 for fault, key in found.items()}
+    bad = whole(summary.get("skipped_updates")) or 0
+    said = ", ".join(f"{told[fault]} of {made[fault]} {fault}" for fault in found)
+    if bad:
+        said += f"; {count_of(bad, 'update')} with NaN"
+    held = all(told[fault] >= made[fault] for fault in found) and not bad
+    return Verdict("mishaps counted", held, said)
+
+
 def checkpoint(record: Record) -> Verdict:
     """The run left a checkpoint that is whole."""
     assert record.ending is not None
@@ -256,7 +274,7 @@ CHECKS: tuple[Check, ...] = (
     versions,
     no_false_alarm,
 )
-LAST_CHECKS: tuple[Check, ...] = (restarts, checkpoint, nothing_left, exit_status)
+LAST_CHECKS: tuple[Check, ...] = (restarts, mended, checkpoint, nothing_left, exit_status)
 
 
 def _mib(n_bytes: float) -> str:

@@ -65,14 +65,18 @@ class Ordeal:
                 return
 
     def _wait_for_training(self) -> None:
-        subject, homes = self._subject, set(self._settings.homes)
-        self._until(lambda: bool(subject.rows) and homes <= set(subject.workers), START_SECONDS)
+        subject = self._subject
+        self._until(lambda: bool(subject.rows) and self._everyone(), START_SECONDS)
         if subject.has_ended() or not subject.rows:
             said = "\n".join(subject.words().rstrip().splitlines()[-LAST_LINES:])
             if subject.process.poll() == USER_MISTAKE:
                 raise TianJiError(said.removeprefix("tianji: "))
             raise RunFailed(f"the run did not begin to learn:\n{said}")
         self._began = time.monotonic()
+
+    def _everyone(self) -> bool:
+        """Whether every process is there."""
+        return set(self._settings.homes) <= set(self._subject.workers)
 
     def _passes(self, seconds: float) -> bool:
         """Lets time go by; False when the run or its time is over."""
@@ -83,9 +87,12 @@ class Ordeal:
     def _endure(self, strike: Strike) -> Trial:
         """One fault, and what came of it."""
         subject, hand = self._subject, self._hand
+        is_whole = self._until(self._everyone, PATIENCE_SECONDS)
         before, last, seen = dict(subject.workers), subject.rows[-1], set(subject.ever)
         now = time.monotonic()
         trial = Trial(strike, now - self._began, last.updates)
+        if not is_whole:
+            return trial  # it did not go on after the one before, as it had seemed
         hand.strike(strike, subject.pid, before)
         if strike.fault in IN_ENVIRONMENT - LASTING.keys():
             now = self._obeyed(strike, trial) or now
@@ -116,19 +123,16 @@ class Ordeal:
         acting = {home: self._hand.steps(home) for home in hit if kind_of(home) is Kind.ACTOR}
 
         def works() -> bool:
-            workers = subject.workers
-            there = set(self._settings.homes) <= set(workers)
-            replaced = all(workers.get(home) != before[home] for home in hit) if dead else there
-            return (
-                there
-                and replaced
-                and all(self._hand.steps(home) > made for home, made in acting.items())
-            )
+            if not self._everyone():
+                return False
+            if dead and any(subject.workers[home] == before[home] for home in hit):
+                return False
+            return all(self._hand.steps(home) > made for home, made in acting.items())
 
         if not self._until(works, PATIENCE_SECONDS):
             return
         back = time.monotonic()
-        saved = last.checkpoints if trial.strike.fault is Fault.DISK else -1
+        saved = subject.rows[-1].checkpoints if trial.strike.fault is Fault.DISK else -1
         if self._until(lambda: self._learns(back, last.env_steps, saved), PATIENCE_SECONDS):
             learns_at = time.monotonic()
             trial.back = (back if acting else learns_at) - at

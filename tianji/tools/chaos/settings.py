@@ -20,7 +20,14 @@ from tianji.tools.chaos.schedule import Fault, Strike, schedule
 SAVE_SECONDS = 5.0  # from one checkpoint to the next, at most: a lost learner goes on from there
 STEP_SECONDS = 5.0  # after which a step counts as hanging, at most: longer than anybody is stopped
 RESTARTS = 1_000  # times an hour that a process may be lost: they are lost on purpose
-ENDLESS = {"exp.stop_return": "1e9", "exp.train_steps": "1_000_000_000_000"}
+ENDLESS = {
+    "exp.stop_return": "1e9",
+    "exp.stop_win_ratio": "None",
+    "exp.train_steps": "1_000_000_000_000",
+    "exp.episodes": "None",
+    "exp.max_seconds": "None",
+    "exp.track": "[]",  # nobody wants to see such a run among others
+}
 UNEVEN = 2.0  # times that samples get older where some actors make that much less than others
 
 
