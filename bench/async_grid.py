@@ -1,10 +1,10 @@
 """What asynchrony costs: PPO on small tasks, variants times seeds, several runs side by side.
 
-    python bench/async_grid.py --grid cartpole --seeds 32
+    python bench/async_grid.py --grid cartpole lag agents groups --seeds 32
 
-Every run has two cores of its own: one actor each, its learner beside them. The table says how many
-runs were solved, and the medians of steps and seconds to the target with 95 % intervals, in which a
-run that did not get there counts as endless.
+Every run has two cores of its own. The table says how many runs were solved, the medians of steps
+and seconds to the target with 95 % intervals, in which a run that did not get there counts as
+endless, and the median of both over those of the first variant with the same seed.
 """
 
 from __future__ import annotations
@@ -53,6 +53,12 @@ def lags() -> Variants:
     return found
 
 
+def agents() -> Variants:
+    """So many environments, the same samples per message and per update."""
+    sizes = {n: (f"actor_cfg.envs={n}", f"actor_cfg.send_size={128 // n}") for n in (8, 1, 64)}
+    return {f"{n} environments": (CONFIGS / "cartpole_dqn.py", keys) for n, keys in sizes.items()}
+
+
 def groups() -> Variants:
     """Groups that are averaged, each with an actor; all of them share the two cores."""
     every = "learner_cfg.send_root_interval=1"
@@ -67,6 +73,7 @@ GRIDS = {
     "catch": partial(both_modes, TASKS / "catch_ppo.py", TWO),
     "acrobot": partial(both_modes, CARTPOLE, *ACROBOT),
     "lag": lags,
+    "agents": agents,
     "groups": groups,
 }
 
@@ -97,9 +104,21 @@ def interval(numbers: Sequence[float]) -> tuple[float, float, float]:
     return statistics.median(ordered), ordered[least], ordered[n - 1 - least]
 
 
+def ratio(rows: list[Row], name: str, column: str) -> str:
+    """Of a variant over the first one with the same seed: median and interval."""
+    first = {r["seed"]: r[column] for r in where(rows, variant=values(rows, "variant")[0])}
+    pairs = [(r[column], first[r["seed"]]) for r in where(rows, variant=name) if r["seed"] in first]
+    known = [a / b for a, b in pairs if math.isfinite(a) or math.isfinite(b)]  # endless or 0 else
+    if not known:
+        return "-"
+    middle, low, high = interval(known)
+    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
+
+
 def table(rows: list[Row]) -> str:
     """A line for each variant."""
-    header = ["variant", "solved", "steps", "95 %", "seconds", "95 %", "staleness", "ESS/n"]
+    header = ["variant", "solved", "steps", "95 %", "over the first"]
+    header += ["seconds", "95 %", "over the first", "staleness", "ESS/n"]
     lines = []
     for name in values(rows, "variant"):
         own = where(rows, variant=name)
@@ -112,8 +131,10 @@ def table(rows: list[Row]) -> str:
                 f"{sum(r['solved'] for r in own)} of {len(own)}",
                 f"{steps[0]:,.0f}",
                 f"{steps[1]:,.0f} to {steps[2]:,.0f}",
+                ratio(rows, name, "env_steps"),
                 f"{seconds[0]:.2f}",
                 f"{seconds[1]:.2f} to {seconds[2]:.2f}",
+                ratio(rows, name, "seconds"),
                 f"{stale:.2f}",
                 f"{statistics.fmean(ess):.3f}" if ess else "-",
             ]

@@ -1,4 +1,6 @@
-"""Measures what tracing costs: the same training with and without it, one after the other.
+"""Measures what tracing or recording costs: the same training with and without, in turns.
+
+    python bench/trace_cost.py --what record
 
 In the local engine two engines, one of them traced, do the same work to the last bit: a block of
 rounds of one, then of the other, and the CPU times of neighbouring blocks are compared. In the
@@ -25,34 +27,40 @@ CASES = {  # name: configuration, what is set, and rounds of a block
     "PPO, in turns": ("cartpole_ppo.py", [], 256),
 }
 ENGINES = ("local", "process")
-TRACED = "exp.trace_seconds=2"
+TRACED = {"trace": "exp.trace_seconds=2", "record": "exp.record=True"}
 N_STEPS = 500
 
 
-def blocks(case: str, n_blocks: int) -> dict[str, list[float]]:
-    """CPU time of blocks of rounds, traced / not traced."""
+def blocks(case: str, n_blocks: int, what: str) -> dict[str, list[float]]:
+    """CPU time of blocks of rounds, traced / not traced; a block is as long as a report."""
     from tianji.config import load
     from tianji.engines.local import LocalEngine
     from tianji.job.preflight import try_out
+    from tianji.observe.replay_record import Recording
 
     file, settings, n_rounds = CASES[case]
+    recording: Recording | None = None
 
     def block(engine: LocalEngine) -> float:
         began = time.thread_time()
         for _ in range(n_rounds):
             engine._round()
+        if engine is traced and recording is not None:
+            recording.flush()
         spent = time.thread_time() - began
         engine.watch.poll()
         return spent
 
     with tempfile.TemporaryDirectory() as parent:
         engines = []
-        for i, more in enumerate(([TRACED], [])):
+        for i, more in enumerate(([TRACED[what]], [])):
             folder = Path(parent) / str(i)
             folder.mkdir()
             config = load(str(CONFIGS / file), [*ENDLESS, *settings, *more])
             engines.append(LocalEngine(try_out(config), folder))
         traced, plain = engines
+        if what == "record":  # the engine itself sees no use in it
+            recording = Recording(traced.roles, traced._config, Path(parent) / "0")
         ratios = []
         for i in range(n_blocks):
             pair = {}
@@ -62,18 +70,18 @@ def blocks(case: str, n_blocks: int) -> dict[str, list[float]]:
     return {"CPU time": ratios[2:]}  # after the first batches
 
 
-def rates(case: str, seconds: float, repeats: int) -> dict[str, list[float]]:
+def rates(case: str, seconds: float, repeats: int, what: str) -> dict[str, list[float]]:
     """Production and consumption of pairs of runs, traced / not traced."""
     file, settings, _ = CASES[case]
     ratios: dict[str, list[float]] = {"production": [], "consumption": []}
     for i in range(repeats):
         pair = {}
-        for how in (TRACED, "") if i % 2 else ("", TRACED):
+        for how in (TRACED[what], "") if i % 2 else ("", TRACED[what]):
             words = [*ENDLESS, *settings, *filter(None, [how])]
             pair[how] = summary_of(CONFIGS / file, words, seconds)
         for name, found in ratios.items():
             key = f"{name}_per_second"
-            found.append(pair[TRACED][key] / pair[""][key])
+            found.append(pair[TRACED[what]][key] / pair[""][key])
     return ratios
 
 
@@ -137,23 +145,26 @@ def line(case: str, engine: str, what: str, ratios: list[float]) -> str:
 
 def main() -> None:
     parser = Options(__doc__)
+    parser.add_argument("--what", choices=TRACED, default="trace", help="what is switched on")
     parser.add_argument("--engines", nargs="*", choices=ENGINES, default=ENGINES)
     parser.add_argument("--blocks", type=at_least(4), default=60, help="pairs in the local engine")
     parser.add_argument("--repeats", type=count, default=7, help="pairs of runs in processes")
     parser.add_argument("--seconds", type=number_from(2), default=5.0, help="of a run in processes")
     options = parser.parse_args()
     if options.engines:
-        print("| training | engine | what | traced / not traced, median (quartiles) | pairs |")
+        print("| training | engine | what | with / without, median (quartiles) | pairs |")
         print("|---|---|---|---|---|")
     for engine in options.engines:
         for case in CASES:
             found = (
-                blocks(case, options.blocks)
+                blocks(case, options.blocks, options.what)
                 if engine == "local"
-                else rates(case, options.seconds, options.repeats)
+                else rates(case, options.seconds, options.repeats, options.what)
             )
             for what, ratios in found.items():
                 print(line(case, engine, what, ratios), flush=True)
+    if options.what == "record":
+        return
     traced, plain = step_seconds()
     print(f"\na step of an actor is longer by {traced * 1e6:.2f} us, untraced {plain * 1e6:.3f} us")
     print(f"a turn of three idle roles, untraced: {turn_seconds() * 1e6:.2f} us")
