@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from beside import add_cores_each, conduct_trials
@@ -154,9 +155,7 @@ def main() -> int:
     options.add_argument("--set", action="append", default=[], help="key=value, of every run")
     add_cores_each(options)
     o = options.parse_args()
-    try:
-        import jaxmarl  # noqa: F401  # 600 MB: an extra that not everybody has
-    except ImportError:
+    if find_spec("jaxmarl") is None:  # 600 MB: an extra that not everybody has
         print("JaxMARL is not installed: pip install 'tianji[smax]'", file=sys.stderr)
         return 2
     sheet = Sheet(o.out, "figure10", ("map", "system", "seed", *COLUMNS, "foreign_load"), o.total)

@@ -11,9 +11,9 @@ environment = dict(
 # Other maps: --set environment.map_name=2s3z. VDN: --set agent.type=VDN.
 exp = dict(train_steps=2_000_000, eval_step=100_000, eval_times=100, seed=0)
 
-# One actor that steps 64 battles at once; an update of 32 sequences for every 160 steps.
+# One actor that steps 64 battles at once; an update of 64 sequences for every 160 steps.
 parallel_parameters = dict(
-    global_cfg=dict(replay_ratio=4),
+    global_cfg=dict(replay_ratio=8),
     learner_cfg=dict(num=1),
     actor_cfg=dict(num=1, envs=64),
 )
@@ -23,7 +23,7 @@ hyp = dict(
     lr_decay=8_000,  # updates over which lr falls to ...
     lr_final=1e-4,
     step_len=20,
-    batch_size=32,  # sequences per update
+    batch_size=64,  # sequences per update
     buffer_size=200_000,
     warmup_size=5_000,
     max_decay_step=250_000,  # epsilon falls over so many steps ...

@@ -61,6 +61,7 @@ def test_two_agents_learn_to_forage(tmp_path, seed):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("task", ["Foraging-8x8-2p-1f-v3", "Foraging-5x5-2p-1f-coop-v3"])
 def test_they_do_on_a_larger_field_and_where_no_food_is_for_one_alone(tmp_path, task):
     forage(tmp_path, 1, task)
