@@ -53,7 +53,16 @@ def test_faults_come_as_often_as_they_were_asked_to_and_hit_those_they_can():
         whole_run = strike.fault in (Fault.ACTORS, Fault.DISK)
         anybody = strike.fault in (Fault.KILL, Fault.STOP)
         assert strike.victim in ((RUN,) if whole_run else HOMES if anybody else HOMES[1:])
-    assert {strike.victim for strike in strikes if strike.fault is Fault.KILL} == set(HOMES)
+    killed = [strike.victim for strike in strikes if strike.fault is Fault.KILL]
+    for start in range(0, len(killed) - 2, 3):
+        assert set(killed[start : start + 3]) == set(HOMES)  # everyone before anyone again
+
+
+def test_the_reducer_is_not_killed_for_training_goes_on_without_it():
+    homes = ("learner-0.0", "learner-1.0", "actor-0.0", "reducer-0.0")
+    strikes = schedule(0, 300.0, [Fault.KILL, Fault.STOP], homes, 3.0)
+    assert {s.victim for s in strikes if s.fault is Fault.KILL} == set(homes[:3])
+    assert {s.victim for s in strikes if s.fault is Fault.STOP} == set(homes)
 
 
 def test_faults_are_chosen_by_name():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
+from typing import TypeVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from tianji.config.section import nearest
 from tianji.core.errors import TianJiError
 from tianji.roles.role_specs import Kind, kind_of
 
+T = TypeVar("T")
 RUN = "run"  # the victim of a fault that hits every process
 
 
@@ -78,20 +79,19 @@ def schedule(
 ) -> list[Strike]:
     """The faults of `seconds` seconds, one about `every` so many; the same for the same seed.
 
-    Every kind of fault comes once before any comes again. `homes` are the processes of the run.
+    Every kind of fault comes once before any comes again, and so does everyone it can hit. `homes`
+    are the processes of the run.
     """
     random = np.random.default_rng(seed)
     strikes, at = list[Strike](), 0.0
-    for turn in count():
-        if turn % len(faults) == 0:
-            order = [faults[i] for i in random.permutation(len(faults))]
-        fault = order[turn % len(faults)]
+    kinds = _in_turns(faults, random)
+    whom = {fault: _in_turns(victims(fault, homes), random) for fault in faults}
+    for fault in kinds:
         low, high = LASTING.get(fault, (0.0, 0.0))
-        among = victims(fault, homes)
         strike = Strike(
             round(float(random.uniform(0.5, 1.5)) * every, 3),
             fault,
-            among[int(random.integers(len(among)))],
+            next(whom[fault]),
             round(float(random.uniform(low, high)), 3),
         )
         at += strike.pause
@@ -99,6 +99,12 @@ def schedule(
             return strikes
         strikes.append(strike)
     raise AssertionError
+
+
+def _in_turns(things: Sequence[T], random: np.random.Generator) -> Iterator[T]:
+    """All of them in any order, then all again in another one, without end."""
+    while True:
+        yield from (things[int(i)] for i in random.permutation(len(things)))
 
 
 def chosen(words: str | None) -> list[Fault]:
@@ -121,6 +127,8 @@ def victims(fault: Fault, homes: Sequence[str]) -> list[str]:
     """Whom a fault may hit."""
     if fault in (Fault.ACTORS, Fault.DISK, Fault.CUT):
         return [RUN]
-    if fault in (Fault.KILL, Fault.STOP):
+    if fault is Fault.STOP:
         return list(homes)
+    if fault is Fault.KILL:  # training goes on without the reducer, and nobody replaces it
+        return [home for home in homes if kind_of(home) is not Kind.REDUCER]
     return [home for home in homes if kind_of(home) is Kind.ACTOR]
