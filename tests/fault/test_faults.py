@@ -24,8 +24,11 @@ from commands import (
     without_a_mean,
 )
 
+from tianji.config import load as load_config
 from tianji.core import checkpoint
 from tianji.core.signals import ECHO_SECONDS
+from tianji.engines import stall
+from tianji.runs import launch
 
 pytestmark = [pytest.mark.fault, pytest.mark.process]
 
@@ -250,6 +253,18 @@ def test_a_reward_that_is_no_number_costs_an_episode_and_is_named(tmp_path, engi
     assert done.summary["not_finite"] > 0
     assert "environment 0: field 'reward' has NaN or Inf at step 10 of its episode" in done.err
     assert "Traceback" not in done.err
+
+
+def test_a_run_that_stands_still_says_where_each_process_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(stall, "STALL_SECONDS", 1.0)
+    overrides = ["actor_cfg.num=1", "actor_cfg.envs=1", "exp.train_steps=3000"]
+    config = load_config(_echo(tmp_path, "Sleeps"), overrides)
+    report = launch.train(config, "process", tmp_path / "run", True)
+    assert report.exit_status == 0
+    text = next(each for each in report.summary["warnings"] if "nothing has moved for" in each)
+    assert "  actor-0.0 has said nothing since: it is in the middle of a step" in text
+    assert "  learner-0.0 waits for a batch" in text
+    assert "echo.py" in text and "in step" in text  # where the actor is
 
 
 @pytest.mark.parametrize("how", ["sys", "os"])

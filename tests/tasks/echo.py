@@ -96,6 +96,18 @@ class RaisesOnce(Echo):
         return super().step(action)
 
 
+class Sleeps(Echo):
+    """Takes six seconds for its 200th step."""
+
+    steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 200:
+            time.sleep(6.0)
+        return super().step(action)
+
+
 class NotANumber(Echo):
     """Pays NaN in its 50th step."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -40,6 +41,7 @@ class Crew:
         self._shares: dict[str, Share] = {}
         self._begins: dict[str, int] = {}  # where in its log, which is never overwritten
         self._files: dict[str, IO[bytes]] = {}
+        self._asked: dict[str, int] = {}  # for its stacks, and how long its log was then
 
     def start(self, home: str, share: Share) -> None:
         """Starts one child, which loads its libraries and waits for its description."""
@@ -117,6 +119,18 @@ class Crew:
         self._told |= set(new)
         return [(name, survived(name, manner(gone[name]), self.last_words(name))) for name in new]
 
+    def ask_for_stacks(self) -> None:
+        """Has each child write its stacks into its log."""
+        self._asked = {}
+        for name, process in self.processes.items():
+            if process.poll() is None and _answers(process.pid):
+                self._asked[name] = os.fstat(self._files[name].fileno()).st_size
+                process.send_signal(signal.SIGUSR2)
+
+    def stacks(self) -> dict[str, str]:
+        """What each child has written since it was asked."""
+        return {name: last_words(self._logs / f"{name}.log", n) for name, n in self._asked.items()}
+
     def last_words(self, name: str) -> str:
         """The end of what a child has written into its log."""
         return last_words(self._logs / f"{name}.log", self._begins[name])
@@ -137,6 +151,19 @@ class Crew:
             log.close()
         for descriptor in (self.memory, *self.events.values()):
             os.close(descriptor)
+
+
+def _answers(pid: int) -> bool:
+    """Whether SIGUSR2 makes a process write its stacks; one that is only starting would die of it.
+
+    Linux tells which signals are caught.
+    """
+    try:
+        text = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    caught = next((line for line in text.splitlines() if line.startswith("SigCgt:")), "SigCgt: 0")
+    return bool(int(caught.split()[1], 16) >> (signal.SIGUSR2 - 1) & 1)
 
 
 def _hand(process: subprocess.Popen[bytes], text: bytes) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import faulthandler
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,7 @@ from tianji.core.signals import Interrupted
 from tianji.core.state import State
 from tianji.core.status import Status
 from tianji.engines.lost_process import survived
+from tianji.engines.stall import STALL_SECONDS
 from tianji.job.advice import Advice
 from tianji.job.factory import build
 from tianji.job.job import Job
@@ -109,6 +112,7 @@ class LocalEngine:
             self._save_last(self._in_flight)
             raise
         finally:
+            faulthandler.cancel_dump_traceback_later()
             for role in self.roles:
                 role.close()
             if self._recording is not None:
@@ -120,7 +124,9 @@ class LocalEngine:
     def _train(
         self, limits: Limits, tick: Callable[[Progress], None], check: Callable[[], None]
     ) -> Status | None:
+        alarm = _Alarm()
         while not all(role.done for role in self.roles):
+            alarm.put_off()
             moved = False
             while self._rounds < ROUNDS_PER_LOOK:
                 check()
@@ -226,3 +232,21 @@ class LocalEngine:
         for role, outbox in zip(self.roles, self._reports, strict=True):
             outbox.push(role.report(), 0)
         return self.watch.poll()
+
+
+class _Alarm:
+    """Writes where the process is on standard error, if it is not put off for a minute.
+
+    So a step that hangs is seen from outside of it; nothing else runs in this process.
+    """
+
+    def __init__(self) -> None:
+        self._due = 0.0
+
+    def put_off(self) -> None:
+        """What is called here now and then does not hang."""
+        if (now := time.monotonic()) < self._due:
+            return
+        self._due = now + 1.0
+        with suppress(AttributeError, OSError, ValueError, RuntimeError):  # no such stream
+            faulthandler.dump_traceback_later(STALL_SECONDS)

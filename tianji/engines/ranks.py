@@ -269,6 +269,13 @@ class Ranks:
     def release(self, close: Callable[[str], None]) -> None:
         """Nothing: the couriers have closed what the dead had open."""
 
+    def ask_for_stacks(self) -> None:
+        """Nothing: no signal reaches a process of another machine."""
+
+    def stacks(self) -> dict[str, str]:
+        """None."""
+        return {}
+
     def call(self, home: str) -> str | None:
         """The evaluator is a rank like any other, and is there."""
         return None

@@ -19,6 +19,7 @@ from tianji.core.checkpoint import Checkpoint
 from tianji.core.status import Status
 from tianji.engines.child_processes import LOOK_SECONDS, Crew
 from tianji.engines.live_counts import counts_channels
+from tianji.engines.stall import StallWatch
 from tianji.engines.supervise import Supervisor
 from tianji.engines.worker_loop import (
     ProcessPorts,
@@ -66,6 +67,12 @@ class Processes(Protocol):
     def release(self, close: Callable[[str], None]) -> None:
         """Has what learners and lost ones had open closed, so that nobody waits for them."""
 
+    def ask_for_stacks(self) -> None:
+        """Has each write its stacks into its log."""
+
+    def stacks(self) -> dict[str, str]:
+        """What each has written since it was asked."""
+
     def call(self, home: str) -> str | None:
         """Sees to it that a process beside the training is there; what went wrong, if it did."""
 
@@ -109,11 +116,13 @@ class RemoteEngine:
 
         `check` may raise at every look.
         """
-        status = None
+        status, stall = None, StallWatch(self._processes)
         while self._processes.still_running():
             check()
             self._look_after()
             progress = self.watch.poll()
+            if (told := stall.look(progress)) is not None:
+                self.troubles.append(told)
             tick(progress)
             status = limits.reached(progress)
             if status:

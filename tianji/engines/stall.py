@@ -1,0 +1,85 @@
+"""A run in which nothing moves: what each role waits for, and where in its code each process is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from tianji.core.counts import Count, Vector
+from tianji.observe.watch import Progress
+from tianji.roles.role_specs import Kind, kind_of
+
+STALL_SECONDS = 60.0  # without progress, until it is told; then twice as long every time
+STACK_SECONDS = 0.5  # for a process to write down where it is
+MOST_LINES = 16  # of each stack
+
+
+class Stacks(Protocol):
+    """Processes that can be asked where they are."""
+
+    def ask_for_stacks(self) -> None:
+        """Has each write its stacks into its log."""
+
+    def stacks(self) -> dict[str, str]:
+        """What each has written since it was asked."""
+
+
+class StallWatch:
+    """Tells of a run whose actors push nothing and whose learners learn nothing."""
+
+    def __init__(self, processes: Stacks, clock: Callable[[], float] = time.monotonic) -> None:
+        self._processes, self._clock = processes, clock
+        self._moved_at, self._patience = clock(), STALL_SECONDS
+        self._made: tuple[int, ...] = ()  # by then
+        self._before: dict[str, Vector] = {}  # counters then
+        self._asked_at: float | None = None
+
+    def look(self, progress: Progress) -> str | None:
+        """What is to be told, if anything; called as often as one likes."""
+        now = self._clock()
+        made = progress.produced, progress.received, progress.consumed, progress.updates
+        if made != self._made or progress.started_at is None:
+            self._made, self._moved_at, self._patience = made, now, STALL_SECONDS
+            self._before, self._asked_at = progress.counts.copy(), None
+            return None
+        if self._asked_at is None:
+            if now - self._moved_at >= self._patience:
+                self._processes.ask_for_stacks()
+                self._asked_at = now
+            return None
+        if now - self._asked_at < STACK_SECONDS:
+            return None
+        seconds, self._asked_at = now - self._moved_at, None
+        self._patience = 2 * seconds
+        return self._told(seconds, progress.counts)
+
+    def _told(self, seconds: float, counts: Mapping[str, Vector]) -> str:
+        lines = [f"nothing has moved for {seconds:.0f} s: no step was sent, none learned from"]
+        lines += [
+            f"  {name} {waits_for(name, self._before[name], counts[name])}" for name in counts
+        ]
+        for home, stack in self._processes.stacks().items():
+            lines += [f"{home}:", *stack.splitlines()[:MOST_LINES]]
+        return "\n".join(lines)
+
+
+def waits_for(name: str, before: Vector, now: Vector) -> str:
+    """What a role waits for, by what its counters have done meanwhile."""
+    grown = now - before
+    kind = kind_of(name)
+    if now is before or not grown.any():
+        return "has said nothing since: it is in the middle of a step"
+    if grown[Count.PAUSED_SECONDS] > grown[Count.IDLE_SECONDS]:
+        return "was told to rest"
+    if kind is Kind.ACTOR:
+        full = grown[Count.REFUSED] > 0
+        return "waits for room: its buffer takes nothing" if full else "waits for weights"
+    if kind is Kind.BUFFER:
+        if grown[Count.REFUSED] > 0:
+            return "waits for its learner to take a batch"
+        held = "; those that have come wait for updates" if now[Count.QUEUE] else ""
+        return f"waits for trajectories{held}"
+    if kind is Kind.LEARNER:
+        return "waits for a batch, or for the gradients of another learner"
+    return "waits for parameters"
