@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -45,9 +46,18 @@ class Count(enum.IntEnum):
     NOT_FINITE = enum.auto()  # episodes discarded for NaN or Inf (actor)
     SKIPPED = enum.auto()  # updates whose loss or gradient was not finite (learner)
     GONE_BACK = enum.auto()  # times that an algorithm was taken from a checkpoint (learner)
+    OVERHEAD_SECONDS = enum.auto()  # of its process: looks in vain, reports, copies for checkpoints
 
 
 WORDS_BYTES = 4_096  # of an actor's words about the newest mishap of its environments
+
+
+SPENT = [  # where the time of a role went
+    Count.BUSY_SECONDS,
+    Count.IDLE_SECONDS,
+    Count.PAUSED_SECONDS,
+    Count.OVERHEAD_SECONDS,
+]
 
 OF_THIS_PROCESS = (
     Count.READY_AT,
@@ -117,6 +127,13 @@ class Histogram:
             "p95": self.percentile(0.95),
             "max": self.maximum,
         }
+
+
+def whole_of(together: Sequence[Vector]) -> float:
+    """Seconds of a process, by what its roles have counted: they take turns, or sleep together."""
+    beside = sum(float(counts[Count.APART_SECONDS]) for counts in together)  # in turns with nobody
+    busy, *shared = zip(*(counts[SPENT].tolist() for counts in together), strict=True)
+    return float(sum(busy) - beside + sum(max(times) for times in shared))
 
 
 def counts_state(counts: Vector) -> dict[str, float]:

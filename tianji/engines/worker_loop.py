@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tianji.core.channel import Carrier, ChannelSpec, Inbox, Outbox, Transport
 from tianji.core.checkpoint import Checkpoint
-from tianji.core.counts import Count
+from tianji.core.counts import Count, whole_of
 from tianji.core.imports import load_class
 from tianji.engines import role_thread
 from tianji.engines.role_thread import Apart
@@ -104,12 +104,14 @@ class Loop:
         self._clock = clock
         self._reports = [ports.outbox(f"report {role.name}") for role in roles]
         self._next_pulse = 0.0
+        self._began = 0.0  # so that all that was spent since then adds up
 
     def run(self) -> None:
         """Returns when all roles are done."""
         now = self._clock()
         for role in self._roles:
             role.counts[Count.READY_AT] = now
+        self._began = time.monotonic() - whole_of([role.counts for role in self._roles])
         transport = self._ports.shared
         try:
             while not all(role.done for role in self._roles):
@@ -201,7 +203,16 @@ class Loop:
             for role in self._turns:
                 role.counts[Count.IDLE_SECONDS] += waited
 
+    def _account(self) -> None:
+        """Time that is nobody's work, nor waiting, is overhead of all."""
+        counted = whole_of([role.counts for role in self._roles])
+        missing = time.monotonic() - self._began - counted
+        for role in self._roles:
+            role.counts[Count.OVERHEAD_SECONDS] += max(0.0, missing)
+
     def _report(self) -> None:
+        if not all(role.done for role in self._roles):  # what follows is the end
+            self._account()
         for role, outbox in zip(self._roles, self._reports, strict=True):
             outbox.push(role.report(), 0)
         self._next_pulse = time.monotonic() + PULSE_SECONDS

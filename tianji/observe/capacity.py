@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from tianji.core.counts import Count
-from tianji.observe.rates import SPENT, Counts, shares
+from tianji.core.counts import SPENT, Count
+from tianji.observe.rates import Counts, shares
 from tianji.roles.role_specs import Kind, kind_of
 
 

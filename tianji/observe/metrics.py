@@ -73,6 +73,11 @@ METRICS = (
     ),
     Metric("roles/<role>/paused", "share", "of its time that it was told to rest (actor)"),
     Metric(
+        "roles/<role>/overhead",
+        "share",
+        "of its process's time: looks in vain, reports, checkpoints; all shares add up to 1",
+    ),
+    Metric(
         "roles/<role>/rate",
         "1/s",
         "steps pushed (actor), steps taken (buffer), updates (learner), fusions (reducer)",

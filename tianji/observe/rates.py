@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tianji.core.counts import Count, Vector
+from tianji.core.counts import SPENT, Count, Vector, whole_of
 from tianji.job.job import Job
 from tianji.job.wiring import channels_of
 from tianji.observe.watch import Progress, updates_by_group
@@ -27,15 +27,19 @@ Counts = Mapping[str, Vector]  # by role
 
 
 class TimeShare(NamedTuple):
-    """Where the time of a role went; the rest is that of roles in the same process."""
+    """Where the time of a role went; the rest is that of roles in the same process.
+
+    All of a process adds up to its time: the busy shares of its roles, and what they have in
+    common, idle, paused and overhead.
+    """
 
     busy: float  # in steps that did something
     idle: float  # its process had nothing to do
     paused: float = 0.0  # it was told to rest
+    overhead: float = 0.0  # its process looked in vain, reported or copied for a checkpoint
 
 
 NOTHING = TimeShare(0.0, 0.0)
-SPENT = [Count.BUSY_SECONDS, Count.IDLE_SECONDS, Count.PAUSED_SECONDS]  # as in `TimeShare`
 
 
 @dataclass(frozen=True)
@@ -138,17 +142,10 @@ def shares(before: Counts, after: Counts, homes: Mapping[str, str]) -> dict[str,
     together: dict[str, list[Vector]] = {}
     for name, counts in since.items():
         together.setdefault(homes[name], []).append(counts)
-    whole = {home: _whole(all_) for home, all_ in together.items()}
+    whole = {home: whole_of(all_) for home, all_ in together.items()}
     return {
         name: TimeShare(*(times / whole[homes[name]]).tolist())
         if whole[homes[name]] > 0
         else NOTHING
         for name, times in spent.items()
     }
-
-
-def _whole(together: list[Vector]) -> float:
-    """Seconds of a process, by what its roles have counted: they take turns, or sleep together."""
-    beside = sum(float(counts[Count.APART_SECONDS]) for counts in together)  # in turns with nobody
-    busy, idle, paused = zip(*(counts[SPENT].tolist() for counts in together), strict=True)
-    return float(sum(busy) - beside + max(idle) + max(paused))
