@@ -17,14 +17,16 @@ def keys(root):
 
 def test_an_optimiser_step_learns_from_more_and_an_update_makes_as_many_as_before(keys):
     found = keys("configs/cartpole_ppo.py")
-    assert found == {"actor_cfg.envs": 256, "hyp.minibatch": 4096, "hyp.lr": 0.02}
+    rates = {"hyp.lr": 0.02, "hyp.lr_final": 0.002, "hyp.lr_decay": 38}
+    assert found == {"actor_cfg.envs": 256, "hyp.minibatch": 4096, **rates}
     samples = 32 * found["actor_cfg.envs"]
     assert samples / found["hyp.minibatch"] == 32 * 64 / 1024
 
 
 def test_rollouts_that_are_counted_are_multiplied(keys):
     found = keys("configs/cartpole_ppo.py", "hyp.batch_size=2")
-    assert found == {"hyp.batch_size": 8, "hyp.minibatch": 4096, "hyp.lr": 0.02}
+    rates = {"hyp.lr": 0.02, "hyp.lr_final": 0.002, "hyp.lr_decay": 38}
+    assert found == {"hyp.batch_size": 8, "hyp.minibatch": 4096, **rates}
     found = keys("configs/cartpole_ppo.py", "hyp.batch_size=2", "hyp.buffer_size=6")
     assert (found["hyp.batch_size"], found["hyp.buffer_size"]) == (8, 24)
 
