@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from wires import MemoryWire
 
 from tianji.core.channel import ChannelSpec, Delivery
+from tianji.core.errors import TianJiError
 from tianji.core.schema import Field, Schema
 from tianji.transports import ring
 from tianji.transports.courier import BEAT_SECONDS, Courier
 from tianji.transports.local import aligned
 from tianji.transports.routes import Beside, EveryIn, EveryOut, LatestIn, LatestOut
-from tianji.transports.wire import Happening, Note, Word
+from tianji.transports.wire import Event, Happening, Note, Word
 
 SCHEMA = Schema((Field("number", "int64"), Field("data", "float32", (3,))))
 SENT, RECEIVED, NOTED = Happening.SENT, Happening.RECEIVED, Happening.NOTED
@@ -648,3 +649,37 @@ def _end_of(channel, seen, newest):
         assert inbox.closed
         n = channel.take(reader)
         assert newest == (seen[reader] if n is None else n)
+
+
+class StrangeWire:
+    """Tells of notes that no rank of this run has sent."""
+
+    def __init__(self, notes):
+        self.events = [Event(NOTED, 0, note) for note in notes]
+
+    def poll(self):
+        events, self.events = self.events, []
+        return events
+
+    def send(self, peer, note, payload=None):
+        pass
+
+    receive = send
+
+    def forget(self, peer):
+        pass
+
+
+INT64 = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 4)
+
+
+@given(st.lists(st.builds(Note, st.sampled_from(Word), INT64, INT64, INT64), max_size=12))
+def test_any_notes_give_messages_or_an_error(notes):
+    here = spec()
+    block = aligned(ring.n_bytes(here))
+    into = EveryIn(0, here, block, 0, Bell())
+    courier = Courier(StrangeWire(notes), {(0, 0): into}, [0])
+    try:
+        courier.turn()
+    except TianJiError as error:
+        assert "tells of channel" in str(error)

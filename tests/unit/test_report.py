@@ -386,6 +386,17 @@ def test_nothing_from_a_run_can_leave_the_data(tmp_path):
     assert run["config"]["name"] == run["error"] == run["config"]["hyp.note"] == HOSTILE
 
 
+def test_warnings_names_of_metrics_and_of_roles_cannot_leave_the_data_either(tmp_path):
+    folder = make(tmp_path / "run", 3, about=config(), warnings=[HOSTILE])
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    strange = {f"train/{HOSTILE}": 1.0, f"roles/{HOSTILE}/busy": 0.5}
+    text = "".join(json.dumps(row | strange) + "\n" for row in rows)
+    (folder / "metrics.jsonl").write_text(text)
+    page = report.build([folder]).read_text(encoding="utf-8")
+    assert "<img" not in page and page.count("</script>") == 2 and page.count("<script") == 2
+    assert HOSTILE in json.dumps(embedded_in(page), ensure_ascii=False).replace('\\"', '"')
+
+
 def test_a_page_needs_nothing_from_anywhere(tmp_path):
     page = report.build([make(tmp_path / "run", 3)]).read_text(encoding="utf-8")
     assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!data:,)""", page)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from tianji.core.errors import TianJiError
 from tianji.transports.routes import Route
 from tianji.transports.wire import Event, Happening, Note, Wire, Word
 
@@ -109,7 +110,12 @@ class Courier:
             case Word.BEAT:
                 pass
             case _:
-                route = self._routes[event.note.channel, event.peer]
+                route = self._routes.get((event.note.channel, event.peer))
+                if route is None:
+                    raise TianJiError(
+                        f"rank {event.peer} tells of channel {event.note.channel}, which it has "
+                        "no end of: start the same version with the same files on every machine"
+                    )
                 route.happened(self._wire, event)
 
     def _part(self, peer: int, status: int) -> None:
