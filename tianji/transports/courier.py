@@ -110,13 +110,13 @@ class Courier:
             case Word.BEAT:
                 pass
             case _:
-                route = self._routes.get((event.note.channel, event.peer))
-                if route is None:
+                end = self._routes.get((event.note.channel, event.peer))
+                if end is None:
                     raise TianJiError(
                         f"rank {event.peer} tells of channel {event.note.channel}, which it has "
                         "no end of: start the same version with the same files on every machine"
                     )
-                route.happened(self._wire, event)
+                end.happened(self._wire, event)
 
     def _part(self, peer: int, status: int) -> None:
         """A peer goes, and does so when it hears that this was heard.
