@@ -1,4 +1,4 @@
-"""A task and a learner whose costs are sleeps: simulated cores, of which there are always enough."""
+"""A task and a learner whose costs are sleeps: simulated cores, of which there are enough."""
 
 import time
 
