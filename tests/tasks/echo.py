@@ -161,6 +161,21 @@ class BreaksOnce(Echo):
         return super().step(action)
 
 
+class HangsAtFirst(Echo):
+    """Hangs in the first reset of one actor, the first time that this happens beside `mark`."""
+
+    def init(self, mark, **options):
+        super().init(**options)
+        self.mark = Path(mark)
+
+    def reset(self):
+        if "actor-0.0" in sys.argv:
+            with suppress(FileExistsError):
+                self.mark.touch(exist_ok=False)
+                time.sleep(1000)
+        return super().reset()
+
+
 class SlowToStart(Echo):
     """Takes its time to begin an episode, and drops what is raised meanwhile."""
 

@@ -1,14 +1,16 @@
 """A run that stands still is told once a minute has gone by, and who waits for what."""
 
 import faulthandler
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from commands import TASKS
 
 from tianji.config import load as load_config
+from tianji.core import alarm
 from tianji.core.counts import Count
-from tianji.engines import local, stall
 from tianji.engines.stall import StallWatch, waits_for
 from tianji.observe.watch import Progress
 from tianji.runs import launch
@@ -32,6 +34,8 @@ class Stage:
         self.now, self.processes = 0.0, Played()
         names = ("learner-0.0", "buffer-0.0", "actor-0.0")
         self.progress = Progress({name: np.zeros(len(Count)) for name in names}, started_at=0.0)
+        for name in names:
+            self.count(name, READY_AT=1)
         self.watch = StallWatch(self.processes, lambda: self.now)
         self.watch.look(self.progress)
 
@@ -61,10 +65,23 @@ def test_what_moves_is_not_told():
     assert stage.processes.n_asked == 0
 
 
-def test_before_all_are_ready_nothing_can_move():
+def test_a_run_in_which_somebody_is_never_ready_is_told_later_and_who_it_is():
     stage = Stage()
     stage.progress.started_at = None
-    assert stage.wait(300) == []
+    stage.count("actor-0.0", READY_AT=-1)
+    [(when, text)] = stage.wait(200)
+    assert 120 <= when <= 123
+    assert "  actor-0.0 is not ready yet" in text.splitlines()
+    assert "File env.py, line 7 in step" in text.splitlines()
+
+
+def test_the_moment_in_which_all_are_ready_counts_as_a_move():
+    stage = Stage()
+    stage.progress.started_at = None
+    assert stage.wait(119) == []
+    stage.progress.started_at = stage.now
+    assert stage.wait(59) == []
+    assert len(stage.wait(5)) == 1
 
 
 def test_a_run_that_stands_still_is_told_with_what_each_waits_for_and_where_it_is():
@@ -108,6 +125,7 @@ def test_it_is_told_again_later_and_later_and_anew_after_it_has_moved():
 )
 def test_what_a_role_waits_for_is_read_from_its_counters(role, grown, words):
     before, now = np.zeros(len(Count)), np.zeros(len(Count))
+    before[Count.READY_AT] = now[Count.READY_AT] = 1
     for name, value in grown.items():
         now[Count[name]] = value
     assert words in waits_for(role, before, now)
@@ -119,4 +137,18 @@ def test_the_local_engine_puts_its_alarm_off_while_it_trains(monkeypatch, tmp_pa
     monkeypatch.setattr(faulthandler, "cancel_dump_traceback_later", lambda: calls.append("off"))
     config = load_config(TASKS / "walk_ppo.py", ["exp.train_steps=300"])
     assert launch.train(config, "local", tmp_path / "run", True).status == "finished"
-    assert calls[0] == local.STALL_SECONDS == stall.STALL_SECONDS and calls[-1] == "off"
+    assert set(calls) == {alarm.STALL_SECONDS, "off"} and calls[-1] == "off"
+    assert calls[:4] == [60, "off", 60, "off"]  # while it is tried out, and while actors begin
+
+
+def test_an_environment_that_hangs_as_it_is_tried_out_has_its_stack_on_standard_error():
+    script = (
+        "import time, sys\n"
+        "from tianji.core.alarm import alarmed\n"
+        "def reset(): time.sleep(0.5)\n"
+        "with alarmed(0.1): reset()\n"
+        "with alarmed(0.1): print('done')\n"
+        "time.sleep(0.3)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "done\n" and done.stderr.count("in reset") == 1

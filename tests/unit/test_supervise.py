@@ -292,6 +292,19 @@ def test_steps_that_are_only_slow_are_learned(stage):
     assert hangs(stage, 30) != []
 
 
+def test_one_that_is_never_ready_is_replaced_too_but_much_later(monkeypatch):
+    stage = Stage(monkeypatch, "environment.step_seconds=5")
+    process = stage.crew.processes["actor-0.0"]
+    assert hangs(stage, 10 * 5 + 119) == []
+    assert process.signals == []
+    [told] = hangs(stage, 3)
+    assert process.signals == [signal.SIGUSR2]
+    assert told.startswith("actor-0.0 hung: it was not ready after more than 170 s")
+    stage.look(n=30)  # after a pause: it had come to nothing
+    assert stage.crew.replaced == [("actor-0.0", 1, 0)]
+    stage.transport.close()
+
+
 def test_a_launcher_that_was_stopped_takes_nobody_to_hang(stage):
     stage = stage("environment.step_seconds=5")
     stage.pushes()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import faulthandler
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tianji.core.alarm import Alarm, alarmed
 from tianji.core.algorithm import Saved
 from tianji.core.channel import Inbox
 from tianji.core.checkpoint import Checkpoint
@@ -20,7 +19,6 @@ from tianji.core.signals import Interrupted
 from tianji.core.state import State
 from tianji.core.status import Status
 from tianji.engines.lost_process import survived
-from tianji.engines.stall import STALL_SECONDS
 from tianji.job.advice import Advice
 from tianji.job.factory import build
 from tianji.job.job import Job
@@ -55,10 +53,12 @@ class LocalEngine:
     ) -> None:
         self._config = job.config
         self._stopped = False
+        self._alarm = Alarm()
         self.transport = LocalTransport(channels_of(job))
         self._names = {spec.name for spec in channels_of(job)}
         specs = roles_of(job.config)
-        self._training = [build(role, job, self.transport) for role in specs]
+        with alarmed():  # every actor begins its first episodes
+            self._training = [build(role, job, self.transport) for role in specs]
         self._recording: Recording | None = None
         if folder is not None and job.config.exp.trace_seconds is not None:
             from tianji.observe.trace.recording import record
@@ -112,7 +112,7 @@ class LocalEngine:
             self._save_last(self._in_flight)
             raise
         finally:
-            faulthandler.cancel_dump_traceback_later()
+            self._alarm.cancel()
             for role in self.roles:
                 role.close()
             if self._recording is not None:
@@ -124,9 +124,8 @@ class LocalEngine:
     def _train(
         self, limits: Limits, tick: Callable[[Progress], None], check: Callable[[], None]
     ) -> Status | None:
-        alarm = _Alarm()
         while not all(role.done for role in self.roles):
-            alarm.put_off()
+            self._alarm.put_off()
             moved = False
             while self._rounds < ROUNDS_PER_LOOK:
                 check()
@@ -232,21 +231,3 @@ class LocalEngine:
         for role, outbox in zip(self.roles, self._reports, strict=True):
             outbox.push(role.report(), 0)
         return self.watch.poll()
-
-
-class _Alarm:
-    """Writes where the process is on standard error, if it is not put off for a minute.
-
-    So a step that hangs is seen from outside of it; nothing else runs in this process.
-    """
-
-    def __init__(self) -> None:
-        self._due = 0.0
-
-    def put_off(self) -> None:
-        """What is called here now and then does not hang."""
-        if (now := time.monotonic()) < self._due:
-            return
-        self._due = now + 1.0
-        with suppress(AttributeError, OSError, ValueError, RuntimeError):  # no such stream
-            faulthandler.dump_traceback_later(STALL_SECONDS)

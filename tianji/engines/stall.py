@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from tianji.core.alarm import STALL_SECONDS
 from tianji.core.counts import Count, Vector
 from tianji.observe.watch import Progress
 from tianji.roles.role_specs import Kind, kind_of
 
-STALL_SECONDS = 60.0  # without progress, until it is told; then twice as long every time
+START_SECONDS = 120.0  # until it is told that not every role is ready
 STACK_SECONDS = 0.5  # for a process to write down where it is
 MOST_LINES = 16  # of each stack
 
@@ -26,11 +27,14 @@ class Stacks(Protocol):
 
 
 class StallWatch:
-    """Tells of a run whose actors push nothing and whose learners learn nothing."""
+    """Tells of a run whose actors push nothing and whose learners learn nothing, or never begin.
+
+    It is told after a minute, or two at the start, and then after twice as long every time.
+    """
 
     def __init__(self, processes: Stacks, clock: Callable[[], float] = time.monotonic) -> None:
         self._processes, self._clock = processes, clock
-        self._moved_at, self._patience = clock(), STALL_SECONDS
+        self._moved_at, self._patience = clock(), START_SECONDS
         self._made: tuple[int, ...] = ()  # by then
         self._before: dict[str, Vector] = {}  # counters then
         self._asked_at: float | None = None
@@ -38,9 +42,11 @@ class StallWatch:
     def look(self, progress: Progress) -> str | None:
         """What is to be told, if anything; called as often as one likes."""
         now = self._clock()
-        made = progress.produced, progress.received, progress.consumed, progress.updates
-        if made != self._made or progress.started_at is None:
-            self._made, self._moved_at, self._patience = made, now, STALL_SECONDS
+        begun = progress.started_at is not None
+        made = progress.produced, progress.received, progress.consumed, progress.updates, begun
+        if made != self._made:
+            self._made, self._moved_at = made, now
+            self._patience = STALL_SECONDS if begun else START_SECONDS
             self._before, self._asked_at = progress.counts.copy(), None
             return None
         if self._asked_at is None:
@@ -68,6 +74,8 @@ def waits_for(name: str, before: Vector, now: Vector) -> str:
     """What a role waits for, by what its counters have done meanwhile."""
     grown = now - before
     kind = kind_of(name)
+    if not now[Count.READY_AT]:
+        return "is not ready yet"
     if now is before or not grown.any():
         return "has said nothing since: it is in the middle of a step"
     if grown[Count.PAUSED_SECONDS] > grown[Count.IDLE_SECONDS]:

@@ -30,7 +30,7 @@ BUDGET_SECONDS = 3600.0  # over which `global_cfg.restarts` counts
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds before one that came to nothing is replaced
 SLOWER = 3.0  # a step may take so many times as long as the longest that any actor came out of
 AT_FIRST = 10.0  # and so many times longer before the first trajectory, when none is known
-START_SECONDS = 120.0  # for a replacement to get ready
+START_SECONDS = 120.0  # to load libraries, beside the first step
 DUMP_SECONDS = 0.5  # from asking one that hangs for its stack to killing it
 LOOK_SECONDS = 0.5  # of silence that one look counts at most: the launcher may have been stopped
 
@@ -116,7 +116,8 @@ class Supervisor:
         home, words = charge.home, self._crew.last_words(charge.home)
         how = manner(status)
         if charge.asked_at is not None:
-            how = f"hung: a step took more than {charge.asked_at:.0f} s (environment.step_seconds)"
+            what = "a step took more" if charge.begun else "it was not ready after more"
+            how = f"hung: {what} than {charge.asked_at:.0f} s (environment.step_seconds)"
         charge.first_words = charge.first_words or words
         while charge.lost_at and now - charge.lost_at[0] > BUDGET_SECONDS:
             charge.lost_at.popleft()
@@ -166,8 +167,6 @@ class Supervisor:
             if charge.fault is not None:
                 self._tell_back(charge, charge.fault)
             return
-        if not charge.begun and not charge.life:
-            return  # it loads its libraries, and makes its environments
         charge.silence += passed
         if charge.asked_at is None:
             if charge.silence > (limit := self._limit(charge)):
@@ -187,9 +186,9 @@ class Supervisor:
     def _limit(self, charge: Charge) -> float:
         """Seconds without a word after which it hangs."""
         limit = max(self._step_seconds, SLOWER * self._longest)
-        if not charge.begun:
-            return limit + START_SECONDS
-        return limit if charge.life or charge.n_pushed else AT_FIRST * limit
+        if not charge.life and not charge.n_pushed:
+            limit *= AT_FIRST
+        return limit if charge.begun else limit + START_SECONDS
 
 
 def _is_mistake(charge: Charge, status: int) -> bool:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tianji import envs
 from tianji.config import Config
+from tianji.core.alarm import alarmed
 from tianji.core.env import EnvSpec, Step
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays, Field, Schema
@@ -23,24 +24,31 @@ from tianji.job.job import BUILT_IN, Job, prepare
 def try_out(config: Config) -> Job:
     """The job, after one step of its environments and one decision of its policy."""
     try:
-        slow = envs.splits(config.environment)  # as many as are needed take seconds to make
-        env = make_env(config, 1) if slow else make_env(config)
-        obs = {name: np.array(array) for name, array in env.reset(config.exp.seed).items()}
-        _check_winning(config, env.step(_some_action(env.spec, obs)))
-        if (state := state_of(env)) is not None:
-            for _ in chunks(state):
-                pass  # raises on what no checkpoint could hold
-        env.close()
+        with alarmed():  # it may hang, too: then its stack is on standard error
+            slow = envs.splits(config.environment)  # as many as are needed take seconds to make
+            env, obs = _one_step(config, 1 if slow else None)
     except TianJiError:
         raise
     except Exception as error:  # whatever a user's environment may raise
         words = traceback.format_exc().rstrip()
         raise TianJiError(f"the environment failed when it was tried out:\n{words}") from error
-    n_envs = config.parallel.actor_cfg.envs if slow else env.spec.n_envs
-    job = prepare(config, replace(env.spec, n_envs=n_envs))
+    n_envs = config.parallel.actor_cfg.envs if slow else env.n_envs
+    job = prepare(config, replace(env, n_envs=n_envs))
     if not _ours(job):
         _try_policy(job, obs)
     return job
+
+
+def _one_step(config: Config, n_envs: int | None) -> tuple[EnvSpec, Arrays]:
+    """What the environments are, and what they show at first, after one step of them."""
+    env = make_env(config, n_envs)
+    obs = {name: np.array(array) for name, array in env.reset(config.exp.seed).items()}
+    _check_winning(config, env.step(_some_action(env.spec, obs)))
+    if (state := state_of(env)) is not None:
+        for _ in chunks(state):
+            pass  # raises on what no checkpoint could hold
+    env.close()
+    return env.spec, obs
 
 
 def _ours(job: Job) -> bool:

@@ -1,0 +1,45 @@
+"""An alarm that writes where this process is, if it is not put off: for code that may hang.
+
+Nothing else has to run for it, so even a library that never lets go of the interpreter is seen.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+STALL_SECONDS = 60.0  # without progress, until it is told
+FROM_ONE_TO_THE_NEXT = 1.0  # seconds: each time it is put off costs a thread
+
+
+class Alarm:
+    """Writes the stacks of all threads on standard error, if it is not put off for `seconds`."""
+
+    def __init__(self, seconds: float = STALL_SECONDS) -> None:
+        self._seconds = seconds
+        self._due = 0.0
+
+    def put_off(self) -> None:
+        """What calls this now and then does not hang."""
+        if (now := time.monotonic()) < self._due:
+            return
+        self._due = now + FROM_ONE_TO_THE_NEXT
+        with suppress(AttributeError, OSError, ValueError, RuntimeError):  # no such stream
+            faulthandler.dump_traceback_later(self._seconds)
+
+    def cancel(self) -> None:
+        """What follows may take as long as it likes."""
+        faulthandler.cancel_dump_traceback_later()
+
+
+@contextmanager
+def alarmed(seconds: float = STALL_SECONDS) -> Iterator[None]:
+    """Writes where the process is, if what is done within takes longer."""
+    alarm = Alarm(seconds)
+    alarm.put_off()
+    try:
+        yield
+    finally:
+        alarm.cancel()
