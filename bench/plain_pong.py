@@ -33,7 +33,7 @@ class Recipe(NamedTuple):
 
 
 RECIPES = {
-    "laptop": Recipe(32, 64, 256, 3, 7e-4, 42, ((16, 4, 2), (32, 4, 2), (32, 3, 1)), 256, True),
+    "laptop": Recipe(32, 64, 256, 3, 7e-4, 42, ((16, 4, 2), (32, 4, 2), (32, 3, 2)), 256, True),
     "gpu": Recipe(128, 32, 1024, 4, 1e-3, 84, ((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512, False),
 }
 GAMMA, LAMBDA, CLIP, ENTROPY, VALUE, NORM = 0.99, 0.95, 0.1, 0.01, 0.5, 0.5

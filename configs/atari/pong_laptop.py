@@ -7,7 +7,7 @@ parallel_parameters = dict(
 )
 
 model = dict(
-    type="CNN", convs=[(16, 4, 2), (32, 4, 2), (32, 3, 1)], hidden=[256], norm=True, act="relu"
+    type="CNN", convs=[(16, 4, 2), (32, 4, 2), (32, 3, 2)], hidden=[256], norm=True, act="relu"
 )
 
 hyp = dict(
