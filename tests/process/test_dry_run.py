@@ -75,5 +75,5 @@ def test_a_hostfile_without_mpi_is_refused(capsys, words):
 def test_a_run_that_goes_on_takes_a_hostfile_if_it_had_ranks(tmp_path, capsys, engine, said):
     about = {"config": load(ECHO).to_json(), "engine": engine}
     (tmp_path / "config.json").write_text(json.dumps(about))
-    assert main(["resume", str(tmp_path), "--hostfile", str(tmp_path / "hosts")]) == 2
+    assert main(["resume", str(tmp_path), "--trust", "--hostfile", str(tmp_path / "hosts")]) == 2
     assert said in capsys.readouterr().err

@@ -106,6 +106,11 @@ class Inbox(Protocol):
         """Says that nothing more will be taken."""
 
 
+def is_away(inbox: Inbox) -> bool:
+    """Whether an inbox's sender is lost and not replaced yet; not every transport knows."""
+    return bool(getattr(inbox, "away", False))
+
+
 class InFront:
     """An inbox in front of another, which it passes on; `take` is where it may step in."""
 
@@ -121,6 +126,11 @@ class InFront:
     def closed(self) -> bool:
         """True when the sender has closed and nothing is left to take."""
         return self._inbox.closed
+
+    @property
+    def away(self) -> bool:
+        """True while the sender is lost and not replaced yet, and everything was taken."""
+        return is_away(self._inbox)
 
     def take(self) -> Message | None:
         """The next message if one has come."""

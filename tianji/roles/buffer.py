@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tianji.core.balance import Balance
-from tianji.core.channel import Inbox, Message, Outbox
+from tianji.core.channel import Inbox, Message, Outbox, is_away
 from tianji.core.counts import Count, Vector
 from tianji.core.store import Store
 from tianji.core.tracer import What
@@ -81,9 +81,14 @@ class Buffer(Role):
                     self.trajectories[source].free()  # it was copied: the actor may go on
                 self.next, moved = (source + 1) % n, True  # after the last one: nobody is starved
                 self.opening = max(0, self.opening - 1)
-            elif self._in_order and not self.trajectories[source].closed:
+            elif self._in_order and not self._is_gone(source):
                 break
         return moved
+
+    def _is_gone(self, source: int) -> bool:
+        """Whether nobody is at the other end, for now or for good: the next one's turn comes."""
+        inbox = self.trajectories[source]
+        return inbox.closed or is_away(inbox)
 
     def refuse(self, steps: int) -> None:
         """Counts what came too late to be of use."""

@@ -65,11 +65,7 @@ class StandIn(InFront):
             rows = message.arrays
             shares.refuse(int(np.count_nonzero(rows["valid"][: int(rows["length"])])))
             self._inbox.free()
-        if message is None and shares.came and self._is_gone():
+        if message is None and shares.came and (self.closed or self.away):
             message = Message(self._empty, version, NOBODY)
         self._taken += message is not None
         return message
-
-    def _is_gone(self) -> bool:
-        """Whether nobody is at the other end, for now or for good."""
-        return self._inbox.closed or bool(getattr(self._inbox, "away", False))
