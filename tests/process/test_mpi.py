@@ -159,7 +159,7 @@ def test_the_policy_is_evaluated_on_another_machine_than_the_learners(start):
     stop(process, ranks["launcher"])
     assert summary(folder)["status"] == "interrupted"
     rows = evaluations(folder)
-    steps, versions = ([row[name] for row in rows] for name in ("env_steps", "version"))
+    steps, versions = ([row[name] for row in rows] for name in ("env_steps", "updates"))
     assert steps == sorted(steps) and steps[0] > 0  # as seen now and then
     assert versions[0] < versions[1]
 
