@@ -63,6 +63,26 @@ def won(folder, ratio):
     return folder
 
 
+def test_faults_have_a_tile_and_a_card_where_there_were_any(browser, tmp_path):
+    counts = dict(restarts=2, env_restarts=1, not_finite=0, skipped_updates=4)
+    lost = [dict(process="actor-0.1", how=f"was {HOSTILE}", seconds=7.5, away_seconds=1.25)]
+    browser.open(report.build([make(tmp_path / "one", 40, faults=lost, **counts)]).as_uri())
+    assert shown(browser, ["faults"]) == ["faults"]
+    assert "Faults survived\n7\nprocesses replaced: 2" in words(browser, "#tiles")
+    card = words(browser, "#faults")
+    for part in ("environments made anew", "updates skipped", "actor-0.1", HOSTILE, "7.5 s"):
+        assert part in card
+    assert "NaN" not in card
+    browser.open(report.build([make(tmp_path / "two", 40)]).as_uri())
+    assert shown(browser, ["faults"]) == [] and "Faults" not in words(browser, "#tiles")
+
+
+def test_a_warning_with_a_traceback_keeps_its_lines(browser, tmp_path):
+    told = "actor-0.1 was lost:\nTraceback\n  in step"
+    browser.open(report.build([make(tmp_path / "one", 40, warnings=[told])]).as_uri())
+    assert words(browser, ".banner pre") == "Traceback\n  in step"
+
+
 def test_won_games_have_a_tile_and_a_chart_where_games_can_be_won(browser, tmp_path):
     browser.open(report.build([won(tmp_path / "one", 0.83)]).as_uri())
     assert shown(browser, ["won"]) == ["won"]

@@ -75,6 +75,36 @@ def test_a_run_without_a_summary_is_reported_from_its_rows(tmp_path):
     assert run["roles"] and run["roles_over"] == "the last second"
 
 
+FAULTS = {"restarts": 3, "env_restarts": 2, "not_finite": 0, "skipped_updates": 7}
+
+
+def test_what_was_survived_is_in_the_numbers_with_the_last_processes(tmp_path):
+    lost = [
+        {"process": f"actor-0.{i}", "how": "was killed by SIGKILL", "words": "", "seconds": 3.5 * i}
+        | {"away_seconds": 1.25}
+        for i in range(15)
+    ]
+    run = read(make(tmp_path / "run", 40, faults=lost, **FAULTS))
+    assert FAULTS.items() <= run["numbers"].items()
+    assert [fault["process"] for fault in run["faults"]] == [f"actor-0.{i}" for i in range(5, 15)]
+    assert run["faults"][-1]["seconds"] == 49 and run["faults"][-1]["away_seconds"] == 1.25
+
+
+def test_faults_of_a_run_without_a_summary_come_from_its_rows(tmp_path):
+    folder = tmp_path / "run"
+    make(folder, 10, status=None)
+    names = ("time/restarts", "faults/env_restarts", "faults/not_finite", "faults/skipped")
+    counted = dict(zip(names, FAULTS.values(), strict=True))
+    write_rows(folder / "metrics.jsonl", [row(s) | counted for s in range(1, 11)])
+    assert FAULTS.items() <= read(folder)["numbers"].items()
+
+
+@pytest.mark.parametrize("faults", [7, [None, 3, {"process": 5, "how": {}, "seconds": "x"}]])
+def test_faults_that_are_no_faults_are_shown_as_nothing(tmp_path, faults):
+    run = read(make(tmp_path / "run", 10, faults=faults))
+    assert all(not any(fault.values()) for fault in run["faults"])
+
+
 def test_a_run_that_failed_before_its_first_row_is_reported(tmp_path):
     run = read(make(tmp_path / "run", 0, status="failed", error="no memory"))
     assert (run["status"], run["error"]) == ("failed", "no memory")

@@ -21,7 +21,7 @@ from tianji.job.job import Job, prepare
 from tianji.observe.panel import Scene, line, panel, roughly, seconds_left, span, sparkline
 from tianji.observe.rates import Meter, homes_in
 from tianji.observe.view import Lines, LivePanel, _without_echo_of_control, view_for
-from tianji.observe.watch import Progress
+from tianji.observe.watch import Fault, Progress
 from tianji.roles.role_specs import kind_of, roles_of
 
 ROOT = Path(__file__).parents[2]
@@ -170,6 +170,22 @@ def test_a_plain_line_holds_the_same_in_short() -> None:
         "  2.0 s        900 steps      450/s   return 15.0 / 475   updates 300   staleness 1   "
         "sample-bound: the learner idles 60 %; one more actor, on a core of its own: about +0 %"
     )
+
+
+def test_faults_are_shown_where_there_were_any() -> None:
+    scene = on_its_way(job_of())
+    progress = scene.progress
+    assert not any(word in drawn(scene) + line(scene) for word in ("restart", "mended", "skipped"))
+    progress.restarts = 2
+    progress.faults = [Fault("actor-0.0", "was killed by SIGKILL", "", 1.0, 1.25)]
+    progress.counts["actor-0.0"][Count.ENV_RESTARTS] = 1
+    progress.counts["actor-0.0"][Count.NOT_FINITE] = 3
+    progress.counts["learner-0.0"][Count.SKIPPED] = 4
+    text = drawn(scene, 100)
+    assert "2 · last: actor-0.0 was killed by SIGKILL, back after 1.2 s" in text
+    broken = "1 environment made anew, 3 episodes with NaN or Inf discarded, 4 updates skipped"
+    assert f"mended       {broken}" in text
+    assert f"staleness 1   2 restarts, {broken}   sample-bound" in line(scene)
 
 
 def test_plain_lines_come_every_two_seconds_from_the_first_update_on() -> None:

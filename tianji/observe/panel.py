@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tianji.core.counts import Count
 from tianji.core.status import Status
-from tianji.core.wording import percent
+from tianji.core.wording import count_of, percent
 from tianji.job.job import Job
 from tianji.observe.bottleneck import bottleneck
+from tianji.observe.mended import mended
 from tianji.observe.metrics import ratio_of
 from tianji.observe.rates import NOTHING, Counts, Rates
 from tianji.observe.watch import Progress, apart
@@ -136,10 +137,13 @@ def line(scene: Scene) -> str:
     progress, stale = scene.progress, scene.progress.staleness.percentile(0.5)
     won = f"won {_won(scene)}   " if _won(scene) else ""
     played = "" if scene.evaluated is None else f"evaluation {_evaluated(scene)}   "
+    faults = [count_of(progress.restarts, "restart")] if progress.restarts else []
+    survived = ", ".join([*faults, *filter(None, [mended(progress.mended)])])
     return (
         f"{span(scene.elapsed):>7}  {progress.produced:>9,} steps  "
         f"{scene.rates.production:>7,.0f}/s   return {_return(scene)}   {won}{played}"
-        f"updates {progress.updates:,}   staleness {stale:g}   {_limit(scene)}"
+        f"updates {progress.updates:,}   staleness {stale:g}   "
+        f"{survived}{'   ' * bool(survived)}{_limit(scene)}"
     )
 
 
@@ -320,6 +324,8 @@ def _foot(scene: Scene) -> Table:
     ess = f" · ESS {percent(progress.ess)}" if progress.ess is not None and stale["max"] else ""
     if progress.restarts:
         grid.add_row("restarts", f"{progress.restarts:,} · last: {_last_fault(progress)}")
+    if broken := mended(progress.mended):
+        grid.add_row("mended", broken)
     grid.add_row("staleness", f"{quantiles if progress.consumed else '-'}{ess}{dropped}")
     word, _, reason = _limit(scene).partition(": ")
     style = "bold green" if word in ("balanced", "in turns") else "bold yellow"

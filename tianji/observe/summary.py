@@ -20,6 +20,7 @@ from tianji.machine import resources
 from tianji.machine.resources import Share
 from tianji.observe import metrics, rates
 from tianji.observe.bottleneck import bottleneck
+from tianji.observe.mended import mended
 from tianji.observe.pace import Comparison
 from tianji.observe.panel import span
 from tianji.observe.rates import at_start, homes_in
@@ -81,9 +82,7 @@ def summarise(
         "fusion_distance": progress.distance,
         "restarts": progress.restarts,  # of processes
         "faults": [asdict(fault) for fault in progress.faults],  # the last ones that were mended
-        "env_restarts": progress.env_restarts,
-        "not_finite": progress.not_finite,
-        "skipped_updates": progress.skipped,
+        **progress.mended,
         "lost": list(progress.lost),
         "resumes": times.resumes,
         "training_seconds": round(seconds, 3),
@@ -316,7 +315,7 @@ def _measured(summary: dict[str, Any]) -> list[Line]:
         lines.append(("restarts", _restarts(summary)))
     if lost := summary.get("lost"):  # a summary of an earlier version has none
         lines.append(("lost", _without(lost)))
-    if broken := _mended(summary):
+    if broken := mended(summary):  # one of an earlier version has none of it
         lines.append(("mended", broken))
     if summary["dropped"]:
         lines.append(("dropped", f"{summary['dropped']:,} samples for their age"))
@@ -350,21 +349,6 @@ def _without(lost: list[str]) -> str:
     others = [name for name in lost if name not in reducers]
     words = {"training went on without": others, "the groups were not averaged any more": reducers}
     return "; ".join(f"{', '.join(names)}: {then}" for then, names in words.items() if names)
-
-
-def _mended(summary: Mapping[str, Any]) -> str:
-    """What broke and cost no more than itself; nothing if nothing did."""
-    made = {
-        "env_restarts": "environment made anew",
-        "not_finite": "episode with NaN or Inf discarded",
-        "skipped_updates": "update skipped",
-    }
-    said = []
-    for name, words in made.items():
-        if n := summary.get(name):  # a summary of an earlier version has none
-            thing, _, rest = words.partition(" ")
-            said.append(f"{count_of(n, thing)} {rest}")
-    return ", ".join(said)
 
 
 def _short(summary: dict[str, Any]) -> str:

@@ -131,6 +131,15 @@ class Progress:
         return int(sum(c[Count.SKIPPED] for c in firsts))
 
     @property
+    def mended(self) -> dict[str, int]:
+        """What broke and cost no more than itself, by its names in `summary.json`."""
+        return {
+            "env_restarts": self.env_restarts,
+            "not_finite": self.not_finite,
+            "skipped_updates": self.skipped,
+        }
+
+    @property
     def freshness(self) -> float:
         """P of equation 2 as it was: batch size over samples in the store, mean of all batches."""
         batches = self.total(Count.PUSHED, Kind.BUFFER)

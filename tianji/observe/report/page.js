@@ -345,6 +345,11 @@ function headerOf(data) {
     ...below.map((line) => el("p", { class: "below" }, line))]);
 }
 // What a reader must not overlook: that a run failed, is not finished, or could not be read in full.
+// The first line of a notice, and what follows it, as in a traceback, with its own line ends.
+function noticeOf(text) {
+  const [first, ...rest] = text.trim().split("\n");
+  return [el("p", {}, first), rest.length ? el("pre", {}, rest.join("\n")) : null].filter(Boolean);
+}
 function bannersOf(data) {
   const several = data.runs.length > 1;
   return data.runs.flatMap((run, i) => {
@@ -353,12 +358,12 @@ function bannersOf(data) {
     const tone = run.status === "failed" || run.error ? "failed" : "unfinished";
     return [steady(`banner-${i}`, "div", { class: `banner ${tone}`, role: "status" }, [run.status, run.error, run.notices, several], () => [
       told || several ? el("b", {}, several ? `${run.name}: ${(told || run.status_words + ".").replace("This run", "it")}` : told) : null,
-      ...run.notices.map((text) => el("p", {}, text)), run.error ? el("pre", {}, run.error.trim()) : null])];
+      ...run.notices.flatMap(noticeOf), run.error ? el("pre", {}, run.error.trim()) : null])];
   });
 }
 function tilesOf(run) {
   const n = run.numbers, evaluated = run.evaluations.map((e) => e.iqm);
-  const solved = known(n.final_time_seconds), limits = known(n.stop_return) ? `target ${number(n.stop_return)}` : "last 100 episodes";
+  const broken = faultsOf(run), solved = known(n.final_time_seconds), limits = known(n.stop_return) ? `target ${number(n.stop_return)}` : "last 100 episodes";
   const tiles = [
     solved ? ["Final time", span(n.final_time_seconds), "until the target"] : ["Training time", span(n.training_seconds), known(n.stop_return) && run.status !== "running" ? "target not reached" : ""],
     ["Mean return", number(n.mean_return_100), limits],
@@ -370,9 +375,27 @@ function tilesOf(run) {
     ["Consumption", `${number(n.consumption_per_second && Math.round(n.consumption_per_second))}`, "samples/s"],
     ["Staleness", number(n.staleness_p50), "updates (median)"],
     ["Wall time", span(n.wall_seconds), n.resumes ? `resumed ${plural(n.resumes, "time")}` : known(n.startup_seconds) ? `${span(n.startup_seconds)} to start` : ""],
+    broken.length ? ["Faults survived", number(nFaults(run)), n.restarts ? `processes replaced: ${number(n.restarts)}` : "no process was lost"] : null,
   ];
   return steady("tiles", "div", { class: "tiles" }, tiles, () => tiles.filter(Boolean).map(([name, value, more]) =>
     el("div", { class: "tile" }, el("div", { class: "name" }, name), el("div", { class: "value" }, value), el("div", { class: "more" }, more))));
+}
+
+// What broke in a run and was mended, each with how often; nothing where nothing did.
+function faultsOf(run) {
+  const kinds = { restarts: "processes lost and replaced", env_restarts: "environments made anew", not_finite: "episodes with NaN or Inf discarded", skipped_updates: "updates skipped" };
+  return Object.entries(kinds).map(([name, words]) => ({ words, n: run.numbers[name] })).filter((fault) => fault.n);
+}
+const nFaults = (run) => faultsOf(run).reduce((sum, fault) => sum + fault.n, 0);
+function faultsCard(run) {
+  const broken = faultsOf(run);
+  return !broken.length ? null : steady("faults", "section", { class: "card" }, [broken, run.faults], () => [
+    el("h3", {}, "Faults survived"),
+    table([{ cell: (fault) => fault.words }, { class: "n", cell: (fault) => number(fault.n) }], broken, { class: "pairs" }),
+    run.faults.length ? el("h3", { class: "later" }, run.faults.length < run.numbers.restarts ? `The last ${run.faults.length} processes` : "Processes") : null,
+    run.faults.length ? table([{ head: "process", class: "open", cell: (fault) => withSmall(fault.process, fault.how) },
+      { head: "at", class: "n", cell: (fault) => span(fault.seconds) },
+      { head: "away", class: "n", cell: (fault) => span(fault.away_seconds) }], run.faults) : null]);
 }
 
 // One curve of each configuration: of its only run, or the mean over its seeds with a band.
@@ -482,6 +505,7 @@ function runCards(run) {
     histogramCard("age", "Age", "age", run.histograms.age, "steps"),
     chartCard("busy", "", "Busy over time", "share of its process's time", { axis: "time", percent: true, zero: true, top: 1, lines: busy }),
     predictedCard(run),
+    faultsCard(run),
     ...scalars,
   ];
 }
@@ -545,6 +569,7 @@ function comparisonCards(data) {
       { head: "updates", class: "n", cell: (run) => number(run.numbers.updates) },
       { head: "consumed/s", class: "n", cell: (run) => number(run.numbers.consumption_per_second && Math.round(run.numbers.consumption_per_second)) },
       { head: "staleness p50 / p95", class: "n", cell: (run) => `${number(run.numbers.staleness_p50)} / ${number(run.numbers.staleness_p95)}` },
+      ...(data.runs.some((run) => faultsOf(run).length) ? [{ head: "faults", class: "n", cell: (run) => number(nFaults(run)) }] : []),
       { head: "wall time", class: "n", cell: (run) => span(run.numbers.wall_seconds) }], data.runs)]);
   return [byGroup, returnCard(data, "whole"), wonCard(data, "whole"), over("all-production", "Production", "production", "steps/s"),
     over("all-consumption", "Consumption", "consumption", "samples/s"), over("all-staleness", "Staleness, median", "staleness_p50", "updates"), byRun, configCard(data)];

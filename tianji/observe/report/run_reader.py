@@ -15,6 +15,7 @@ from tianji.core.errors import TianJiError
 from tianji.core.json_file import number, read_json, section, text
 from tianji.core.status import Status
 from tianji.core.wording import count_of
+from tianji.observe.mended import MENDED
 from tianji.observe.report.histogram import histograms
 from tianji.observe.report.metric_rows import Evaluations, Floats, Rows, plain_list, roles_in
 from tianji.observe.report.run_files import MISSING, Object, Stamp, stamp_of
@@ -23,9 +24,11 @@ RUN_FILES = ("config.json", "summary.json", "metrics.jsonl")
 MOST_POINTS = 500  # of a curve; more cannot be told apart on a screen
 MOST_CHECKPOINTS = 50  # that are named
 MOST_WARNINGS = 20  # that are repeated
+MOST_FAULTS = 10  # that are told one by one, the last ones
 LONGEST_VALUE = 200  # characters of a configured value
 NEARBY = 5  # runs that an error names
 
+FAULTS = ("resumes", "restarts", *MENDED)
 DRAWN = (
     *("time", "steps", "return", "production", "receiving", "consumption", "ratio", "target"),
     *("staleness_p50", "staleness_p95", "ess", "kl", "win_ratio"),
@@ -36,7 +39,7 @@ LAST_OF = {  # figures that the last row knows where there is no summary, by the
     "episodes": "episodes",
     "wall_seconds": "wall",
     "training_seconds": "time",
-    "resumes": "resumes",
+    **{name: name for name in FAULTS},
     "mean_return_100": "return",
     "win_ratio_100": "win_ratio",
     **{f"staleness_{name}": f"staleness_{name}" for name in ("mean", "p50", "p95", "max")},
@@ -116,6 +119,7 @@ class RunReader:
             "bottleneck": text(summary.get("bottleneck")),
             "roles": self._roles(summary),
             "roles_over": "the training time" if summary.get("roles") else "the last second",
+            "faults": _faults(summary),
             "memory": _memory(summary),
             "predicted": self._predicted(summary),
             "histograms": histograms(summary),
@@ -152,7 +156,7 @@ class RunReader:
     def _numbers(self, summary: Object, about: Object) -> dict[str, float | None]:
         """The figures of the headline: from the summary, and where there is none from the rows."""
         names = ["final_time_seconds", "stop_return", "startup_seconds", "wall_seconds", "dropped"]
-        names += ["env_steps", "updates", "episodes", "mean_return_100", "restarts", "resumes"]
+        names += ["env_steps", "updates", "episodes", "mean_return_100", *FAULTS]
         names += ["win_ratio_100", "stop_win_ratio"]
         names += [f"{what}_per_second" for what in ("production", "receiving", "consumption")]
         said = {name: number(summary.get(name)) for name in names}
@@ -298,6 +302,21 @@ def _memory(summary: Object) -> dict[str, float]:
     parts = said if isinstance(said, dict) else {"in all": said}
     found = {name: number(value) for name, value in parts.items()}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _faults(summary: Object) -> list[Object]:
+    """The last processes that were lost and replaced: which, how, when, and how long away."""
+    said = summary.get("faults")
+    found = [section(fault) for fault in said] if isinstance(said, list) else []
+    return [
+        {
+            "process": (text(fault.get("process")) or "")[:LONGEST_VALUE],
+            "how": (text(fault.get("how")) or "")[:LONGEST_VALUE],
+            "seconds": number(fault.get("seconds")),
+            "away_seconds": number(fault.get("away_seconds")),
+        }
+        for fault in found[-MOST_FAULTS:]
+    ]
 
 
 def _checkpoints(folder: Path) -> list[str]:
