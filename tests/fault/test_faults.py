@@ -255,6 +255,40 @@ def test_a_reward_that_is_no_number_costs_an_episode_and_is_named(tmp_path, engi
     assert "Traceback" not in done.err
 
 
+SPOILT = """
+import math
+from pathlib import Path
+
+from tianji.algorithms.dqn import DQN
+
+
+class Spoilt(DQN):
+    bad = False
+
+    def _losses(self, batch):
+        loss, *rest = super()._losses(batch)
+        self.bad = self.bad or any((Path(__file__).parent / "run" / "checkpoints").glob("0*"))
+        return loss * math.nan if self.bad else loss, *rest
+"""
+
+
+def test_a_loss_that_stays_nan_goes_back_to_the_newest_checkpoint_once_and_then_ends(tmp_path):
+    (tmp_path / "spoilt.py").write_text(SPOILT)  # from the first checkpoint on
+    (tmp_path / "echo.py").write_text((TASKS / "echo.py").read_text())
+    text = (TASKS / "echo_dqn.py").read_text().replace('type="DQN",', 'type="spoilt:Spoilt",')
+    (tmp_path / "config.py").write_text(text)
+    done = train(tmp_path / "config.py", tmp_path / "run", *ENDLESS, "--set", "exp.save_freq=200")
+    assert (done.status, done.summary["status"]) == (2, "failed")
+    assert done.summary["skipped_updates"] == 20
+    assert done.err.count("weights and optimiser are those of the newest checkpoint again") == 1
+    for words in ("10 updates in a row were skipped, loss is nan", "going back to 00", "hyp.lr"):
+        assert words in done.summary["error"]
+    log = (tmp_path / "run" / "logs" / "learner-0.0.log").read_text()
+    assert log.count("learner-0.0: goes back to 00") == 1
+    weights = checkpoint.newest(tmp_path / "run")[0].part("learner-0.0")["algorithm"]["parameters"]
+    assert np.isfinite(weights).all()
+
+
 def test_a_run_that_stands_still_says_where_each_process_is(tmp_path, monkeypatch):
     monkeypatch.setattr(stall, "STALL_SECONDS", 1.0)
     overrides = ["actor_cfg.num=1", "actor_cfg.envs=1", "exp.train_steps=3000"]

@@ -40,6 +40,7 @@ PROMISES = {
         "fault/test_supervision.py::test_an_actor_whose_environment_hangs_or_crashes_is_replaced",
         "fault/test_supervision.py::test_an_actor_that_is_stopped_for_five_seconds_is_left_alone",
         "fault/test_faults.py::test_an_actor_that_just_leaves_is_noticed",
+        "fault/test_faults.py::test_an_actor_that_hangs_in_its_first_reset_is_told_and_replaced",
     ],
     "NaN or Inf in an observation or a reward": [
         "fault/test_faults.py::test_a_reward_that_is_no_number_costs_an_episode_and_is_named",
@@ -49,6 +50,8 @@ PROMISES = {
         "unit/test_skipping.py::test_no_step_is_made_of_a_gradient_that_is_not_finite",
         "unit/test_skipping.py::test_a_run_survives_and_goes_back_to_its_newest_checkpoint",
         "unit/test_skipping.py::test_a_loss_that_stays_nan_ends_the_run_with_a_diagnosis",
+        "fault/test_faults.py::"
+        "test_a_loss_that_stays_nan_goes_back_to_the_newest_checkpoint_once_and_then_ends",
     ],
     "wrong shape, type or action": [
         "process/test_bad_input.py::test_an_environment_that_does_not_keep_its_word_is_refused"
