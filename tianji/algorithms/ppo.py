@@ -28,7 +28,7 @@ from tianji.algorithms.base import (
     surrogate_scalars,
 )
 from tianji.algorithms.drift import Drift, KLRate
-from tianji.config.binder import key
+from tianji.config.binder import Names, key
 from tianji.core.algorithm import Policy, PolicyGraph, Scalars, Task, Weights
 from tianji.core.balance import bound_of_lag
 from tianji.core.errors import TianJiError
@@ -50,6 +50,14 @@ from tianji.stores.rollouts import Rollouts
 if TYPE_CHECKING:
     from tianji.models.flat import Average, FlatParameters
 
+CORRECTIONS = Names(
+    ("ewma", "none"),
+    lost={
+        "clip": "version 0.2 had it: write 'ewma' with average_decay=0 and weight_cap=1",
+        "vtrace": "only version 0.2 resumes and loads runs with it; for a new one write 'ewma', or "
+        "agent.type='IMPALA', which has V-trace",
+    },
+)
 CHUNK = 2_048  # samples that pass through a network at once, where no gradient is wanted
 
 
@@ -122,6 +130,7 @@ class PPOHyp:
         "ewma",
         "async: clipped is the change against an average of the last policies, and old samples "
         "weigh by their probability under it; none: plain PPO, as if they were new",
+        names=CORRECTIONS,
         needs={"mode": ("async",)},
     )
     average_decay: float = key(

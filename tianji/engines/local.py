@@ -55,7 +55,6 @@ class LocalEngine:
         self._stopped = False
         self._alarm = Alarm()
         self.transport = LocalTransport(channels_of(job))
-        self._names = {spec.name for spec in channels_of(job)}
         specs = roles_of(job.config)
         with alarmed():  # every actor begins its first episodes
             self._training = [build(role, job, self.transport) for role in specs]
@@ -178,8 +177,9 @@ class LocalEngine:
 
     def _resume(self, saved: Checkpoint) -> None:
         channels = saved.part(CHANNELS)
-        if channels is not None and channels["blocks"].keys() != self._names:
-            channels = None  # of a version that named them otherwise
+        if channels is not None and not self.transport.fits(channels):
+            channels = None  # of a version whose messages were others
+            self.troubles.append("what was in flight between the roles is lost: of another version")
         if self._config.parallel.buffer_cfg.device != "cpu":
             channels = None  # batches in flight were tickets for what is gone
         if channels is not None:

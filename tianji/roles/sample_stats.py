@@ -18,6 +18,8 @@ LOST = (
     "hyp.max_grad_norm), or look at the rewards"
 )
 
+HISTOGRAMS = ("staleness", "age", "new")
+
 
 class Consumption:
     """Histograms and counters of everything that was learned from, and the last scalars."""
@@ -104,12 +106,19 @@ class Consumption:
         }
 
     def state(self) -> State:
-        """Everything but the counters, which are the role's."""
+        """Everything but the counters, which are the role's; scalars by their names."""
         report = self.report()
-        return {name: array for name, array in report.items() if name != "counts"}
+        scalars = dict(zip(self._names, self._scalars.tolist(), strict=True))
+        return {**{name: report[name] for name in HISTOGRAMS}, "scalars": scalars}
 
     def restore(self, state: State) -> None:
-        """Goes on counting where another stood; the counters are left to the role."""
-        for name, array in self.report().items():
-            if name != "counts":
-                array[...] = state[name]
+        """Goes on counting where another stood; the counters are left to the role.
+
+        A scalar that is new since is 0 until the next update, and so are all that were saved
+        without their names (by version 0.2).
+        """
+        report = self.report()
+        for name in HISTOGRAMS:
+            report[name][...] = state[name]
+        known = state["scalars"] if isinstance(state["scalars"], dict) else {}
+        self._scalars[:] = [known.get(name, 0.0) for name in self._names]

@@ -25,6 +25,7 @@ from tianji.core.errors import TianJiError
 from tianji.core.json_file import number, parsed_row, read_json, read_lines, text
 from tianji.core.status import ENDED, Status
 from tianji.core.versions import versions
+from tianji.runs.older_config import config_of
 from tianji.runs.trust import seal
 
 Json = dict[str, Any]
@@ -111,9 +112,9 @@ def _refuse_locked(folder: Path, config: Config, extend: bool, lock: int) -> Non
 
 def refuse_checkpoint(saved: Checkpoint, config: Config) -> None:
     """Raises unless a checkpoint was taken by a run of this configuration."""
-    there = saved.json("config.json").get("config")
+    there = config_of(saved.json("config.json"))
     here = json.loads(json.dumps(config.to_json()))
-    changes = _differences(_completed(there) if isinstance(there, dict) else {}, here)
+    changes = _differences(_completed(there), here)
     changes = {name: words for name, words in changes.items() if name not in LIMITS}
     if changes:
         listed = "; ".join(list(changes.values())[:3])
@@ -226,8 +227,8 @@ def _make(folder: Path) -> Path:
 def refuse_unfit(folder: Path, config: Config, extend: bool) -> None:
     """Raises unless the folder holds a run that may go on with this configuration."""
     advice = "name another with --run-dir"
-    there = read_json(folder / "config.json").get("config")
-    if not isinstance(there, dict):
+    there = config_of(read_json(folder / "config.json"))
+    if not there:
         raise TianJiError(f"{folder} is not empty, and what it holds is not a run: {advice}")
     status = text(read_json(folder / "summary.json").get("status"))
     here = json.loads(json.dumps(config.to_json()))

@@ -22,6 +22,7 @@ from tianji.observe.summary import aimed_at
 from tianji.roles.role_specs import roles_of
 from tianji.roles.role_state import is_bare
 from tianji.runs.folder import MORE, refuse_checkpoint, refuse_unfit, rewind
+from tianji.runs.older_config import config_of
 from tianji.runs.trust import refuse_strange
 from tianji.runs.weights_file import FINAL, rewind_evaluations
 
@@ -80,7 +81,7 @@ def reopen(folder: Path, overrides: Sequence[str], trust: bool = False) -> tuple
     about = read_json(file)
     if not isinstance(about.get("config"), dict):
         raise TianJiError(f"{folder} holds no run to resume: {file} is missing, or not ours")
-    before, now = (reload(about["config"], str(file), given) for given in ((), overrides))
+    before, now = (reload(config_of(about), str(file), given) for given in ((), overrides))
     refuse_strange(now, about, folder, trust)
     refuse_unfit(folder, now, extend=True)
     summary = read_json(folder / "summary.json")

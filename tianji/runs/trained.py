@@ -21,6 +21,7 @@ from tianji.job.factory import make_env, make_games_env, make_shown_env
 from tianji.job.job import Job, prepare
 from tianji.observe.report.run_reader import refuse_other
 from tianji.roles.role_specs import Kind, role_name
+from tianji.runs.older_config import config_of
 from tianji.runs.trust import refuse_strange
 from tianji.runs.weights_file import BEST, FINAL, read
 
@@ -131,7 +132,7 @@ def load(
     saved = _of_checkpoint(chosen) if chosen.is_dir() else _of_file(chosen)
     folder = chosen if chosen.is_dir() else chosen.resolve().parent.parent
     about = _config_of(folder)
-    config = from_json(about["config"], str(folder / "config.json"))
+    config = from_json(config_of(about), str(folder / "config.json"))
     refuse_strange(config, about, path, trust)
     env = make_env(config)
     env.close()

@@ -62,6 +62,12 @@ class LocalTransport:
         ends = {name: end.state() for name, end in self._ends.items()}
         return {"blocks": dict(self._blocks), "ends": ends}
 
+    def fits(self, state: State) -> bool:
+        """Whether a `state` is of the same channels, laid out alike, with the same ends."""
+        sizes = {name: block.size for name, block in self._blocks.items()}
+        saved = {name: block.size for name, block in state["blocks"].items()}
+        return saved == sizes and state["ends"].keys() == self._ends.keys()
+
     def restore(self, state: State) -> None:
         """Goes on with the same messages, for whoever asked for the same ends in the same order."""
         for name, block in self._blocks.items():
