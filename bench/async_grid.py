@@ -57,8 +57,11 @@ def both_modes(config: Path, *settings: str) -> Variants:
 
 
 def lags() -> Variants:
-    """Batches drawn from a pool of k of them, with and without the correction (Figure 12)."""
-    found = {}
+    """Batches drawn from a pool of k of them, with and without the correction (Figure 12).
+
+    New is synchronous: no sample is old.
+    """
+    found: dict[str, tuple[Path, tuple[str, ...]]] = {"New": (CARTPOLE, ())}
     for k in (1, 2, 4, 8):
         for name, more in (("corrected", ()), ("none", ("hyp.correction='none'",))):
             keys = ("hyp.mode='async'", f"hyp.buffer_size={k}", *more)
