@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -255,7 +256,10 @@ def test_a_full_disk_ends_a_record_and_not_the_run(tmp_path, capsys):
 
 
 REFUSED = {
-    ("local", ()): "engine local repeats itself",
+    ("local", ()): "use --engine process",
+    ("mpi", ()): "engine mpi keeps no record: use --engine process",
+    ("process", ("learner_cfg.device='cuda'",)): "learner_cfg.device: a GPU does not",
+    ("process", ("actor_cfg.device='cuda'",)): "actor_cfg.device: a GPU does not",
     ("process", ("global_cfg.group_num=2",)): "want one group with one learner",
     ("process", ("learner_cfg.num=2",)): "want one group with one learner",
     ("process", ("exp.trace_seconds=1",)): "traced or recorded, not both",
@@ -263,7 +267,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=str)
-def test_recording_is_refused_where_nothing_could_be_replayed(case):
+def test_recording_is_refused_where_nothing_could_be_replayed(case, monkeypatch):
+    monkeypatch.setattr(start.resources, "gpu_of", {"cpu": None, "cuda": "a GPU"}.get)
+    monkeypatch.setitem(sys.modules, "tianji.transports.mpi", None)  # as the command line loads it
     name, more = case
     config = configs.load(TASKS / "walk_dqn.py", ("exp.record=True", *more))
     with pytest.raises(TianJiError) as raised:

@@ -83,7 +83,10 @@ def _refuse_to_record(config: Config, engine: str) -> None:
     parallel = config.parallel
     sections = ("learner_cfg", "actor_cfg", "buffer_cfg")
     if engine == "local":
-        problem = "engine local repeats itself: the same command trains the same; leave it out"
+        problem = (
+            "engine local repeats itself, the same command trains the same: leave it out, or use "
+            "--engine process"
+        )
     elif engine != "process":
         problem = f"engine {engine} keeps no record: use --engine process"
     elif config.n_groups > 1 or config.n_learners > 1:
