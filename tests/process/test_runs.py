@@ -56,14 +56,16 @@ def test_synchronous_samples_are_of_the_learners_version(tmp_path):
     assert done.summary["freshness"]["measured"] == 1.0
 
 
-@pytest.mark.parametrize("correction", ["none", "ewma"])
-def test_asynchronous_samples_are_within_the_bound(tmp_path, correction):
+@pytest.mark.parametrize(("correction", "name"), [("none", None), ("ewma", "PPO-EWMA")])
+def test_asynchronous_samples_are_within_the_bound(tmp_path, correction, name):
     options = ("--set", "hyp.mode=async", "--set", "hyp.max_lag=2")
     options += ("--set", f"hyp.correction={correction}")
     done = train(TASKS / "echo_ppo.py", tmp_path / "run", *steps(20_000), *options)
     assert done.status == 0, done.err
     assert done.summary["staleness"]["max"] <= 2
     assert done.summary["staleness"]["mean"] > 0
+    assert done.summary["correction"] == name
+    assert ("corrected by PPO-EWMA" in done.out) is (name is not None)
 
 
 def test_a_slow_actor_does_not_hold_up_the_others(tmp_path):

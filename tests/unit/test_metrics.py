@@ -418,7 +418,37 @@ def test_samples_that_are_too_old_are_told_of_with_what_to_do(
     )
     progress.recent_ess.extend([] if ess is None else [ess, ess])
     said = bottleneck(progress, job)
-    assert ("hyp.max_lag" in said and "30 %" in said) is warns
+    assert ("hyp.batch_size" in said and "30 %" in said) is warns
+
+
+@pytest.mark.parametrize(
+    ("given", "lower"),
+    [
+        (("actor_cfg.num=2",), ["update_step", "lr"]),  # max_lag is the least there is
+        (("actor_cfg.num=2", "hyp.max_lag=2"), ["update_step", "lr"]),
+        (("actor_cfg.num=2", "hyp.max_lag=3", "hyp.update_step=1"), ["max_lag", "lr"]),
+        (("hyp.buffer_size=4",), ["buffer_size", "update_step", "lr"]),
+    ],
+    ids=str,
+)
+def test_only_what_can_be_lowered_is_advised_against_old_samples(
+    given: tuple[str, ...], lower: list[str]
+) -> None:
+    job = job_of(SYNCHRONOUS, "hyp.mode='async'", *given)
+    progress = progress_of(job, learner=times(9, 1, version=3), actor=times(9, 1))
+    progress.recent_ess.append(0.1)
+    advice = bottleneck(progress, job).partition("or lower ")[2]
+    assert re.findall(r"hyp\.(\w+)", advice) == lower
+
+
+def test_a_run_that_drifted_once_says_so_at_its_end_and_not_while_it_is_well() -> None:
+    job = job_of(SYNCHRONOUS, "hyp.mode='async'")
+    progress = progress_of(job, learner=times(9, 1, version=3), actor=times(9, 1))
+    progress.recent_ess.append(0.9)
+    assert progress.least_ess == 0.9
+    progress.lowest_ess = 0.2
+    assert progress.least_ess == 0.2 and "20 %" in bottleneck(progress, job)
+    assert "hyp." not in bottleneck(progress, job, since=at_start(progress))
 
 
 @pytest.mark.parametrize(("mode", "fresh"), [("sync", True), ("async", False)])

@@ -355,6 +355,28 @@ def test_the_asynchronous_mode_bounds_the_lag_instead():
     assert (sampling.per_version, sampling.max_lag) == (None, 4)
 
 
+@pytest.mark.parametrize(
+    ("hyp", "name"),
+    [
+        ({}, None),
+        ({"buffer_size": 6}, None),  # Lag-k, as in Figure 12a
+        ({"mode": "async"}, "PPO-EWMA"),
+        ({"mode": "async", "buffer_size": 6}, "PPO-EWMA"),
+        ({"mode": "async", "average_decay": 0.0}, "decoupled PPO"),
+        ({"mode": "async", "correction": "none"}, None),
+    ],
+)
+def test_it_says_by_what_old_samples_are_corrected_and_does_it(hyp, name):
+    job = task(n_actors=2, **hyp)
+    assert PPO.correction(job) == name
+    assert (PPO(job, 0)._average is not None) is (name is not None)
+
+
+def test_a_bound_of_the_lag_that_a_pool_would_ignore_is_refused():
+    with pytest.raises(TianJiError, match=r"hyp.max_lag: with a pool of 6 rollouts"):
+        PPO.sampling(task(n_actors=2, mode="async", buffer_size=6, max_lag=3))
+
+
 def test_only_the_synchronous_mode_takes_turns():
     assert PPO.alternates(PPOHyp(), 2)
     assert not PPO.alternates(dataclasses.replace(PPOHyp(), mode="async"), 2)

@@ -13,7 +13,7 @@ from tianji.job.job import prepare
 from tianji.job.wiring import channels_of
 from tianji.observe.rates import at_start, homes_in, shares
 from tianji.observe.times import Times
-from tianji.observe.watch import Limits, Watch
+from tianji.observe.watch import LOOKS, Limits, Watch
 from tianji.roles.episodes import EPISODES_PER_MESSAGE
 from tianji.roles.role_specs import roles_of
 from tianji.transports.local import LocalTransport
@@ -96,6 +96,21 @@ def test_so_many_fusions_end_a_run(groups):
     assert (limits.reached(progress), progress.distance) == (None, 0.5)
     say(outboxes["reducer-0.0"], FUSIONS=3, DISTANCE=0.25)
     assert limits.reached(watch.poll()) is Status.FINISHED
+
+
+def test_the_worst_drift_of_a_run_is_kept_and_so_after_a_resume(stage, made):
+    watch, _ = stage
+    job, transport = made
+    learner = transport.outbox("report learner-0.0")
+    for version in range(1, 3 * LOOKS):
+        say(learner, scalars=0.2 if version <= LOOKS else 0.9, VERSION=version)
+        progress = watch.poll()
+    again = Watch(job, transport)
+    again.restore(carried(watch.state()))
+    assert [progress.ess, progress.least_ess] == pytest.approx([0.9, 0.2])
+    assert again.progress.least_ess is None
+    say(learner, scalars=0.9, VERSION=version + 1)
+    assert again.poll().least_ess == pytest.approx(0.2)
 
 
 def test_it_takes_a_hundred_episodes(stage):

@@ -101,6 +101,11 @@ class IMPALA(GradientAlgorithm):
         return int(task.hyp.step_len)
 
     @classmethod
+    def correction(cls, task: Task) -> str:
+        """V-trace, always."""
+        return "V-trace"
+
+    @classmethod
     def policy(cls, task: Task, actor: int, seed: int) -> Policy:
         """A policy for either kind of action."""
         return policy_of(task, seed)

@@ -117,12 +117,12 @@ class PPOHyp:
     mode: Literal["sync", "async"] = key(
         "sync",
         "sync: every sample is of the learner's version; async: of at most max_lag before; a pool "
-        "larger than a batch (buffer_size) makes both Lag-k",
+        "larger than a batch (buffer_size) makes both Lag-k, which only async corrects",
     )
     max_lag: int | None = key(
         None,
         "async: versions that a rollout may be behind, older ones are dropped; default: what can "
-        "be in flight, actors / batch_size + 1",
+        "be in flight, actors / batch_size + 1; not with Lag-k",
         at_least=1,
         needs={"mode": ("async",)},
     )
@@ -193,8 +193,6 @@ class PPO(GradientAlgorithm):
         self._average = _average_of(self.hyp, self._flat)
         self._random = np.random.default_rng(seed)
         self._rate = KLRate(self.hyp)
-        if self._average is not None:
-            print(f"old samples: PPO-EWMA, weights up to {self.hyp.weight_cap:g}", flush=True)
 
     def _make_networks(self, seed: int) -> Any:
         """The policy and the values."""
@@ -217,6 +215,14 @@ class PPO(GradientAlgorithm):
         return hyp.mode == "sync" and (hyp.buffer_size or batch) <= batch
 
     @classmethod
+    def correction(cls, task: Task) -> str | None:
+        """By the policy that the clip starts from; synchronous samples need none."""
+        h: PPOHyp = task.hyp
+        if h.mode == "sync" or h.correction == "none":
+            return None
+        return "PPO-EWMA" if h.average_decay else "decoupled PPO"
+
+    @classmethod
     def policy(cls, task: Task, actor: int, seed: int) -> Policy:
         """A policy for either kind of action."""
         return policy_of(task, seed, task.hyp.normalise_obs)
@@ -234,6 +240,11 @@ class PPO(GradientAlgorithm):
             )
         rows = h.step_len * task.env.n_envs
         if pool > batch:  # Lag-k: old samples are what is asked for
+            if h.max_lag is not None:
+                raise TianJiError(
+                    f"hyp.max_lag: with a pool of {pool} rollouts for batches of {batch} (Lag-k) "
+                    "nothing is dropped for its age: leave it out, or hyp.buffer_size"
+                )
             return Rollouts(batch, pool, rows)
         if h.mode == "async":
             lag = bound_of_lag(h.max_lag, task.n_actors, batch)

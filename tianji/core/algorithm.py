@@ -112,6 +112,11 @@ class Algorithm(ABC):
         return False
 
     @classmethod
+    def correction(cls, task: Task) -> str | None:
+        """What makes up for the age of samples, by its name; None: nothing does."""
+        return None
+
+    @classmethod
     @abstractmethod
     def policy(cls, task: Task, actor: int, seed: int) -> Policy:
         """The policy of actor number `actor`; must not need the learning half."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 
+from tianji.core.balance import usual_lag
 from tianji.core.counts import Count
 from tianji.core.wording import count_of
 from tianji.job.job import Job
@@ -45,17 +47,32 @@ def bottleneck(
         found = _turns({name: spent[name] for name in names}, job, engine)
     else:
         found = _who_waits(capacity(before, progress.counts, homes, job.ratio, names), job)
-    return (found + _drift(progress)).replace("%", " %")
+    ess = progress.least_ess if since is None else progress.ess
+    return (found + _drift(ess, job)).replace("%", " %")
 
 
-def _drift(progress: Progress) -> str:
+def _drift(ess: float | None, job: Job) -> str:
     """What to do where the policy has gone so far from those that acted that samples are lost."""
-    if progress.ess is None or progress.ess >= LOW_ESS:
+    if ess is None or ess >= LOW_ESS:
         return ""
+    lower = " or ".join(f"hyp.{name}" for name in _to_lower(job))
     return (
-        f"; old samples count as {progress.ess:.0%} as many new ones: lower hyp.lr or hyp.max_lag, "
-        "or raise hyp.batch_size (docs/staleness.md)"
+        f"; old samples count as {ess:.0%} as many new ones: raise hyp.batch_size, or lower "
+        f"{lower} (docs/staleness.md)"
     )
+
+
+def _to_lower(job: Job) -> list[str]:
+    """Keys that would make samples newer, or the policy change less, if they can be lowered."""
+    hyp, sampling = asdict(job.task.hyp), job.sampling
+    usual = usual_lag(job.task.n_actors, sampling.batch)
+    can = {
+        "buffer_size": sampling.once and sampling.freshness < 1,
+        "max_lag": sampling.max_lag is not None and sampling.max_lag > usual,
+        "update_step": hyp.get("update_step", 1) > 1,
+        "lr": True,
+    }
+    return [name for name, possible in can.items() if possible]
 
 
 def _before_learning(progress: Progress, job: Job) -> str:

@@ -111,6 +111,8 @@ def _ages(job: Job, progress: Progress) -> dict[str, Any]:
     return {
         "staleness": progress.staleness.summary(),
         "ess": progress.ess,
+        "least_ess": progress.least_ess,
+        "correction": job.algorithm.correction(job.task),
         "age": progress.age.summary(),
         "freshness": {
             "target": job.sampling.freshness,
@@ -290,7 +292,7 @@ def _measured(summary: dict[str, Any]) -> list[Line]:
     steps, episodes, updates = (summary[n] for n in ("env_steps", "episodes", "updates"))
     old = f"samples were {stale['p50']:g} updates old (median), {stale['max']:g} at most"
     if (ess := summary.get("ess")) is not None and stale["max"]:
-        old += f"; they counted as {ess:.0%} as many new ones".replace("%", " %")
+        old += f"; they counted as {percent(ess)} as many new ones{_corrected(summary)}"
     lines = [
         ("work", f"{steps:,} steps, {episodes:,} episodes, {updates:,} updates"),
         ("rates", rates + _short(summary)),
@@ -320,6 +322,13 @@ def _measured(summary: dict[str, Any]) -> list[Line]:
     if summary["dropped"]:
         lines.append(("dropped", f"{summary['dropped']:,} samples for their age"))
     return [*lines, ("limit", summary["bottleneck"])]
+
+
+def _corrected(summary: dict[str, Any]) -> str:
+    """At the worst, and what made up for it."""
+    least, by = summary.get("least_ess"), summary.get("correction")
+    worst = "" if least is None else f", {percent(least)} at the worst"
+    return f"{worst}, {f'corrected by {by}' if by else 'not corrected'}"
 
 
 def _at_last(decided: list[dict[str, Any]], n_groups: int) -> str:

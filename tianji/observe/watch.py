@@ -48,6 +48,7 @@ class Progress:
     new_percent: Histogram = field(default_factory=Histogram)  # of each batch
     scalars: dict[str, float] = field(default_factory=dict)
     recent_ess: deque[float] = field(default_factory=lambda: deque(maxlen=LOOKS))
+    lowest_ess: float = math.inf  # of the means over LOOKS looks, in all of the run
     returns: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     learned: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))  # per life
     won: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))  # nan: nobody can win
@@ -154,6 +155,11 @@ class Progress:
     def ess(self) -> float | None:
         """Effective samples of the last batches, as a share; None where nobody measures them."""
         return sum(self.recent_ess) / len(self.recent_ess) if self.recent_ess else None
+
+    @property
+    def least_ess(self) -> float | None:
+        """The least that it ever was; of a run with few updates the mean over all."""
+        return None if self.ess is None else min(self.ess, self.lowest_ess)
 
     @property
     def mean_return(self) -> float | None:
@@ -283,6 +289,7 @@ class Watch:
             "episodes": progress.n_episodes,
             "fusions": progress.fusions,
             "restarts": progress.restarts,
+            "lowest_ess": None if math.isinf(progress.lowest_ess) else progress.lowest_ess,
             "elapsed_seconds": progress.elapsed(time.monotonic()),
         }
 
@@ -297,6 +304,8 @@ class Watch:
         progress.ended_at.extend(-math.inf for _ in state["returns"])
         progress.n_episodes = state["episodes"]
         progress.restarts = int(state.get("restarts") or 0)
+        if (lowest := state.get("lowest_ess")) is not None:
+            progress.lowest_ess = lowest
         progress.earlier_seconds = state["elapsed_seconds"]
 
     def _read_learners(self) -> None:
@@ -312,6 +321,8 @@ class Watch:
         if ess is not None and progress.updates > self._seen:
             self._seen = progress.updates
             progress.recent_ess.append(ess)
+            if len(progress.recent_ess) == LOOKS:
+                progress.lowest_ess = min(progress.lowest_ess, sum(progress.recent_ess) / LOOKS)
 
     def _read_episodes(self) -> None:
         finished: list[tuple[int, Ended]] = []
