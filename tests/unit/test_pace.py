@@ -31,7 +31,10 @@ def test_prediction_and_measurement_stand_side_by_side(plan):
     errors = found.to_json()["error"]
     assert errors["production_per_second"] == pytest.approx(0.1, abs=1e-4)
     assert errors["consumption_per_second"] == pytest.approx(0.2, abs=1e-4)
-    assert f"predicted {made:,.0f} steps/s made, {learned:,.0f} samples/s" in found.sentence()
+    assert (
+        f"predicted: produced {made:,.0f} steps/s, consumed {learned:,.0f} samples/s"
+        in found.sentence()
+    )
     measured = f"measured {made / 1.1:,.0f} (9 % less) and {learned / 1.2:,.0f} (17 % less)"
     assert found.sentence().endswith(measured)
     again = Comparison.from_json(json.loads(json.dumps(found.to_json())))
@@ -60,8 +63,8 @@ def test_a_line_says_how_far_the_measurement_is_from_the_prediction(plan, times,
 def test_what_happens_now_and_then_is_not_nothing():
     slow = Comparison("L1A1", Pace(4.2, 0.31), Pace(2.1, 0.31))
     assert slow.sentence() == (
-        "L1A1, predicted 4.2 steps/s made, 0.31 samples/s; measured 2.1 (50 % less) and 0.31 (as "
-        "predicted)"
+        "L1A1, predicted: produced 4.2 steps/s, consumed 0.31 samples/s; measured 2.1 (50 % less) "
+        "and 0.31 (as predicted)"
     )
 
 

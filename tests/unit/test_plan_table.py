@@ -18,7 +18,7 @@ CHOICES = solve(COSTS, Wish(8))
 def test_the_plan_and_its_numbers_are_said():
     text = describe(COSTS, CHOICES, None)
     assert f"{CHOICES[0].split.name}: " in text
-    assert f"{CHOICES[0].prediction.production:,.0f} steps/s made" in text
+    assert f"produced {CHOICES[0].prediction.production:,.0f} steps/s" in text
 
 
 def test_what_larger_batches_would_bring_is_said_where_it_was_measured():

@@ -469,7 +469,7 @@ def test_a_run_of_less_than_a_second_has_the_rates_of_all_its_time(
     assert (summary["counted_seconds"], summary["production_per_second"]) == (0.8, 2_000.0)
     assert summary["training_seconds"] == pytest.approx(max(0.0, last_look - 102.0))
     (rates,) = (line for line in describe(summary, tmp_path).splitlines() if "rates" in line)
-    assert "2,000 steps/s made, 40,000 samples/s" in rates
+    assert "produced 2,000 steps/s, consumed 40,000 samples/s" in rates
     assert rates.endswith("over 0.8 s with the end of the run: it trained for less than a second")
 
 
@@ -678,8 +678,8 @@ def test_the_closing_words_are_few_and_plain(tmp_path: Path, job: Job, clock: Cl
     for part in (
         "7.0 s in all, 2.0 s of it to start",
         "1,600 steps, 250 episodes, 1,000 updates",
-        "400 steps/s made, 8,000 samples/s learned from",
-        "32.0 samples learned from per sample made (target 32.0)",
+        "produced 400 steps/s, consumed 8,000 samples/s",
+        "32.0 samples consumed per sample produced (target 32.0)",
         "samples were 2 updates old (median), 2 at most",
         str(tmp_path),
     ):

@@ -287,8 +287,8 @@ def _measured(summary: dict[str, Any]) -> list[Line]:
     ratio, stale = summary["replay_ratio"], summary["staleness"]
     made, learned = summary["production_per_second"], summary["consumption_per_second"]
     measured = "-" if ratio["measured"] is None else f"{ratio['measured']:#.3g}"
-    used = f"{measured} samples learned from per sample made (target {ratio['target']:#.3g})"
-    rates = f"{made:,.0f} steps/s made, {learned:,.0f} samples/s learned from"
+    used = f"{measured} samples consumed per sample produced (target {ratio['target']:#.3g})"
+    rates = f"produced {made:,.0f} steps/s, consumed {learned:,.0f} samples/s"
     steps, episodes, updates = (summary[n] for n in ("env_steps", "episodes", "updates"))
     old = f"samples were {stale['p50']:g} updates old (median), {stale['max']:g} at most"
     if (ess := summary.get("ess")) is not None and stale["max"]:
