@@ -82,8 +82,8 @@ class Comparison:
         """The same in a line; behind what was measured stands how much more or less that is."""
         predicted, measured = self.predicted, self.measured
         words = (
-            f"{self.split}, predicted: produced {per_second(predicted.production_per_second)} steps/s, "
-            f"consumed {per_second(predicted.consumption_per_second)} samples/s"
+            f"{self.split}, predicted: produced {per_second(predicted.production_per_second)} steps"
+            f"/s, consumed {per_second(predicted.consumption_per_second)} samples/s"
         )
         if measured is None:
             return f"{words}; the run was too short to compare"

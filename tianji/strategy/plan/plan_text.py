@@ -67,8 +67,8 @@ def _about(profile: Profile, choices: list[Choice], cores: int | None) -> Iterat
     beyond = f"; extrapolated: {count_of(measured, 'core')} were measured" * (used > measured)
     yield (
         "predicted",
-        f"produced {per_second(found.production)} steps/s, consumed {per_second(found.consumption)} "
-        f"samples/s (replay ratio {work.ratio:g}){beyond}",
+        f"produced {per_second(found.production)} steps/s, consumed "
+        f"{per_second(found.consumption)} samples/s (replay ratio {work.ratio:g}){beyond}",
     )
     yield "balance", _balance(choices)
     updates = f"about {found.staleness:,.0f} updates once the pool is full"
