@@ -1,6 +1,7 @@
 """Networks of a config: convolutions, networks of one's own, and what normalises their inputs."""
 
 import math
+from dataclasses import replace
 from itertools import accumulate, count
 from types import SimpleNamespace
 
@@ -201,3 +202,76 @@ def test_what_is_far_off_is_limited():
     normaliser = Normaliser((1,))
     normaliser.add(normaliser.sums(np.array([[0.0], [1.0]])))
     assert normaliser(np.array([[1e6], [-1e6]])).ravel().tolist() == [10.0, -10.0]
+
+
+class Wrong(Network):
+    """A network of one's own that makes the mistake that its option names."""
+
+    def build(self):
+        n, outputs = math.prod(self.input_shape), self.n_outputs
+        linear = torch.nn.Linear
+        return {
+            "few": lambda: linear(n, outputs - 1),
+            "many": lambda: linear(n, outputs + 1),
+            "flat": lambda: torch.nn.Sequential(linear(n, 1), torch.nn.Flatten(0)),
+            "pair": lambda: torch.nn.LSTM(n, outputs),
+            "double": lambda: linear(n, outputs).double(),
+            "double out": lambda: torch.nn.Sequential(linear(n, outputs), Doubled()),
+            "inputs": lambda: linear(n + 1, outputs),
+            "nothing": lambda: None,
+            "sound": lambda: linear(n, outputs),
+        }[self.options["mistake"]]()
+
+
+class Doubled(torch.nn.Module):
+    def forward(self, x):
+        return x.double()
+
+
+class Unbuilt(Network):
+    """Lacks what it needs."""
+
+
+@pytest.mark.parametrize(
+    ("mistake", "found"),
+    [
+        ("few", "float32[2, 1]"),
+        ("many", "float32[2, 3]"),
+        ("flat", "float32[2]"),
+        ("pair", "tuple"),
+        ("double", "Float"),  # torch's own words
+        ("double out", "float64[2, 2]"),
+        ("inputs", "2x3 and 4x2"),  # torch's own words
+        ("nothing", "NoneType"),
+        (None, "KeyError"),  # its option is missing
+    ],
+)
+def test_a_network_of_ones_own_that_gives_something_else_is_refused(mistake, found):
+    model = ModelConfig(type="my_net:Wrong", kwargs={} if mistake is None else {"mistake": mistake})
+    with pytest.raises(TianJiError) as caught:
+        network_of(replace(OWN, model=model, own_network=Wrong), 2)
+    for word in (model.type, found, "float32[2, 3]", str(dict(model.kwargs)) * (mistake is None)):
+        assert word in str(caught.value)
+
+
+def test_a_network_without_build_is_refused():
+    with pytest.raises(TianJiError, match=r"my_net:Own.*build\(\)"):
+        network_of(replace(OWN, own_network=Unbuilt), 2)
+
+
+class Counted(Own):
+    """Says how often it was built."""
+
+    n = 0
+
+    def build(self):
+        Counted.n += 1
+        return super().build()
+
+
+def test_a_network_of_ones_own_is_tried_out_once():
+    before = torch.random.get_rng_state()
+    for _ in range(3):
+        network_of(replace(OWN, own_network=Counted), 2)
+    assert Counted.n == 1
+    assert torch.equal(torch.random.get_rng_state(), before)

@@ -29,8 +29,8 @@ class ActorCritic:
         self.actor = network.module(generator, 1.0 if task.model.shares else SMALL)
         self.log_std = torch.nn.Parameter(torch.zeros(n_spread(task)))
         if task.model.shares:
-            last = [p for p in self.actor.parameters() if p.ndim == 2][-1]
-            last.data[: self._n_policy] *= SMALL
+            for last in [p for p in self.actor.parameters() if p.ndim == 2][-1:]:
+                last.data[: self._n_policy] *= SMALL
             self.critic = None
         else:
             self.critic = network_of(task, 1).module(generator, 1.0)

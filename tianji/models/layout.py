@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -258,9 +259,56 @@ def network_of(
             "model.type: networks of type 'GRU' are for agents that remember (QMIX, VDN, IQL): "
             "write type='MLP'"
         )
+    single = n_inputs is None and len(env.inputs) == 1 and not _normalises(task)
+    return _own_network(task, shape, env.inputs[0].dtype if single else "float32", n_outputs)
+
+
+def _normalises(task: Task) -> bool:
+    return bool(getattr(task.hyp, "normalise_obs", False))
+
+
+def _own_network(task: Task, shape: tuple[int, ...], dtype: str, n_outputs: int) -> Network:
+    """A network of one's own, after it gave once in this process what it should."""
     assert task.own_network is not None, "a job loads the class that its model names"
-    made: Network = task.own_network(shape, n_outputs, **model.kwargs)
+    own, options = task.own_network, dict(task.model.kwargs)
+    name, wanted = task.model.type, f"float32[2, {n_outputs}]"
+    if missing := sorted(getattr(own, "__abstractmethods__", ())):
+        raise TianJiError(f"model.type: {name!r} lacks {missing[0]}(): define it")
+    key = own, shape, dtype, n_outputs, repr(options)
+    try:
+        made: Network = own(shape, n_outputs, **options)
+        found = wanted if key in _SOUND else _found(made, shape, dtype)
+    except Exception as error:  # whatever a user's class may raise
+        words = traceback.format_exc().rstrip()
+        raise TianJiError(
+            f"model.type: {name!r} failed when it was tried out with inputs {dtype}"
+            f"{[2, *shape]}, n_outputs={n_outputs} and options {options}, which are the keys of "
+            f"`model` that are its own: mend it, or the keys:\n{words}"
+        ) from error
+    if found != wanted:
+        raise TianJiError(
+            f"model.type: {name!r}: want {wanted} for inputs {dtype}{[2, *shape]}, got {found}: "
+            "build() returns a torch.nn.Module whose last layer has self.n_outputs outputs"
+        )
+    _SOUND.add(key)
     return made
+
+
+_SOUND: set[tuple[object, ...]] = set()  # what was tried out, and gave what it should
+
+
+def _found(network: Network, shape: tuple[int, ...], dtype: str) -> str:
+    """What a network answers to zeros for two environments, as `float32[2, 3]`."""
+    import torch
+
+    with torch.random.fork_rng(), torch.no_grad():
+        module = network.build()
+        if not isinstance(module, torch.nn.Module):
+            return f"{type(module).__name__} from build()"
+        out = module(torch.zeros(2, *shape, dtype=getattr(torch, dtype)))
+    if not isinstance(out, torch.Tensor):
+        return type(out).__name__
+    return f"{str(out.dtype).removeprefix('torch.')}{list(out.shape)}"
 
 
 def _conv(numbers: Sequence[int]) -> tuple[int, int, int]:
