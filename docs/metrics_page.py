@@ -58,7 +58,10 @@ This page is generated: `python docs/metrics_page.py > docs/metrics.md`.
 {metrics}
 There is no time that a role waits to send or to receive: no role does. A full channel says no
 (`comm/refused`), and the role does something else; if nobody in its process has anything to do,
-that is `roles/<role>/idle`.
+that is `roles/<role>/idle`. What it waited for is `roles/<role>/wait_...`, by what it lacked when
+its process went to sleep; these add up to `idle`. So of every process the busy shares of its roles,
+the waits of any one of them, paused and overhead are 100 % (a buffer that works in a thread beside
+its learner comes on top). In the local engine, where nobody sleeps, they are only near it.
 
 ## Weights & Biases, trackio
 

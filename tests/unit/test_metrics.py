@@ -181,7 +181,7 @@ def test_a_resumed_run_is_not_credited_with_what_it_did_before() -> None:
     progress.base = {name: base for name in progress.counts if name.startswith("actor")}
     rates = Meter(homes_in(job, "process")).read(progress, 110.0)
     assert rates.production == 50.0
-    assert rates.shares["actor-0.0"] == pytest.approx((0.2, 0.8, 0.0, 0.0))
+    assert rates.shares["actor-0.0"][:4] == pytest.approx((0.2, 0.8, 0.0, 0.0))
 
 
 def test_a_role_that_makes_no_samples_has_shares_of_time_and_no_rate() -> None:
@@ -223,16 +223,16 @@ def test_roles_of_one_process_share_its_time() -> None:
     job = job_of(ASYNCHRONOUS)  # the buffer rides with the learner
     progress = progress_of(job, learner=times(6, 3), buffer=times(1, 3), actor=times(2, 8))
     spent = shares(at_start(progress), progress.counts, homes_in(job, "process"))
-    assert spent["learner-0.0"] == pytest.approx((0.6, 0.3, 0.0, 0.0))
-    assert spent["buffer-0.0"] == pytest.approx((0.1, 0.3, 0.0, 0.0))
-    assert spent["actor-0.0"] == pytest.approx((0.2, 0.8, 0.0, 0.0))
+    assert spent["learner-0.0"][:4] == pytest.approx((0.6, 0.3, 0.0, 0.0))
+    assert spent["buffer-0.0"][:4] == pytest.approx((0.1, 0.3, 0.0, 0.0))
+    assert spent["actor-0.0"][:4] == pytest.approx((0.2, 0.8, 0.0, 0.0))
 
 
 def test_waiting_for_the_last_role_to_be_ready_is_not_idle_time() -> None:
     job = job_of(ASYNCHRONOUS)
     progress = progress_of(job, actor=times(4, 10) | {Count.READY_AT: 91.0})
     spent = shares(at_start(progress), progress.counts, homes_in(job, "process"))
-    assert spent["actor-0.0"] == pytest.approx((0.8, 0.2, 0.0, 0.0))
+    assert spent["actor-0.0"][:4] == pytest.approx((0.8, 0.2, 0.0, 0.0))
 
 
 def test_the_ratio_counts_neither_warm_up_nor_what_was_dropped() -> None:

@@ -245,6 +245,18 @@ def test_only_valid_steps_count_as_produced():
     assert stage.actor.counts[Count.PUSHED] == 2
 
 
+def test_an_actor_waits_for_weights_or_for_room():
+    stage = Stage(depth=1, per_version=2)
+    assert stage.actor.waits_for() is Count.WAITED_WEIGHTS
+    stage.publish(0)
+    assert stage.run(LENGTH + 1)[-1] is False
+    assert stage.actor.waits_for() is Count.WAITED_ROOM
+    stage.trajectories.take()
+    stage.trajectories.free()
+    assert stage.run(LENGTH + 1)[-1] is False
+    assert stage.actor.waits_for() is Count.WAITED_WEIGHTS  # it made its share with the last
+
+
 @pytest.mark.parametrize("per_version", [1, 2])
 def test_a_synchronous_actor_never_acts_ahead_of_the_learner(per_version):
     stage = Stage(depth=8, per_version=per_version)
@@ -364,6 +376,25 @@ class BufferStage:
 def test_a_buffer_with_nothing_to_do_says_so():
     stage = BufferStage()
     assert stage.buffer.step() is False
+
+
+def test_a_buffer_waits_for_trajectories_or_for_its_learner():
+    stage = BufferStage(depth=1)
+    assert stage.buffer.waits_for() is Count.WAITED_TRAJECTORIES
+    stage.push()
+    stage.buffer.step()
+    assert stage.learner.take() is not None and stage.buffer.step() is False
+    assert stage.buffer.waits_for() is Count.WAITED_ROOM  # what was handed out is not learned from
+    assert stage.learner.take() is None and stage.buffer.step() is False
+    assert stage.buffer.waits_for() is Count.WAITED_TRAJECTORIES
+
+
+def test_a_buffer_whose_batches_nobody_takes_waits_for_its_learner():
+    stage = BufferStage(ratio=4.0, depth=1)
+    stage.push()
+    stage.buffer.step()
+    assert stage.buffer.step() is False
+    assert stage.buffer.waits_for() is Count.WAITED_ROOM  # more batches are owed
 
 
 def test_a_buffer_receives_and_hands_out_in_one_step():

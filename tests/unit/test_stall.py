@@ -88,13 +88,13 @@ def test_a_run_that_stands_still_is_told_with_what_each_waits_for_and_where_it_i
     stage = Stage()
     stage.count("actor-0.0", PRODUCED=16)
     stage.wait(1)
-    stage.count("learner-0.0", IDLE_SECONDS=59)
-    stage.count("buffer-0.0", IDLE_SECONDS=59)
+    stage.count("learner-0.0", IDLE_SECONDS=59, WAITED_BATCH=59)
+    stage.count("buffer-0.0", IDLE_SECONDS=59, WAITED_TRAJECTORIES=59)
     [(when, text)] = stage.wait(90)
     assert 60 <= when <= 63
     assert text.splitlines() == [
         "nothing has moved for 60 s: no step was sent, none learned from",
-        "  learner-0.0 waits for a batch, or for the gradients of another learner",
+        "  learner-0.0 waits for a batch",
         "  buffer-0.0 waits for trajectories",
         "  actor-0.0 has said nothing since: it is in the middle of a step",
         "actor-0.0:",
@@ -115,12 +115,14 @@ def test_it_is_told_again_later_and_later_and_anew_after_it_has_moved():
 @pytest.mark.parametrize(
     ("role", "grown", "words"),
     [
-        ("actor-0.0", {"IDLE_SECONDS": 9, "REFUSED": 5}, "waits for room"),
-        ("actor-0.0", {"IDLE_SECONDS": 9}, "waits for weights"),
+        ("actor-0.0", {"WAITED_ROOM": 9, "WAITED_WEIGHTS": 1}, "waits for room"),
+        ("actor-0.0", {"WAITED_WEIGHTS": 9}, "waits for weights"),
         ("actor-0.0", {"PAUSED_SECONDS": 9}, "was told to rest"),
-        ("buffer-0.0", {"IDLE_SECONDS": 9, "REFUSED": 5}, "waits for its learner to take"),
-        ("buffer-0.0", {"IDLE_SECONDS": 9, "QUEUE": 5}, "those that have come wait for updates"),
-        ("reducer-0.0", {"IDLE_SECONDS": 9}, "waits for parameters"),
+        ("actor-0.0", {"BUSY_SECONDS": 9}, "works, and nothing has come of it"),
+        ("buffer-0.0", {"WAITED_ROOM": 9}, "waits for its learner"),
+        ("buffer-0.0", {"WAITED_TRAJECTORIES": 9}, "waits for trajectories"),
+        ("learner-0.0", {"WAITED_GRADIENTS": 9}, "waits for the gradients"),
+        ("reducer-0.0", {"WAITED_PARAMETERS": 9}, "waits for parameters"),
     ],
 )
 def test_what_a_role_waits_for_is_read_from_its_counters(role, grown, words):

@@ -188,7 +188,7 @@ def test_waiting_for_others_after_a_resume_is_taken_off_once(stage, made):
     report(transport, "actor-0.0", 52.0, 36.0, ready=100.0)
     progress = watch.poll()
     spent = shares(at_start(progress), progress.counts, homes_in(job, "process"))
-    assert spent["actor-0.0"] == pytest.approx((0.2, 0.8, 0.0, 0.0))
+    assert spent["actor-0.0"][:4] == pytest.approx((0.2, 0.8, 0.0, 0.0))
 
 
 def test_a_run_starts_without_a_role_that_died_before_it_was_ready(stage, made):

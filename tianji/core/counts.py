@@ -47,6 +47,13 @@ class Count(enum.IntEnum):
     SKIPPED = enum.auto()  # updates whose loss or gradient was not finite (learner)
     GONE_BACK = enum.auto()  # times that an algorithm was taken from a checkpoint (learner)
     OVERHEAD_SECONDS = enum.auto()  # of its process: looks in vain, reports, copies for checkpoints
+    WAITED_WEIGHTS = enum.auto()  # of the idle seconds: for the first ones, or newer (actor)
+    WAITED_TRAJECTORIES = enum.auto()  # the same for them (buffer)
+    WAITED_BATCH = enum.auto()  # (learner)
+    WAITED_GRADIENTS = enum.auto()  # of the other learners of its group (learner)
+    WAITED_PARAMETERS = enum.auto()  # of the groups (reducer)
+    WAITED_ORDER = enum.auto()  # to be told what to do (evaluator)
+    WAITED_ROOM = enum.auto()  # for others to take, or learn from, what was sent (actor, buffer)
 
 
 WORDS_BYTES = 4_096  # of an actor's words about the newest mishap of its environments
@@ -58,6 +65,8 @@ SPENT = [  # where the time of a role went
     Count.PAUSED_SECONDS,
     Count.OVERHEAD_SECONDS,
 ]
+
+WAITS = [count for count in Count if count.name.startswith("WAITED_")]  # the idle seconds, by why
 
 OF_THIS_PROCESS = (
     Count.READY_AT,

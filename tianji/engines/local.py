@@ -214,10 +214,11 @@ class LocalEngine:
                     continue
                 error.add_note(f"in {role.name}")
                 raise
-            if not did:
+            if did:
+                role.counts[Count.BUSY_SECONDS] += time.perf_counter() - began
+            else:
                 role.tracer.idle()
-            spent = time.perf_counter() - began
-            role.counts[Count.BUSY_SECONDS if did else Count.IDLE_SECONDS] += spent
+                role.waited(time.perf_counter() - began, role.waits_for())
             moved |= did
         return moved
 

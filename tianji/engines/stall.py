@@ -7,13 +7,24 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from tianji.core.alarm import STALL_SECONDS
-from tianji.core.counts import Count, Vector
+from tianji.core.counts import WAITS, Count, Vector
 from tianji.observe.watch import Progress
 from tianji.roles.role_specs import Kind, kind_of
 
 START_SECONDS = 120.0  # until it is told that not every role is ready
 STACK_SECONDS = 0.5  # for a process to write down where it is
 MOST_LINES = 16  # of each stack
+
+
+WORDS = {
+    Count.WAITED_WEIGHTS: "weights",
+    Count.WAITED_TRAJECTORIES: "trajectories",
+    Count.WAITED_BATCH: "a batch",
+    Count.WAITED_GRADIENTS: "the gradients of another learner",
+    Count.WAITED_PARAMETERS: "parameters",
+    Count.WAITED_ORDER: "an order",
+}
+OF_ACTOR, OF_BUFFER = "waits for room: its buffer takes nothing", "waits for its learner to learn"
 
 
 class Stacks(Protocol):
@@ -73,21 +84,15 @@ class StallWatch:
 def waits_for(name: str, before: Vector, now: Vector) -> str:
     """What a role waits for, by what its counters have done meanwhile."""
     grown = now - before
-    kind = kind_of(name)
     if not now[Count.READY_AT]:
         return "is not ready yet"
     if now is before or not grown.any():
         return "has said nothing since: it is in the middle of a step"
     if grown[Count.PAUSED_SECONDS] > grown[Count.IDLE_SECONDS]:
         return "was told to rest"
-    if kind is Kind.ACTOR:
-        full = grown[Count.REFUSED] > 0
-        return "waits for room: its buffer takes nothing" if full else "waits for weights"
-    if kind is Kind.BUFFER:
-        if grown[Count.REFUSED] > 0:
-            return "waits for its learner to take a batch"
-        held = "; those that have come wait for updates" if now[Count.QUEUE] else ""
-        return f"waits for trajectories{held}"
-    if kind is Kind.LEARNER:
-        return "waits for a batch, or for the gradients of another learner"
-    return "waits for parameters"
+    what = max(WAITS, key=lambda wait: float(grown[wait]))
+    if not grown[what]:
+        return "works, and nothing has come of it"
+    if what is Count.WAITED_ROOM:
+        return OF_ACTOR if kind_of(name) is Kind.ACTOR else OF_BUFFER
+    return f"waits for {WORDS[what]}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -126,9 +126,9 @@ class Loop:
                 if self._turn():  # what came before the bell was armed
                     transport.disarm()
                     continue
-                began = time.monotonic()
+                began, why = time.monotonic(), [role.waits_for() for role in self._turns]
                 transport.wait(NAP_SECONDS if self._apart is None else role_thread.NAP_SECONDS)
-                self._idle(time.monotonic() - began)
+                self._idle(time.monotonic() - began, why)
             if self._saver is not None:
                 self._saver.finish()
         finally:
@@ -182,9 +182,9 @@ class Loop:
             role.counts[Count.PAUSED_SECONDS] += time.monotonic() - began
         self._pulse()
 
-    def _idle(self, seconds: float) -> None:
-        for role in self._turns:  # a rider that works apart has a time of its own
-            role.counts[Count.IDLE_SECONDS] += seconds
+    def _idle(self, seconds: float, why: Sequence[Count]) -> None:
+        for role, what in zip(self._turns, why, strict=True):  # a rider apart has its own time
+            role.waited(seconds, what)
         if self._apart is not None:
             self._apart.tell()  # what woke this thread may be for the rider
         if time.monotonic() > self._next_pulse:
@@ -201,7 +201,7 @@ class Loop:
                 waited = time.monotonic() - began
                 self._report()
             for role in self._turns:
-                role.counts[Count.IDLE_SECONDS] += waited
+                role.waited(waited, role.waits_for())
 
     def _account(self) -> None:
         """Time that is nobody's work, nor waiting, is overhead of all."""

@@ -11,7 +11,7 @@ from tianji.job.job import Job
 from tianji.observe.rates import Rates
 from tianji.observe.watch import Progress
 from tianji.roles.evaluation import Evaluation
-from tianji.roles.role_specs import Kind
+from tianji.roles.role_specs import Kind, kind_of
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,12 @@ METRICS = (
     Metric("roles/<role>/busy", "share", "of its process's time that the role worked"),
     Metric(
         "roles/<role>/idle", "share", "of its process's time that nobody there had anything to do"
+    ),
+    Metric(
+        "roles/<role>/wait_<what>",
+        "share",
+        "of it, by why: weights, room (actor), trajectories, room (buffer: until its learner has "
+        "learned), batch, gradients (learner), parameters (reducer)",
     ),
     Metric("roles/<role>/paused", "share", "of its time that it was told to rest (actor)"),
     Metric(
@@ -164,7 +170,9 @@ def row(
         "checkpoint/seconds": upkeep.checkpoint_seconds,
     }
     for name, share in rates.shares.items():
-        values |= {f"roles/{name}/{what}": value for what, value in share._asdict().items()}
+        values |= {
+            f"roles/{name}/{what}": value for what, value in share.row(kind_of(name)).items()
+        }
         if name in rates.roles:
             values[f"roles/{name}/rate"] = rates.roles[name]
     if upkeep.evaluation is not None:

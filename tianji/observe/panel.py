@@ -286,7 +286,7 @@ def _row(scene: Scene, names: Sequence[str], label: str) -> _Row:
     each = [name for name in names if is_first_learner(name)] or names  # one update of several
     rate = sum(scene.rates.roles.get(name, 0.0) for name in each)
     spent = [scene.rates.shares.get(name, NOTHING) for name in names]
-    busy, idle, paused, _ = (sum(times) / len(names) for times in zip(*spent, strict=True))
+    busy, idle, paused, *_ = (sum(times) / len(names) for times in zip(*spent, strict=True))
     unit = UNITS.get(kind, "steps/s  ")
     speed = f"{rate:,.0f}" if unit == "steps/s  " or rate >= 100 else f"{rate:,.1f}"
     queue, shares = _queue(scene, names), (percent(busy), percent(idle))

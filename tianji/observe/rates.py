@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tianji.core.counts import SPENT, Count, Vector, whole_of
+from tianji.core.counts import SPENT, WAITS, Count, Vector, whole_of
 from tianji.job.job import Job
 from tianji.job.wiring import channels_of
 from tianji.observe.watch import Progress, updates_by_group
@@ -30,14 +30,35 @@ class TimeShare(NamedTuple):
     """Where the time of a role went; the rest is that of roles in the same process.
 
     All of a process adds up to its time: the busy shares of its roles, and what they have in
-    common, idle, paused and overhead.
+    common, idle, paused and overhead. What is idle is divided once more, for each role by what it
+    waited for, in the order of `WAITS`.
     """
 
     busy: float  # in steps that did something
     idle: float  # its process had nothing to do
     paused: float = 0.0  # it was told to rest
     overhead: float = 0.0  # its process looked in vain, reported or copied for a checkpoint
+    wait_weights: float = 0.0
+    wait_trajectories: float = 0.0
+    wait_batch: float = 0.0
+    wait_gradients: float = 0.0
+    wait_parameters: float = 0.0
+    wait_order: float = 0.0
+    wait_room: float = 0.0
 
+    def row(self, kind: Kind | None) -> dict[str, float]:
+        """All by name, without what no role of this kind ever waits for."""
+        waits = WAITS_OF.get(kind, ())
+        said = self._asdict().items()
+        return {name: v for name, v in said if not name.startswith("wait_") or name in waits}
+
+
+WAITS_OF: dict[Kind | None, tuple[str, ...]] = {
+    Kind.ACTOR: ("wait_weights", "wait_room"),
+    Kind.BUFFER: ("wait_trajectories", "wait_room"),
+    Kind.LEARNER: ("wait_batch", "wait_gradients"),
+    Kind.REDUCER: ("wait_parameters",),
+}
 
 NOTHING = TimeShare(0.0, 0.0)
 
@@ -122,7 +143,16 @@ def at_start(progress: Progress) -> Counts:
             idle = now[Count.IDLE_SECONDS] - base[Count.IDLE_SECONDS]
             waited = max(0.0, progress.started_at - ready)  # one that was replaced has none
             base[Count.IDLE_SECONDS] += min(waited, idle)
+            _take_off(base, now, min(waited, idle))
     return counts
+
+
+def _take_off(base: Vector, now: Vector, waited: float) -> None:
+    """Of what a role waited for, that comes first which it lacks first: `WAITS` begins with it."""
+    for what in WAITS:
+        taken = min(waited, now[what] - base[what])
+        base[what] += taken
+        waited -= taken
 
 
 def updates_since(progress: Progress) -> int:
@@ -138,7 +168,7 @@ def homes_in(job: Job, engine: str) -> dict[str, str]:
 def shares(before: Counts, after: Counts, homes: Mapping[str, str]) -> dict[str, TimeShare]:
     """Where the time of every role went; roles that live together share one time."""
     since = {name: counts - before[name] for name, counts in after.items()}
-    spent = {name: counts[SPENT] for name, counts in since.items()}
+    spent = {name: counts[SPENT + WAITS] for name, counts in since.items()}
     together: dict[str, list[Vector]] = {}
     for name, counts in since.items():
         together.setdefault(homes[name], []).append(counts)

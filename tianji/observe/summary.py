@@ -136,7 +136,7 @@ def _roles(
     for name, counts in progress.counts.items():
         said = COUNTS_OF_KIND[kind_of(name)] | COUNTS_OF_ALL
         counted = {key: int(counts[place]) for key, place in said.items()}
-        roles[name] = spent[name]._asdict() | {"cores": cores[name]} | counted
+        roles[name] = spent[name].row(kind_of(name)) | {"cores": cores[name]} | counted
     return roles
 
 

@@ -105,8 +105,7 @@ class Actor(Role):
 
     def _begin(self) -> bool:
         """Opens the next trajectory, if it may be begun and the channel has room for it."""
-        due = 0 if self.per_version is None else self.trajectory.sent // self.per_version
-        if self.paused or self.version < due:
+        if self.paused or self._lacks_weights():
             return False
         begun = self.trajectory.begin(self.obs, self.first, self.version)
         self.counts[Count.REFUSED] = self.trajectory.refused
@@ -114,6 +113,14 @@ class Actor(Role):
             self.take_weights()
             self.trajectory.version = self.version
         return begun
+
+    def _lacks_weights(self) -> bool:
+        due = 0 if self.per_version is None else self.trajectory.sent // self.per_version
+        return self.version < due
+
+    def waits_for(self) -> Count:
+        """Weights, or room for the next trajectory."""
+        return Count.WAITED_WEIGHTS if self._lacks_weights() else Count.WAITED_ROOM
 
     def _push(self) -> None:
         self.tracer.begin()

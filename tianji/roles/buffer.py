@@ -133,6 +133,11 @@ class Buffer(Role):
             return True  # whatever is owed, there is nothing to pay it with
         return self.balance.may_produce(in_flight * self.balance.batch, self._ahead * self.apart)
 
+    def waits_for(self) -> Count:
+        """Trajectories, or the learner: to take a batch, or to learn from those it has."""
+        held_up = self._owes() or not self._may_receive()
+        return Count.WAITED_ROOM if held_up else Count.WAITED_TRAJECTORIES
+
     def _full(self) -> bool:
         return self._max_steps is not None and self.received >= self._max_steps
 

@@ -90,6 +90,10 @@ class Learner(Role):
         """False in the middle of an update."""
         return self.exchange is None or not self.exchange.running
 
+    def waits_for(self) -> Count:
+        """The gradients of the others in the middle of an update, otherwise a batch."""
+        return Count.WAITED_BATCH if self.settled else Count.WAITED_GRADIENTS
+
     def _go_on(self, exchange: Exchange) -> bool:
         """Learns as far as the gradients of the others have come."""
         moved = exchange.step()

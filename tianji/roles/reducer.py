@@ -89,6 +89,10 @@ class Reducer(Role):
         self.tracer.sent(What.PARAMETERS, self.fusions)
         self.came[:] = False
 
+    def waits_for(self) -> Count:
+        """The parameters of the groups."""
+        return Count.WAITED_PARAMETERS
+
     def _finish(self) -> bool:
         self.mean.close()
         self.done = True

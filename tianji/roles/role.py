@@ -31,6 +31,15 @@ class Role(ABC):
         """Whether what it remembers is whole; False in the middle of what takes several steps."""
         return True
 
+    def waits_for(self) -> Count:
+        """Why it has nothing to do, right after a step that said so: where that time is counted."""
+        return Count.WAITED_ORDER
+
+    def waited(self, seconds: float, what: Count) -> None:
+        """Counts time in which it had nothing to do."""
+        self.counts[Count.IDLE_SECONDS] += seconds
+        self.counts[what] += seconds
+
     def report(self) -> Arrays:
         """What the role publishes about itself, as `counts.report_schema` lays it out."""
         return {"counts": self.counts}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tianji.config import Config
+from tianji.core.counts import Count
 from tianji.core.tracer import What
 from tianji.observe.trace import ENDING, FOLDER
 from tianji.observe.trace.format import ROWS_PER_SECOND, Heading, Wait
@@ -17,6 +18,16 @@ from tianji.observe.trace.recorder import Recorder, Track
 from tianji.roles import Actor, Buffer, Learner
 from tianji.roles.episodes import Clock
 from tianji.roles.role import Role
+
+WAITS = {  # as a trace has them: by the dependencies of the paper
+    Count.WAITED_WEIGHTS: Wait.WEIGHTS,
+    Count.WAITED_TRAJECTORIES: Wait.TRAJECTORIES,
+    Count.WAITED_BATCH: Wait.TRAJECTORIES,
+    Count.WAITED_GRADIENTS: Wait.LEARNERS,
+    Count.WAITED_PARAMETERS: Wait.GROUPS,
+    Count.WAITED_ORDER: Wait.GROUPS,
+    Count.WAITED_ROOM: Wait.BALANCE,
+}
 
 
 def record(
@@ -85,26 +96,10 @@ class Recording:
 
 def _questions(role: Role) -> tuple[Callable[[], Wait], Callable[[], int]]:
     """Why it has nothing to do, right after a step that said so; and its version."""
-    if isinstance(role, Actor):
-        return lambda: _actor_waits_for(role), lambda: role.version
+    return lambda: WAITS[role.waits_for()], lambda: _version_of(role)
+
+
+def _version_of(role: Role) -> int:
     if isinstance(role, Buffer):
-        return lambda: _buffer_waits_for(role), lambda: role.handed
-    if isinstance(role, Learner):
-        return lambda: _learner_waits_for(role), lambda: role.version
-    return lambda: Wait.GROUPS, lambda: 0
-
-
-def _actor_waits_for(actor: Actor) -> Wait:
-    due = 0 if actor.per_version is None else actor.trajectory.sent // actor.per_version
-    return Wait.WEIGHTS if actor.version < due else Wait.BALANCE
-
-
-def _buffer_waits_for(buffer: Buffer) -> Wait:
-    """A batch that it owes finds no room, or it has nothing to make one of."""
-    owes = buffer.store.ready() and buffer.balance.may_consume()
-    return Wait.BALANCE if owes else Wait.TRAJECTORIES
-
-
-def _learner_waits_for(learner: Learner) -> Wait:
-    running = learner.exchange is not None and learner.exchange.running
-    return Wait.LEARNERS if running else Wait.TRAJECTORIES
+        return role.handed
+    return role.version if isinstance(role, Actor | Learner) else 0
