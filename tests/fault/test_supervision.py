@@ -67,6 +67,10 @@ def check(folder, pids):
         values = [row[name] for row in written]
         assert values == sorted(values), name
     assert summary["produced"] >= summary["received"]
+    config = json.loads((folder / "config.json").read_text())["config"]
+    length = config["hyp"].get("step_len") or config["parallel"]["actor_cfg"]["send_size"]
+    trajectory = length * config["parallel"]["actor_cfg"]["envs"]
+    assert abs(summary["missing_steps"]) <= trajectory * summary["restarts"]
     assert summary["staleness"]["max"] >= 0
     assert summary["restarts"] == written[-1]["time/restarts"]
     assert not any(map(alive, pids))

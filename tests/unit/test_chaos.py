@@ -92,7 +92,7 @@ def test_a_mistake_is_answered_before_anything_is_started(tmp_path, words, said,
 
 # The verdicts: a run that keeps every promise, and one broken promise after the other
 
-BOUNDS = Bounds(staleness=100.0, ratio=4.0, batch=32, once=False, kept_bytes=1 << 20)
+BOUNDS = Bounds(100.0, ratio=4.0, batch=32, once=False, kept_bytes=1 << 20, trajectory=16)
 KILL = Strike(1.0, Fault.KILL, "learner-0.0")
 
 
@@ -107,7 +107,8 @@ def whole():
     rows = [row(t) for t in range(1, 20)]
     trial = Trial(KILL, at=5.0, updates=50, detected=0.1, back=2.0, replaced=1)
     stop = Trial(Strike(1.0, Fault.STOP, "actor-0.0", 0.0), at=8.0, updates=80, back=0.0)
-    summary = dict(status="interrupted", produced=1_520, received=1_500, restarts=1)
+    counts = dict(produced=1_520, received=1_500, missing_steps=0)
+    summary = counts | dict(status="interrupted", restarts=1)
     return Record(
         BOUNDS, rows, usages, [trial, stop], Ending(True, 143, 2.0, summary, (), (), "0001")
     )
@@ -190,6 +191,16 @@ def test_steps_that_are_forgotten_or_invented_are_seen():
     record.rows[9] = row(10.0, env_steps=1)
     assert broken(record) == {"steps counted"}
     assert broken(ending(whole(), summary=dict(received=1_521))) == {"steps counted"}
+
+
+@pytest.mark.parametrize("missing", [17, -17])
+def test_more_uncounted_steps_than_one_trajectory_of_each_lost_process_are_seen(missing):
+    assert broken(ending(whole(), summary=dict(missing_steps=missing))) == {"counts add up"}
+    few = missing // 17 * 16
+    assert broken(ending(whole(), summary=dict(missing_steps=few))) == set()
+    record = ending(whole(), summary=dict(missing_steps=few))
+    record.trials[0] = replace(record.trials[0], replaced=0)
+    assert "counts add up" in broken(record)
 
 
 def test_versions_that_fall_are_seen_unless_a_learner_was_lost():

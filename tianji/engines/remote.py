@@ -17,6 +17,7 @@ from tianji.core.algorithm import Saved
 from tianji.core.channel import Carrier, Inbox, Outbox
 from tianji.core.checkpoint import Checkpoint
 from tianji.core.status import Status
+from tianji.engines.accounts import missing_steps
 from tianji.engines.child_processes import LOOK_SECONDS, Crew
 from tianji.engines.live_counts import counts_channels
 from tianji.engines.stall import StallWatch
@@ -173,9 +174,16 @@ class RemoteEngine:
         while self._processes.still_running() and time.monotonic() < deadline:
             self.watch.poll()  # episodes keep coming; nobody must be held up by a full channel
             time.sleep(LOOK_SECONDS / 4)
-        self.watch.poll()
+        self._count(self.watch.poll())
         for home in self._processes.still_running():
             note(f"{home} did not end within {GRACE_SECONDS:.0f} s")  # if anybody listens still
+
+    def _count(self, progress: Progress) -> None:
+        """Compares what was sent with what was received; a resumed run began in between."""
+        if progress.earlier_seconds or self._processes.still_running():
+            return
+        if isinstance(self.transport, ShmTransport):
+            progress.missing_steps = missing_steps(self._job, self.transport)
 
     def _close_ends(self, home: str) -> None:
         """What a learner or a reducer that has died cannot do any more."""

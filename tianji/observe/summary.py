@@ -77,6 +77,7 @@ def summarise(
         "received": progress.received,
         "consumed": progress.consumed,
         "dropped": progress.dropped,
+        "missing_steps": progress.missing_steps,  # produced, not received and not on their way
         "groups": job.config.n_groups,
         "fusions": progress.fusions,
         "fusion_distance": progress.distance,

@@ -64,6 +64,7 @@ class Progress:
     lives: Counter[str] = field(default_factory=Counter)  # how often each role was lost, and back
     faults: list[Fault] = field(default_factory=list)  # the last ones that were mended
     restarts: int = 0  # of processes, before a resume too
+    missing_steps: int | None = None  # that were sent and not counted; known when all have ended
 
     def elapsed(self, now: float) -> float:
         """Seconds of training until the moment `now` of the clock."""

@@ -46,6 +46,8 @@ class Buffer(Role):
     def step(self) -> bool:
         """Receives at most one trajectory of each actor and hands out at most one batch."""
         if self.batches.abandoned:  # the learner is done: what is left is for nobody
+            for inbox in self.trajectories:
+                inbox.free()  # what it has counted is not on its way any more
             self.batches.close()
             self.done = True
             return True

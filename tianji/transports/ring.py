@@ -336,6 +336,13 @@ def first_slot(spec: ChannelSpec, block: Block) -> Arrays:
     return End(spec, block)._arrays[0]
 
 
+def in_flight(spec: ChannelSpec, block: Block) -> list[Arrays]:
+    """The messages of a ring that were sent and not freed, the oldest first."""
+    end = End(spec, block)
+    first, last = end._control[READ], end._control[WRITTEN]
+    return [end._arrays[i % end._n_slots] for i in range(first, last)]
+
+
 def leave(block: Block) -> None:
     """Says of a channel that its sender was lost; what it had sent is there, and nothing else."""
     control = block.data.cast("B")[:CONTROL_BYTES].cast("q")

@@ -37,6 +37,7 @@ class Bounds:
     batch: float  # samples of an update
     once: bool  # whether each sample is learned from once
     kept_bytes: int  # that store and channels may come to take
+    trajectory: int = 0  # steps in one
 
 
 @dataclass
@@ -219,6 +220,20 @@ def restarts(record: Record) -> Verdict:
     return Verdict("restarts counted", isinstance(told, int) and told >= replaced, said)
 
 
+def nothing_uncounted(record: Record) -> Verdict:
+    """What actors sent, buffers have counted, or it lies in the channels still.
+
+    Who is killed between sending a trajectory and counting it leaves that one uncounted.
+    """
+    assert record.ending is not None
+    missing = record.ending.summary.get("missing_steps")
+    if not isinstance(missing, int):
+        return Verdict("counts add up", None, "not known: a process had to be killed at the end")
+    allowed = record.bounds.trajectory * sum(trial.replaced for trial in record.trials)
+    held = abs(missing) <= allowed
+    return Verdict("counts add up", held, f"{missing:,} steps uncounted")
+
+
 def mended(record: Record) -> Verdict:
     """The summary tells of every environment that broke, and nobody learned from NaN."""
     assert record.ending is not None
@@ -274,7 +289,14 @@ CHECKS: tuple[Check, ...] = (
     versions,
     no_false_alarm,
 )
-LAST_CHECKS: tuple[Check, ...] = (restarts, mended, checkpoint, nothing_left, exit_status)
+LAST_CHECKS: tuple[Check, ...] = (
+    nothing_uncounted,
+    restarts,
+    mended,
+    checkpoint,
+    nothing_left,
+    exit_status,
+)
 
 
 def _mib(n_bytes: float) -> str:

@@ -91,6 +91,7 @@ def bounds_of(job: Job) -> Bounds:
         batch=sampling.batch_units,
         once=sampling.once,
         kept_bytes=sum(n_bytes_of(job).values()),
+        trajectory=job.length * job.task.env.n_envs,
     )
 
 

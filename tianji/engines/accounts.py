@@ -1,0 +1,33 @@
+"""Whether all that was sent was counted: what actors made, buffers took, and lies between them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tianji.core.counts import Count
+from tianji.engines.live_counts import live_counts
+from tianji.engines.worker_loop import shared_channels
+from tianji.job.job import Job
+from tianji.roles.role_specs import Kind, roles_of
+from tianji.transports import ring
+from tianji.transports.shm import ShmTransport
+
+
+def missing_steps(job: Job, transport: ShmTransport) -> int:
+    """Valid steps that actors count and nobody else: 0 if no count was lost.
+
+    All have ended by now, or it may be that something is on its way. A process that was killed
+    between sending a trajectory and counting it leaves one that only the receiver has counted.
+    """
+    total = {Kind.ACTOR: 0.0, Kind.BUFFER: 0.0}
+    counters = {Kind.ACTOR: Count.PRODUCED, Kind.BUFFER: Count.RECEIVED}
+    for role in roles_of(job.config):
+        if role.kind in total:
+            total[role.kind] += live_counts(transport, role.name)[counters[role.kind]]
+    under_way = 0
+    for spec in shared_channels(job):
+        if not spec.name.startswith("trajectories "):
+            continue
+        for rows in ring.in_flight(spec, transport.block(spec.name)):
+            under_way += int(np.count_nonzero(rows["valid"][: int(rows["length"])]))
+    return int(total[Kind.ACTOR] - total[Kind.BUFFER]) - under_way
