@@ -1,4 +1,4 @@
-"""Creates `.venv-sb3` and `.venv-rllib`, the virtual environments in which peers are measured.
+"""Creates `.venv-sb3`, `.venv-rllib` and `.venv-sf`, the environments in which peers are measured.
 
 Peers live apart from the package's own environment, so that neither can change what the other
 imports. torch is pinned first: a peer's looser requirement then finds it present and pulls nothing.
@@ -15,11 +15,13 @@ from options import ROOT, Options
 
 SB3_VENV = ROOT / ".venv-sb3"
 RLLIB_VENV = ROOT / ".venv-rllib"
+SF_VENV = ROOT / ".venv-sf"
 STEPS = {
     SB3_VENV: (["torch==2.13.0"], ["stable-baselines3==2.9.2", "torch==2.13.0"]),
     RLLIB_VENV: (["torch==2.13.0"], ["ray[rllib]==2.60.0", "torch==2.13.0"]),
+    SF_VENV: (["torch==2.13.0"], ["sample-factory==2.1.1", "ale-py==0.12.1", "torch==2.13.0"]),
 }
-MODULES = {SB3_VENV: "stable_baselines3", RLLIB_VENV: "ray.rllib"}
+MODULES = {SB3_VENV: "stable_baselines3", RLLIB_VENV: "ray.rllib", SF_VENV: "sample_factory"}
 
 
 def python_of(folder: Path) -> Path:
@@ -52,7 +54,7 @@ except ModuleNotFoundError:
 
 def main() -> int:
     parser = Options(__doc__)
-    names = {"sb3": SB3_VENV, "rllib": RLLIB_VENV}
+    names = {"sb3": SB3_VENV, "rllib": RLLIB_VENV, "sf": SF_VENV}
     parser.add_argument("--peers", nargs="+", choices=names, default=["sb3"])
     for name in parser.parse_args().peers:
         folder = names[name]

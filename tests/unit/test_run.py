@@ -446,6 +446,19 @@ def test_a_role_that_was_lost_is_named_at_the_end(
     assert line in describe(summary, tmp_path).splitlines()
 
 
+def test_priorities_that_came_too_late_are_told(tmp_path: Path, job: Job) -> None:
+    progress = learned(job)
+    before = Run(job, "mpi", tmp_path, quiet=True).finish("stopped", progress)
+    assert before["late_priorities"] == 0 and " priorities " not in describe(before, tmp_path)
+    for name, n in (("buffer-0.0", 1_200), ("learner-0.0", 34)):  # gone, or never sent
+        progress.counts[name][Count.LATE_PRIORITIES] = n
+    summary = Run(job, "mpi", tmp_path, quiet=True).finish("stopped", progress)
+    assert summary["late_priorities"] == 1_234
+    assert "  priorities 1,234 came too late" in describe(summary, tmp_path).splitlines()
+    (*_, last) = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(last)["staleness/late_priorities"] == 1_234
+
+
 def test_the_time_that_stopping_takes_is_not_training_time(
     tmp_path: Path, job: Job, clock: Clock
 ) -> None:

@@ -78,6 +78,7 @@ def summarise(
         "consumed": progress.consumed,
         "dropped": progress.dropped,
         "missing_steps": progress.missing_steps,  # produced, not received and not on their way
+        "late_priorities": progress.late_priorities,
         "groups": job.config.n_groups,
         "fusions": progress.fusions,
         "fusion_distance": progress.distance,
@@ -322,6 +323,8 @@ def _measured(summary: dict[str, Any]) -> list[Line]:
         lines.append(("mended", broken))
     if summary["dropped"]:
         lines.append(("dropped", f"{summary['dropped']:,} samples for their age"))
+    if late := summary.get("late_priorities"):  # one of an earlier version has none
+        lines.append(("priorities", f"{late:,} came too late"))
     return [*lines, ("limit", summary["bottleneck"])]
 
 

@@ -117,6 +117,12 @@ class Progress:
         return int(self.total(Count.DROPPED, Kind.BUFFER))
 
     @property
+    def late_priorities(self) -> int:
+        """Priorities that no sample was given: it was gone, or its learner's channel was full."""
+        kinds = (Kind.BUFFER, Kind.LEARNER)
+        return int(sum(self.total(Count.LATE_PRIORITIES, kind) for kind in kinds))
+
+    @property
     def env_restarts(self) -> int:
         """Environments that raised and were made anew."""
         return int(self.total(Count.ENV_RESTARTS, Kind.ACTOR))
