@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 from fields import act, learned, spec_of
 
-from tianji.algorithms.dqn import DQN, DQNHyp
+from tianji.algorithms.dqn import DQN, DQNHyp, projected, quantile_loss
 from tianji.config.keys import ModelConfig
 from tianji.core.algorithm import Task
 from tianji.core.errors import TianJiError
@@ -176,3 +177,39 @@ def test_actions_that_are_vectors_are_refused_with_advice():
     env = spec_of(Field("obs", "float32", (3,)), Field("action", "float32", (2,)), None)
     with pytest.raises(TianJiError, match=r"discrete action space.*float32\[2\].*type='PPO'"):
         DQN.n_weights(Task(env, ModelConfig(), DQNHyp()))
+
+
+def test_projected_is_bellemare_s_definition():
+    """Equation 7 of "A distributional perspective": atom i gets [1 - |v - z_i| / step] of each."""
+    random = np.random.default_rng(0)
+    atoms = np.linspace(-2.0, 2.0, 9)
+    values = np.concatenate([random.uniform(-3, 3, (5, 6)), [[-2, 2, 0, 0.5, -9, 9]]])
+    values[:2] /= 1.5
+    probability = random.dirichlet(np.ones(6), 6)
+    share = 1 - np.abs(values.clip(-2, 2)[:, None] - atoms[None, :, None]) / 0.5
+    expected = (share.clip(0, 1) * probability[:, None]).sum(2)
+    # values [B, n] come of n atoms: pad both with values that nobody expects
+    pad = ((0, 0), (0, 3))
+    given = (np.pad(probability, pad), np.pad(values, pad), atoms)
+    found = projected(*(torch.from_numpy(each) for each in given)).numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    np.testing.assert_allclose(found.sum(1), 1)
+    means = found @ atoms, (probability * values).sum(1)
+    np.testing.assert_allclose(*(mean[:2] for mean in means), atol=1e-12)  # nothing was cut off
+
+
+def test_quantile_loss_is_dabney_s_definition():
+    """Equation 10 of "Distributional RL with quantile regression", with kappa 1."""
+    random = np.random.default_rng(0)
+    quantiles, goals = random.normal(0, 2, (3, 4)), random.normal(0, 2, (3, 5))
+    expected = []
+    for mine, theirs in zip(quantiles, goals, strict=True):
+        total = 0.0
+        for i, quantile in enumerate(mine):
+            for goal in theirs:
+                u, tau = goal - quantile, (2 * i + 1) / (2 * len(mine))
+                huber = u * u / 2 if abs(u) <= 1 else abs(u) - 0.5
+                total += abs(tau - (u < 0)) * huber / len(theirs)
+        expected.append(total)
+    found = quantile_loss(torch.from_numpy(quantiles), torch.from_numpy(goals))
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)

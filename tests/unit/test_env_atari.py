@@ -2,6 +2,7 @@
 
 import os
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from tianji.config.wrappers import Wrapping
 from tianji.core.env import SplitEnv
 from tianji.core.errors import TianJiError
 from tianji.envs import Rendering, make, make_shown
+from tianji.envs.atari_consoles import means
 
 BARE = "'skip', dict(type='warp', height=42, width=42)"  # nothing at random
 FLAGS = ("reward", "terminated", "truncated", "valid", "first", "score", "over")
@@ -87,28 +89,50 @@ def test_threads_and_loop_play_the_same_games(atari, game, more, size, n):
         assert alike(one.obs["obs"][~one.over], other.obs["obs"][~one.over])
 
 
-def test_frames_are_those_of_gymnasium_s_preprocessing(atari):
-    pytest.importorskip("cv2", reason="AtariPreprocessing wants opencv, which nothing here needs")
+@pytest.fixture
+def theirs(monkeypatch):
+    """Makes a game behind gymnasium's AtariPreprocessing, whose resizing by opencv is done here."""
     import ale_py
     import gymnasium
-    from gymnasium.wrappers import AtariPreprocessing
 
+    def resize(frame, size, interpolation):
+        rows, columns = means(frame.shape[0], size[1]), means(frame.shape[1], size[0])
+        return np.rint(rows @ frame.astype(np.float32) @ columns.T).astype(np.uint8)
+
+    monkeypatch.setitem(sys.modules, "cv2", SimpleNamespace(resize=resize, INTER_AREA=3))
     gymnasium.register_envs(ale_py)
-    raw = gymnasium.make("ALE/Breakout-v5", frameskip=1, repeat_action_probability=0.0)
-    theirs = AtariPreprocessing(raw, noop_max=0, frame_skip=4, screen_size=84)
-    mine = atari("game='Breakout', wrappers=['skip', 'warp']", n_envs=1)
-    theirs.reset(seed=3)
-    mine.reset(3)
-    theirs.step(1)
-    mine.step(np.array([1]))
-    for action in np.random.default_rng(0).integers(4, size=100).tolist():
-        obs, reward, ended, _, _ = theirs.step(action)
+
+    def build(game, **more):
+        raw = gymnasium.make(f"ALE/{game}-v5", frameskip=1, repeat_action_probability=0.0)
+        return gymnasium.wrappers.AtariPreprocessing(raw, frame_skip=4, screen_size=84, **more)
+
+    return build
+
+
+@pytest.mark.parametrize("noop", ["", "'noop', "])
+@pytest.mark.parametrize("life", ["", "'life', "])
+@pytest.mark.parametrize("game", ["Breakout", "Pong"])
+def test_frames_are_those_of_gymnasium_s_preprocessing(atari, theirs, game, life, noop):
+    """A lost life begins another game there, and goes on here: they are alike until then."""
+    mine = atari(f"game={game!r}, wrappers=[{noop}'skip', {life}'warp']", n_envs=1)
+    n_noops = int(mine._consoles.reset(3).frame_numbers[0])
+    assert (n_noops > 0) == bool(noop)
+    other = theirs(game, noop_max=n_noops, terminal_on_life_loss=bool(life))
+    other.env.reset(seed=3)
+    other.unwrapped.np_random = SimpleNamespace(integers=lambda low, high: high - 1)
+    assert alike(mine.reset(3)["obs"][0], other.reset()[0])
+    actions = np.random.default_rng(0).integers(mine.spec.n_actions, size=100)
+    n_alike = 0
+    for action in [1, *actions.tolist()]:
+        obs, reward, ended, _, _ = other.step(action)
         step = mine.step(np.array([action]))
-        assert (step.score[0], step.over[0]) == (reward, ended)
+        assert step.terminated[0] == ended
         if ended:
-            break
-        assert np.abs(step.obs["obs"][0].astype(int) - obs).max() <= 1
-    theirs.close()
+            break  # the frame at the end was not taken
+        assert step.score[0] == reward and alike(step.obs["obs"][0], obs)
+        n_alike += 1
+    assert n_alike > 20 and ended == (game == "Breakout" and bool(life))
+    other.close()
 
 
 @pytest.mark.parametrize("fire", ["", "'fire', "])
@@ -195,6 +219,29 @@ def test_sticky_actions_and_no_ops_change_the_game(atari):
     assert (plain == frames(", sticky=0")).all()
     assert (plain != frames(", sticky=0.9")).any()
     assert (plain != frames("", f"'noop', {BARE}")).any()
+
+
+@pytest.mark.parametrize("how", ["vector", "sync"])
+def test_a_game_begins_with_fewer_frames_of_nothing_than_noop_says(atari, how):
+    """0 to 29 with the 30 of the default; 0 to 2 with 3, which is sooner seen."""
+    warps = "wrappers=[dict(type='noop', frames=3), 'skip', 'warp']"
+    env = atari(f"game='Pong', {warps}, vectorization={how!r}")
+    seeds = [0, *[None] * 15]
+    assert {n for s in seeds for n in env._consoles.reset(s).frame_numbers.tolist()} == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("n_envs", "more", "threads"), [(9, "", 5), (3, "", 3), (9, ", threads=2", 2)]
+)
+def test_games_have_a_thread_per_core_unless_told_otherwise(monkeypatch, n_envs, more, threads):
+    from tianji.envs import atari_consoles
+
+    made = []
+    monkeypatch.setattr(atari_consoles, "Threads", lambda *given: made.append(given))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(5)), raising=False)
+    with pytest.raises(AttributeError):
+        make(environment(f"game='Pong'{more}"), n_envs, ".")  # nothing to play with
+    assert made[0][-1] == threads
 
 
 @pytest.mark.parametrize(
