@@ -12,15 +12,18 @@ from scripted_agents import N_ACTIONS, Script, Scripted
 
 from tianji.config.loader import resolve
 from tianji.config.reader import parse
+from tianji.core.counts import Count
 from tianji.core.env import EnvSpec, points_of
 from tianji.core.errors import TianJiError
 from tianji.core.imports import load_class
+from tianji.core.mishaps import Mishaps, said
 from tianji.core.schema import Field
 from tianji.envs import make
 from tianji.envs.agents import AgentsLoop, Outcome, Shares, agents_spec, teams_of
 from tianji.envs.pettingzoo import ParallelGame
 from tianji.job.job import BUILT_IN
 from tianji.job.preflight import try_out
+from tianji.roles.renewal import Renewal
 
 pytest.importorskip("pettingzoo", reason="pettingzoo is not installed")
 
@@ -337,6 +340,18 @@ def test_lost_episodes_count_as_resets_until_there_are_too_many():
         assert not (step.terminated[0] or step.truncated[0])
     with pytest.raises(TianJiError, match="10 episodes"):
         env.step(action)
+
+
+def test_lost_episodes_are_told_to_whoever_counts_mishaps():
+    env = AgentsLoop("x", [Breaking()], max_step=None, time_limit_terminal=False)
+    counts = np.zeros(len(Count))
+    mishaps = Mishaps("actor-0.0", counts, budget=0)  # which they use up nothing of
+    Renewal(lambda: env, 0, mishaps).mend(env)
+    env.reset()
+    for _ in range(2):
+        env.step(np.zeros((1, 1), np.int64))
+    assert counts[Count.LOST_EPISODES] == 2 and counts.sum() == 2
+    assert "environment 0" in said(mishaps.words)
 
 
 def section(type_, **kwargs):

@@ -5,6 +5,7 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
+from commands import rows
 
 import tianji
 from tianji.config.loader import resolve
@@ -256,6 +257,9 @@ def test_a_file_of_the_release_trains_until_enough_battles_are_won(tmp_path, cap
     assert report.solved
     assert report.win_ratio >= 0.2
     assert report.summary["updates"] > 0
+    lost = report.summary["lost_episodes"]
+    assert lost > 0 and any("actor-0.0" in words for words in report.summary["warnings"])
+    assert rows(tmp_path / "run")[-1]["faults/lost_episodes"] == lost
     assert "qmix_3m.py:6: model.c1 has no effect here" in capsys.readouterr().err
     Fake.made = ()
     result = tianji.evaluate(tianji.load(tmp_path / "run"), 8, seed=2)

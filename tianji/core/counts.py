@@ -46,6 +46,7 @@ class Count(enum.IntEnum):
     NOT_FINITE = enum.auto()  # episodes discarded for NaN or Inf (actor)
     SKIPPED = enum.auto()  # updates whose loss or gradient was not finite (learner)
     GONE_BACK = enum.auto()  # times that an algorithm was taken from a checkpoint (learner)
+    LOST_EPISODES = enum.auto()  # that a game of several agents broke by itself (actor)
     OVERHEAD_SECONDS = enum.auto()  # of its process: looks in vain, reports, copies for checkpoints
     WAITED_WEIGHTS = enum.auto()  # of the idle seconds: for the first ones, or newer (actor)
     WAITED_TRAJECTORIES = enum.auto()  # the same for them (buffer)

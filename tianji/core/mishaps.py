@@ -64,6 +64,14 @@ class Mishaps:
         self._recent.append((now, whole))
         if len(self._recent) > self._budget:
             self._give_up(error)
+        self._say(whole, text, now)
+
+    def lose(self, text: str) -> None:
+        """Counts an episode that a game lost and began anew by itself, whatever the budget."""
+        self._counts[Count.LOST_EPISODES] += 1
+        self._say(text, text, self._clock())
+
+    def _say(self, whole: str, text: str, now: float) -> None:
         self.log(whole)
         if self._told_at is None or now - self._told_at > TOLD_SECONDS:
             self._tell(whole if self._told_at is None else text)

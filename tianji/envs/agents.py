@@ -23,9 +23,10 @@ import numpy.typing as npt
 from tianji.core.env import EnvSpec, Rendering, Step
 from tianji.core.errors import TianJiError
 from tianji.core.imports import did_you_mean
+from tianji.core.mishaps import Mishaps
 from tianji.core.schema import Arrays, Field
 from tianji.envs.shown import Picture, fps_of, picture_of
-from tianji.envs.spaces import first_broken, not_finite
+from tianji.envs.spaces import check_finite
 
 Teams = Mapping[str, Sequence[str]] | Callable[[Sequence[str]], Mapping[str, Sequence[str]]]
 """The names of each team's agents, or how to tell them from the names of all."""
@@ -269,6 +270,7 @@ class AgentsLoop:
         self._can_win = can_win
         self._length = np.zeros(n_envs, np.int64)  # steps in the current episode
         self._lost_in_a_row = [0] * n_envs
+        self._mishaps: Mishaps | None = None  # whom lost episodes are told to
 
     def reset(self, seed: int | None = None) -> Arrays:
         """Starts every environment anew and returns what is observed, [E, ...]."""
@@ -317,6 +319,10 @@ class AgentsLoop:
         """The first environment as it is now, if it was made with `Rendering.PICTURES`."""
         return picture_of(self._name, self._games[0])
 
+    def mend(self, mishaps: Mishaps) -> None:
+        """From now on an episode that a game lost is told; it never was raised."""
+        self._mishaps = mishaps
+
     def close(self) -> None:
         """Closes every game."""
         for game in self._games:
@@ -348,6 +354,12 @@ class AgentsLoop:
         """The game broke: the row only resets, and no end is told, so that nobody counts one."""
         self.n_lost += 1
         self._lost_in_a_row[e] += 1
+        if self._mishaps is not None:
+            step = self._length[e] + 1
+            self._mishaps.lose(
+                f"{self._name}: environment {e}: the game broke at step {step} of its episode, "
+                "which is lost"
+            )
         if self._lost_in_a_row[e] > MOST_LOST:
             raise TianJiError(
                 f"{self._name}: environment {e} lost {MOST_LOST} episodes in a row to errors of "
@@ -372,15 +384,6 @@ class AgentsLoop:
             going = ~(flags["terminated"] | flags["truncated"])
             self._choices.check_mask(self._seen["mask"], going)
         check_finite(self._name, {**self._seen, "reward": self._reward}, self._length)
-
-
-def check_finite(name: str, arrays: Arrays, length: npt.NDArray[np.int64]) -> None:
-    """Raises where an array of floats, [E, ...], has NaN or Inf."""
-    for field, array in arrays.items():
-        if array.dtype.kind != "f":
-            continue
-        if (e := first_broken(array.reshape(-1), len(array))) is not None:
-            raise not_finite(name, e, field, int(length[e]))
 
 
 def made(name: str, make: Callable[[], Any]) -> Any:

@@ -24,7 +24,8 @@ from tianji.core.env import EnvSpec, Step
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays
 from tianji.core.state import State
-from tianji.envs.agents import Choices, Shares, Sharing, check_finite, library
+from tianji.envs.agents import Choices, Shares, Sharing, library
+from tianji.envs.spaces import check_finite
 
 SETTINGS = {
     "JAX_PLATFORMS": "cpu",  # the learner's GPU is not for environments

@@ -329,6 +329,15 @@ class Actions:
         )
 
 
+def check_finite(name: str, arrays: Arrays, length: npt.NDArray[np.int64]) -> None:
+    """Raises where an array of floats, [E, ...], has NaN or Inf."""
+    for field, array in arrays.items():
+        if array.dtype.kind != "f":
+            continue
+        if (e := first_broken(array.reshape(-1), len(array))) is not None:
+            raise not_finite(name, e, field, int(length[e]))
+
+
 def not_finite(name: str, e: int, field: str, step: int) -> NotFinite:
     """The error for NaN or Inf, with the place where it came up."""
     when = f"at step {step} of its episode" if step else "on reset"

@@ -10,6 +10,7 @@ from tianji.core.wording import count_of
 MENDED = {  # by the names in summary.json
     "env_restarts": ("environment", "made anew"),
     "not_finite": ("episode", "with NaN or Inf discarded"),
+    "lost_episodes": ("episode", "lost to errors of the game"),
     "skipped_updates": ("update", "skipped"),
 }
 

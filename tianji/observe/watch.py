@@ -24,6 +24,7 @@ from tianji.roles.role_specs import Kind, group_of, is_first_learner, roles_of
 
 WINDOW = 100  # episodes that a mean return is taken over
 MOST_FAULTS = 100  # that are kept in words, the last ones
+BROKEN = (Count.ENV_RESTARTS, Count.NOT_FINITE, Count.LOST_EPISODES)  # told as mishaps
 LOOKS = 20  # at the newest batch, over which effective sample sizes are averaged
 
 
@@ -133,6 +134,11 @@ class Progress:
         return int(self.total(Count.NOT_FINITE, Kind.ACTOR))
 
     @property
+    def lost_episodes(self) -> int:
+        """Episodes that games of several agents broke and began anew by themselves."""
+        return int(self.total(Count.LOST_EPISODES, Kind.ACTOR))
+
+    @property
     def skipped(self) -> int:
         """Updates that were skipped, of all groups; the learners of one skip the same."""
         firsts = (c for name, c in self.counts.items() if is_first_learner(name))
@@ -144,6 +150,7 @@ class Progress:
         return {
             "env_restarts": self.env_restarts,
             "not_finite": self.not_finite,
+            "lost_episodes": self.lost_episodes,
             "skipped_updates": self.skipped,
         }
 
@@ -246,7 +253,7 @@ class Watch:
     def _see_mishaps(self, name: str, before: Vector, arrays: Arrays) -> None:
         """What broke, and was mended, since the role reported last."""
         after = arrays["counts"]
-        if any(after[each] > before[each] for each in (Count.ENV_RESTARTS, Count.NOT_FINITE)):
+        if any(after[each] > before[each] for each in BROKEN):
             words = f"{name}: {said(arrays['mishap'])}"
             if words != self._said.get(name, f"{name}: "):  # none: it was in another process
                 self.mishaps.append(words)
