@@ -4,6 +4,7 @@ import pytest
 from commands import ROOT, TASKS, train
 
 import tianji
+from tianji.config.keys import HEADS
 
 pytestmark = [pytest.mark.learning, pytest.mark.process]
 
@@ -16,10 +17,11 @@ def greedy_return(folder, episodes):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize(("mixer", "best"), [("qmix", 8), ("vdn", 7)])
-def test_a_mixer_finds_what_a_sum_cannot(tmp_path, mixer, best, seed):
+@pytest.mark.parametrize(("kind", "best"), [("QMIX", 8), ("VDN", 7), ("IQL", 7)])
+def test_a_mixer_finds_what_neither_a_sum_nor_one_alone_can(tmp_path, kind, best, seed):
     """7 is safe; 8 is behind a choice that is bad unless both then choose well."""
-    options = ("--engine", "local", "--seed", str(seed), "--set", f"hyp.mixer={mixer}")
+    chosen = ("--set", f"agent.type={kind}", "--set", f"agent.embryo={HEADS[kind]}")
+    options = ("--engine", "local", "--seed", str(seed), *chosen)
     done = train(MARL / "qmix_two_step.py", tmp_path / "run", *options)
     assert done.status == 0, done.err
     assert greedy_return(tmp_path / "run", 4) == best

@@ -111,8 +111,8 @@ def check_row(env, e, step, alive_before, action):
     np.testing.assert_array_equal(step.obs["state"][e], [env.episode, t])
 
 
-def three(**kwargs):
-    return Scripted([Script((2, 3, 3), (False,) * 3)], **kwargs)
+def three(cls=Scripted, **kwargs):
+    return cls([Script((2, 3, 3), (False,) * 3)], **kwargs)
 
 
 def test_the_spec_says_what_is_padded_and_travels_as_json():
@@ -135,6 +135,26 @@ def test_a_missing_state_is_all_that_the_agents_see():
     obs = env.reset()
     assert obs["state"].shape == (1, 15)
     np.testing.assert_array_equal(obs["state"][0, 4:10], obs["obs"][0, 1])
+
+
+class Pixels(Scripted):
+    """Agents that see bytes, of as many places as `sizes` says."""
+
+    def _space(self, i):
+        return spaces.Box(0, 255, (self.sizes[i],), np.uint8)
+
+    def sees(self, i, t):
+        return np.full(self.sizes[i], 51 * (i + t), np.uint8)
+
+
+@pytest.mark.parametrize(("sizes", "unit"), [([4, 4, 4], 51), ([4, 6, 5], 0.2)])
+def test_bytes_lie_between_0_and_1_wherever_they_become_floats(sizes, unit):
+    env = loop([three(cls=Pixels, sizes=sizes, masks=None, state=False)])
+    obs = env.reset()
+    assert obs["obs"].dtype == (np.uint8 if unit == 51 else np.float32)
+    np.testing.assert_allclose(obs["obs"][0, :, 0], [0, unit, 2 * unit], rtol=1e-6)
+    assert obs["state"].dtype == np.float32
+    np.testing.assert_allclose(obs["state"][0, [0, -1]], [0, 0.4], rtol=1e-6)
 
 
 class Continuous(Scripted):

@@ -141,6 +141,17 @@ def test_without_a_state_they_read_what_all_agents_see():
     assert all(np.isfinite(value) for value in learned(MADDPG(task, 0), batch).values())
 
 
+def test_critics_read_bytes_from_0_to_1():
+    learner = MADDPG(task_of(), 0)
+    base = learner.stage(batch_of(task_of()))
+    pixels = torch.arange(B * N_STATE).view(B, N_STATE).to(torch.uint8)
+    values = [
+        learner._q(learner.critics, base | {"state": state}, "", base["action"][:, None])
+        for state in (pixels, pixels / 255)
+    ]
+    torch.testing.assert_close(*values)
+
+
 def test_an_agent_s_gradient_is_that_of_its_own_critic_alone():
     """With critics of their own, a critic that is flat teaches its agent nothing."""
     task = task_of(shared=False, logits_penalty=0.0)

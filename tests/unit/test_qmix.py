@@ -191,6 +191,16 @@ def test_so_it_is_without_a_memory():
     check_update(task(model={"type": "MLP"}))
 
 
+def test_agents_that_share_nothing_learn_each_for_itself():
+    job = task(OWN_REWARDS, mixer="none", shared=False)
+    learner, batch = QMIX(job, 3), batch_of(job)
+    batch["alive"][..., [0, 2]] = False
+    before = learner.weights().reshape(A, -1).copy()
+    learned(learner, batch)
+    moved = (learner.weights().reshape(A, -1) != before).any(1)
+    assert moved.tolist() == [False, True, False]
+
+
 def check_update(job):
     learner, batch = other_target(QMIX(job, 3)), batch_of(job)
     assert batch["terminated"].any() and batch["truncated"].any() and not batch["valid"].all()

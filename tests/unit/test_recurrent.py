@@ -49,6 +49,17 @@ def test_an_actor_computes_step_by_step_what_the_learner_does_at_once(teams, sha
     np.testing.assert_allclose(outputs.numpy(), stepwise, atol=2e-6)
 
 
+def test_bytes_are_read_from_0_to_1():
+    acting, networks = both(type="MLP")
+    obs = np.random.default_rng(1).integers(256, size=(4, 1, 3, 6), dtype=np.uint8)
+    none = np.zeros(4, bool)
+    want, _ = acting((obs[:, 0] / 255).astype("f4"), none)
+    with torch.no_grad():
+        outputs = networks(torch.from_numpy(obs))[:, 0]
+    for got in (acting(obs[:, 0], none)[0], outputs.numpy()):
+        np.testing.assert_allclose(got, want, atol=1e-5)
+
+
 def test_a_memory_is_what_was_there_before_and_nothing_where_an_episode_begins():
     acting, _ = both(type="GRU", gru=7)
     obs = np.ones((4, 3, 6), "f4")

@@ -169,7 +169,9 @@ class MADDPG(OffPolicy):
         `joint` are the actions of all [B, A or 1, A, n]; where that is not 1, each agent's critic
         reads its own row.
         """
-        state = batch.get(prefix + "state", batch[prefix + "obs"]).flatten(1).float()
+        from tianji.models.gru import floats_of
+
+        state = floats_of(batch.get(prefix + "state", batch[prefix + "obs"])).flatten(1)
         n_agents = joint.shape[2]
         shown = state[:, None].expand(-1, n_agents, -1)
         acted = joint.flatten(2).expand(-1, n_agents, -1)

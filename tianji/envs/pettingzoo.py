@@ -167,8 +167,10 @@ class ParallelGame:
                 want, got = list(rows["state"].shape), list(state.shape)
                 raise TianJiError(f"{self._name}: state(): want shape {want}, got {got}")
             return state
-        parts = [rows["obs"][i].ravel()[: own.n] for i, own in enumerate(self._seen)]
-        return np.concatenate(parts, dtype=np.float32)
+        obs = rows["obs"]
+        parts = [obs[i].ravel()[: own.n] for i, own in enumerate(self._seen)]
+        state = np.concatenate(parts, dtype=np.float32)
+        return state / 255 if obs.dtype == np.uint8 else state
 
     def _find_state(self) -> int:
         """How many numbers the environment's own `state` has; 0 where it has none."""
@@ -241,6 +243,8 @@ class Seen:
             row[...] = array
         else:
             row[: self.n] = array.ravel()
+        if self.dtype != row.dtype:  # an image among others that are unlike it
+            row /= 255
         return mask
 
 

@@ -76,7 +76,7 @@ class AgentsNetworks(nn.Module):
         [B, T] says where episodes begin.
         """
         batch, length, n_agents = obs.shape[:3]
-        seen = obs.reshape(batch, length, n_agents, -1).transpose(0, 1).float()
+        seen = floats_of(obs.reshape(batch, length, n_agents, -1).transpose(0, 1))
         going = None
         if first is not None:
             going = (~first).t().float()
@@ -101,6 +101,11 @@ class AgentsNetworks(nn.Module):
             return own
         ids = torch.eye(len(group.agents), n_ids, device=seen.device)
         return torch.cat([own, ids.expand(*own.shape[:2], -1, -1)], 3)
+
+
+def floats_of(seen: Tensor) -> Tensor:
+    """What is seen, as networks read it: bytes from 0 to 1, all else as it is."""
+    return seen.float() * (1 / 255) if seen.dtype == torch.uint8 else seen.float()
 
 
 class _Unrolled(torch.autograd.Function):

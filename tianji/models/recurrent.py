@@ -243,10 +243,11 @@ class ActingAgents:
             before = np.where(first[:, None, None], np.float32(0), before)
         after, outputs = np.empty_like(before), np.empty_like(self._outputs)
         seen = obs.reshape(n_envs, self.layout.n_agents, -1)
+        unit = np.float32(1 / 255 if seen.dtype == np.uint8 else 1.0)
         for group, forward, inputs in zip(
             self.layout.groups, self._networks, self._inputs, strict=True
         ):
-            inputs[..., : network.n_inputs] = seen[:, group.index]
+            np.multiply(seen[:, group.index], unit, out=inputs[..., : network.n_inputs])
             shape = n_envs, len(group.agents), network.n_memory
             n = shape[0] * shape[1]
             out, memory = forward(
