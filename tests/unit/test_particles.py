@@ -38,11 +38,16 @@ def test_pettingzoo_s_own_test_passes_on_the_scripted_environment():
         api.parallel_api_test(Scripted(scripts, masks=masks), num_cycles=20)
 
 
-@pytest.mark.parametrize("scenario", ["simple_spread_v3", "simple_speaker_listener_v4"])
-def test_pettingzoo_s_own_tests_pass_on_what_is_wrapped(scenario):
+@pytest.mark.parametrize("scenario", sorted(VERSIONS.values()))
+@pytest.mark.filterwarnings("ignore:Environment's m.*imum state space value")
+def test_pettingzoo_s_own_tests_pass_on_what_is_wrapped(scenario, monkeypatch):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")  # a window that nobody sees
     module = importlib.import_module(f"mpe2.{scenario}")
     api.parallel_api_test(module.parallel_env(max_cycles=25), num_cycles=30)
     api.parallel_seed_test(module.parallel_env, num_cycles=5)
+    api.state_test(module.env(max_cycles=25), module.parallel_env(max_cycles=25))
+    api.max_cycles_test(module)
+    api.render_test(module.env)
 
 
 @pytest.mark.parametrize("scenario", sorted(VERSIONS))
