@@ -265,6 +265,25 @@ def test_a_gymnasium_environment_is_filmed_at_its_own_speed(cartpole, tmp_path, 
         assert film.info["duration"] == 20
 
 
+def test_a_game_of_several_agents_is_filmed(tmp_path, tianji):
+    for package in ("mpe2", "pygame"):
+        pytest.importorskip(package)
+    image = pytest.importorskip("PIL.Image")
+    options = ("--max-seconds", "0.5", *LOCAL)
+    done = train(TASKS / "spread_qmix.py", tmp_path / "run", *options)
+    assert done.status == 0, done.err
+    file = tmp_path / "game.gif"
+    status, out, err = tianji("eval", done.folder, "--video", file, "--episodes", 2)
+    assert (status, err) == (0, "")
+    assert f"{file}: return" in out and "in 15 steps" in out
+    with image.open(file) as film:
+        milliseconds = 0  # pictures that are alike are one, and shown for longer
+        for i in range(film.n_frames):
+            film.seek(i)
+            milliseconds += film.info["duration"]
+    assert milliseconds == 16 * 100
+
+
 def test_what_is_missing_for_a_film_is_named(cartpole, tmp_path, tianji, monkeypatch):
     pytest.importorskip("PIL")
     monkeypatch.setitem(sys.modules, "pygame", None)  # as if it were not installed

@@ -107,13 +107,17 @@ def test_the_local_ratio_is_the_published_one():
     assert np.array_equal(rewards[0], rewards[1]) and not np.array_equal(rewards[0], rewards[2])
 
 
-def test_a_game_can_be_filmed():
-    env = make_shown(
-        section("MultiagentParticleEnv", scenario_name="simple_tag"), ".", None, Rendering.PICTURES
-    )
+@pytest.mark.parametrize("backend", ["mpe2", "jax"])
+def test_a_game_can_be_filmed_and_is_then_mpe2_s(backend, capsys):
+    wanted = section("MultiagentParticleEnv", scenario_name="simple_tag", backend=backend)
+    env = make_shown(wanted, ".", None, Rendering.PICTURES)
+    assert ("note: MPE simple_tag" in capsys.readouterr().err) == (backend == "jax")
     env.reset(seed=0)
     picture = env.picture()
     assert picture.ndim == 3 and picture.dtype == np.uint8 and env.fps == 10
+    for _ in range(2):
+        env.step(np.ones((1, 4), np.int64))
+    assert (env.picture() != picture).any()
     env.close()
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tianji.core.env import EnvSpec, Rendering
-from tianji.core.errors import TianJiError
+from tianji.core.env import EnvSpec
 from tianji.core.schema import Field
 from tianji.envs.agents import Sharing, Teams, Wanted, agents_spec, made, padded, teams_of
 from tianji.envs.jax_games import JaxEnv, load_jax
@@ -27,8 +26,6 @@ def make_jax_mpe(
 ) -> JaxEnv:
     """The environments of `scenario`, as mpe2 calls it; `kwargs` go to JaxMARL's class."""
     name = f"MPE {scenario} (JaxMARL)"
-    if wanted.rendering is not Rendering.NONE:
-        raise TianJiError(f"{name} cannot be shown: leave backend='jax' out to look at games")
     jaxmarl = load_jax(name, "smax")
     action_type = "Continuous" if continuous_actions else "Discrete"
     # JaxMARL ends an episode one step after `max_steps`.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from tianji.core.env import Env
+from tianji.core.env import Env, Rendering
 from tianji.core.errors import TianJiError
 from tianji.core.imports import did_you_mean
 from tianji.envs.agents import Sharing, Teams, Wanted, library
@@ -49,11 +50,15 @@ def make_mpe(
     """`scenario_name` is one of `VERSIONS`, with or without its version.
 
     Episodes last `max_cycles` steps with either backend. Adversaries are a team of their own, the
-    first, unless `teams` says otherwise. All other keys go to the scenario.
+    first, unless `teams` says otherwise. What is shown is mpe2's, whatever the backend. All other
+    keys go to the scenario.
     """
     scenario, name = scenario_of(scenario_name), f"MPE {scenario_name}"
     if scenario in WEIGHED:
         kwargs.setdefault("local_ratio", LOCAL_RATIO)
+    if backend == "jax" and wanted.rendering is not Rendering.NONE:
+        print(f"note: {name}: JaxMARL draws nothing, so mpe2 plays what is shown", file=sys.stderr)
+        backend = "mpe2"
     if backend == "jax":
         from tianji.envs.jax_mpe import make_jax_mpe
 
