@@ -16,7 +16,7 @@ import tianji.algorithms.ppo
 import tianji.algorithms.sac
 import tianji.algorithms.td3
 from tianji.config import Config, bind, from_json, load
-from tianji.config.keys import ALGORITHMS
+from tianji.config.algorithms import ALGORITHMS
 from tianji.config.loader import resolve
 from tianji.config.reader import parse
 from tianji.core.errors import TianJiError
@@ -161,6 +161,7 @@ def test_the_keys_of_the_release_load_for_dqn_with_notices() -> None:
     told = {notice.split(" has no effect")[0].split(": ")[1] for notice in dqn.notices}
     assert told == {
         "hooks",
+        "learner_cfg.send_root_interval",
         "agent.alg_type",
         "agent.agent_num",
         "wrappers.type 'MonitorEnv'",

@@ -13,17 +13,11 @@ from commands import TASKS
 
 import tianji
 from tianji.config import bind, key, load
+from tianji.config.algorithms import ALGORITHMS, USES
 from tianji.config.binder import facts_of
-from tianji.config.keys import (
-    ACTOR_CRITICS,
-    ALGORITHMS,
-    DUELLING,
-    AgentConfig,
-    ExpConfig,
-    ModelConfig,
-)
+from tianji.config.keys import AgentConfig, ExpConfig, ModelConfig
 from tianji.config.loader import resolve
-from tianji.config.parallel import WITHOUT_STEP_LEN, ActorConfig
+from tianji.config.parallel import ActorConfig
 from tianji.config.reader import parse
 from tianji.config.section import Place, Section
 from tianji.core.algorithm import Algorithm
@@ -41,6 +35,7 @@ class Hyp:
     final: float = key(0.0, "after decay", needs={"decay": ...})
     lag: int = key(1, "of async", needs={"mode": ("async",)})
     layers: int = key(2, "of a CNN", needs={"model.type": ("CNN", "ResNet")})
+    either: int = key(2, "of two", needs={"mode or lag": ("async", 7)})
 
 
 def told(values: dict[str, Any], **others: Any) -> list[str]:
@@ -56,18 +51,26 @@ def told(values: dict[str, Any], **others: Any) -> list[str]:
         ({"lag": 3}, "mode='async', and that is 'sync'"),
         ({"lag": 1}, "mode='async', and that is 'sync'"),  # what it would be anyway, but in vain
         ({"layers": 3}, "model.type='CNN' or 'ResNet', and that is 'MLP'"),
+        ({"either": 3}, "mode or lag='async' or 7"),
     ],
 )
 def test_a_key_that_lacks_what_it_needs_is_told_with_what_that_is(
     values: dict[str, Any], needed: str
 ) -> None:
-    (word,) = values
+    (word,) = values  # of a section with nothing else
     want = f"a.py:3: hyp.{word} has no effect here: it needs {needed}"
     assert told(values, model=ModelConfig()) == [want]
 
 
 @pytest.mark.parametrize(
-    "values", [{}, {"final": 0.1, "decay": 5}, {"lag": 3, "mode": "async"}, {"decay": None}]
+    "values",
+    [
+        {},
+        {"final": 0.1, "decay": 5},
+        {"lag": 3, "mode": "async"},
+        {"decay": None},
+        {"either": 3, "mode": "async"},
+    ],
 )
 def test_a_key_that_has_what_it_needs_is_not_told(values: dict[str, Any]) -> None:
     assert told(values, model=ModelConfig()) == []
@@ -76,6 +79,8 @@ def test_a_key_that_has_what_it_needs_is_not_told(values: dict[str, Any]) -> Non
 def test_what_is_not_known_or_ones_own_is_not_judged() -> None:
     assert told({"layers": 3}) == []
     assert told({"layers": 3}, model=ModelConfig(type="nets:Mine")) == []
+    mine = {"agent": AgentConfig(type="algs:Mine"), "model": ModelConfig(type="nets:Mine")}
+    assert told({"layers": 3}, **mine) == []
 
 
 def hyp_of(name: str) -> type[Any]:
@@ -96,7 +101,7 @@ OTHERS = {"agent": AgentConfig, "model": ModelConfig}
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_what_a_key_needs_is_a_key(kind: type[Any]) -> None:
     for field in dataclasses.fields(kind):
-        for path in facts_of(field).needs:
+        for path in (each for paths in facts_of(field).needs for each in paths.split(" or ")):
             section, _, name = path.rpartition(".")
             owner = OTHERS[section] if section else kind
             assert name in {each.name for each in dataclasses.fields(owner)}, (field.name, path)
@@ -122,10 +127,10 @@ def n_weights_of(name: str, **model: Any) -> int:
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_the_lists_of_algorithms_are_right(name: str) -> None:
     own_length = "rollout_length" in {n for c in class_of(name).__mro__[:-3] for n in vars(c)}
-    assert own_length == (name not in WITHOUT_STEP_LEN)
-    for key_, names in (("dueling", DUELLING), ("shared", ACTOR_CRITICS)):
+    assert own_length == ("send_size" not in USES[name])
+    for key_ in ("dueling", "shared", "norm"):
         sizes = {n_weights_of(name, **{key_: value}) for value in (True, False)}
-        assert (len(sizes) == 2) == (name in names), key_
+        assert (len(sizes) == 2) == (key_ in USES[name]), key_
 
 
 def test_sections_tell_too() -> None:
@@ -134,6 +139,44 @@ def test_sections_tell_too() -> None:
     about = [line.split(" has no effect")[0].rpartition(" ")[2] for line in notices]
     assert sorted(about) == ["exp.eval_times", "model.convs", "model.dueling", "model.gru"]
     assert load(TASKS / "cartpole_dqn.py", ["model.dueling=True"]).notices == ()
+
+
+def idle(task: str, *given: str) -> list[str]:
+    """The keys of which loading says that they have no effect."""
+    notices = load(TASKS / task, list(given)).notices
+    return sorted(line.split(" has no effect")[0].rpartition(" ")[2] for line in notices)
+
+
+FOR_OURS = ("hidden=[32]", "act='tanh'", "norm=True", "gru=3", "convs=[[8,3,1]]", "dueling=True")
+
+
+@pytest.mark.parametrize("key", [*FOR_OURS, "precision='float32'"])
+def test_what_a_network_of_ones_own_is_not_told_has_no_effect(key: str) -> None:
+    given = ["model.type='nets:Mine'", f"model.{key}"]
+    said = idle("cartpole_dqn.py", *given)
+    if key == "hidden=[32]" or "act" in key:
+        said = sorted({*said})  # both are in the file, too
+    assert f"model.{key.partition('=')[0]}" in said
+    assert idle("cartpole_dqn.py", "agent.type='algs:Mine'", *given) == []
+
+
+def test_keys_of_a_network_of_ones_own_are_for_such_a_network() -> None:
+    assert idle("cartpole_ppo.py", "model.kwargs=dict(width=3)") == ["model.kwargs"]
+    own = ("model.type='nets:Mine'", "model.kwargs=dict(width=3)", "model.depth=3")
+    assert "model.kwargs" not in idle("cartpole_ppo.py", *own)
+
+
+def test_fusion_needs_several_groups() -> None:
+    given = ("learner_cfg.send_root_interval=3",)
+    assert idle("cartpole_ppo.py", *given) == ["learner_cfg.send_root_interval"]
+    assert idle("cartpole_ppo.py", *given, "global_cfg.group_num=2") == []
+
+
+@pytest.mark.parametrize("word", ["norm", "act"])
+def test_what_agents_networks_do_not_have_is_told(word: str) -> None:
+    value = {"norm": True, "act": "'tanh'"}[word]
+    said = idle("two_step_qmix.py", f"model.{word}={value}")
+    assert (f"model.{word}" in said) == (word == "norm")
 
 
 def test_trajectories_have_the_algorithms_own_length_and_say_so() -> None:
@@ -150,12 +193,26 @@ def test_trajectories_have_the_algorithms_own_length_and_say_so() -> None:
         ("cartpole_ppo.py", "hyp.correction='none'", "hyp.correction"),
         ("cartpole_ppo.py", "hyp.max_lag=3", "hyp.max_lag"),
         ("cartpole_ppo.py", "hyp.weight_cap=3", "hyp.weight_cap"),
+        ("cartpole_ppo.py", "hyp.normalise_updates=3", "hyp.normalise_updates"),
     ],
 )
 def test_an_algorithms_idle_key_is_told_by_the_job(task: str, given: str, name: str) -> None:
     (notice,) = try_out(load(TASKS / task, [given])).notices
     assert f"{name} has no effect here: " in notice
     assert load_algorithm(load(TASKS / task, [given]))  # a worker says nothing
+
+
+def test_one_normaliser_is_enough() -> None:
+    given = ["hyp.normalise_updates=3", "hyp.normalise_reward=True"]
+    assert try_out(load(TASKS / "cartpole_ppo.py", given)).notices == ()
+
+
+@pytest.mark.parametrize(
+    "key", ["global_cfg.transport", "learner_cfg.trigger", "actor_cfg.trigger"]
+)
+def test_a_class_that_is_not_there_is_refused_before_anything_starts(key: str) -> None:
+    with pytest.raises(TianJiError, match=f"{key}: .*nix"):
+        try_out(load(TASKS / "cartpole_ppo.py", [f"{key}='nix:Nada'"]))
 
 
 def test_it_is_told_when_a_run_starts(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -99,7 +99,10 @@ class PPOHyp:
     adam_eps: float = key(1e-5, "epsilon of Adam", above=0)
     normalise_obs: bool = key(False, "network inputs by their running mean and deviation")
     normalise_updates: int | None = key(
-        None, "updates after which these statistics stay as they are; default: never", at_least=1
+        None,
+        "updates after which these statistics stay as they are; default: never",
+        at_least=1,
+        needs={"normalise_obs or normalise_reward or normalise_value": (True,)},
     )
     normalise_reward: bool = key(False, "rewards over the running deviation of the returns")
     normalise_value: bool = key(False, "value targets by the running mean and deviation of returns")

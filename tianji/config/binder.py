@@ -18,6 +18,9 @@ T = TypeVar("T")
 REQUIRED: Final = object()
 """The default of a key that has none."""
 
+OWN: Final = "module:Class"
+"""Among what a key needs: any class of one's own."""
+
 
 @dataclass(frozen=True)
 class Names:
@@ -58,8 +61,9 @@ def key(default: Any, meaning: str, **facts: Any) -> Any:
     `facts` are the fields of `Key`, as in `lr: float = key(1e-3, "step size of Adam", above=0)`.
     The default is `REQUIRED` for a key that must be given. `needs` says when the key has an effect
     at all: `dict(mode=("async",))` where another key has one of these values, or is anything but
-    None for `...`; a key of another section is named with it, as in `{"agent.type": ("PPO",)}`. A
-    class of one's own may use any key. Elsewhere a key that was written gets a notice.
+    None for `...`; a key of another section is named with it, as in `{"agent.type": ("PPO",)}`, and
+    of several one is enough in `{"a or b": ...}`. An algorithm of one's own may use any key.
+    Elsewhere a key that was written gets a notice.
     """
     metadata = {"key": Key(meaning, **facts)}
     if default is REQUIRED:
@@ -137,17 +141,32 @@ class _Binding:
 
     def _missing(self, instance: Any, needs: Mapping[str, Any]) -> str:
         """Which of its needs is not met, in words; what is not known here is taken as met."""
-        for path, accepted in needs.items():
-            section, _, name = path.rpartition(".")
-            owner = self.others.get(section) if section else instance
-            found = getattr(owner, name, None)
-            if owner is None or is_own(found) or _meets(found, accepted):
+        for paths, accepted in needs.items():
+            each = paths.split(" or ")
+            if any(self._meets(instance, path, accepted) for path in each):
                 continue
             if accepted is ...:
-                return f"it needs {path}"
-            wanted = " or ".join(map(repr, accepted))
-            return f"it needs {path}={wanted}, and that is {found!r}"
+                return f"it needs {paths}"
+            wanted = f"it needs {paths}={' or '.join(map(repr, accepted))}"
+            found = self._found(instance, paths)[1]
+            return wanted if len(each) > 1 else f"{wanted}, and that is {found!r}"
         return ""
+
+    def _meets(self, instance: Any, path: str, accepted: Any) -> bool:
+        known, found = self._found(instance, path)
+        if not known:
+            return True
+        if accepted is ...:
+            return found is not None
+        agent = getattr(self.others.get("agent"), "type", None)
+        any_key = agent is None or is_own(agent)  # of the network, too
+        return found in accepted or (is_own(found) and (any_key or OWN in accepted))
+
+    def _found(self, instance: Any, path: str) -> tuple[bool, Any]:
+        """Whether the section of a key is known here, and what the key is."""
+        section, _, name = path.rpartition(".")
+        owner = self.others.get(section) if section else instance
+        return owner is not None, getattr(owner, name, None)
 
     def values(self, kind: type[Any]) -> dict[str, Any]:
         """The arguments for `kind`, converted and checked."""
@@ -301,10 +320,6 @@ class _Binding:
 
     def _error(self, word: str, message: str) -> TianJiError:
         return self.section.at(word).error(message)
-
-
-def _meets(found: Any, accepted: Any) -> bool:
-    return found is not None if accepted is ... else found in accepted
 
 
 def _scalar(hint: Any, value: Any) -> Any:

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tianji.config.binder import Names, bind, facts_of, key
+from tianji.config.algorithms import ALGORITHMS, using
+from tianji.config.binder import OWN, Names, bind, facts_of, key
 from tianji.config.parallel import ParallelConfig
 from tianji.config.release import (
     PRIORITISED,
@@ -20,25 +21,6 @@ from tianji.config.release import (
 from tianji.config.section import Place, Section, nearest
 from tianji.config.wrappers import CLASSIC, WrapperConfig, Wrapping, wrapping_of
 
-ALGORITHMS = (
-    "ApeX",
-    "DQN",
-    "IMPALA",
-    "IPPO",
-    "IQL",
-    "MADDPG",
-    "MAPPO",
-    "PPO",
-    "PQN",
-    "QMIX",
-    "SAC",
-    "TD3",
-    "VDN",
-)
-DUELLING = ("ApeX", "DQN", "PQN")
-ACTOR_CRITICS = ("IMPALA", "PPO")
-"""Algorithms that build such networks; those of one's own may."""
-
 AGENT_NAMES = Names(ALGORITHMS, lost=UNRELEASED_AGENTS, own=True)
 HEADS = {name: f"{name}Head" for name in ALGORITHMS} | {"QMIX": "MixerHead"}
 HEAD_NAMES = Names(
@@ -47,6 +29,8 @@ HEAD_NAMES = Names(
     own=True,
 )
 """The embryo that belongs to each agent."""
+
+NETWORKS = ("MLP", "CNN", "GRU")
 
 AGENTS_ENVIRONMENTS = (
     "PettingZooEnv",
@@ -231,7 +215,7 @@ class ModelConfig:
         "MLP",
         "kind of network: MLP, CNN, GRU (agents that remember: QMIX, VDN, IQL, MAPPO, IPPO), or a "
         "class of your own as `module:Class`",
-        names=Names(("MLP", "CNN", "GRU"), own=True),
+        names=Names(NETWORKS, own=True),
     )
     c1: int | None = key(
         None,
@@ -246,6 +230,7 @@ class ModelConfig:
         None,
         "units of each dense layer; default: (64, 64), of a CNN (512,), of a GRU (64,)",
         at_least=1,
+        needs={"type": NETWORKS},
     )
     convs: tuple[tuple[int, ...], ...] | None = key(
         None,
@@ -254,28 +239,34 @@ class ModelConfig:
         needs={"type": ("CNN",)},
     )
     norm: bool | None = key(
-        None, "LayerNorm behind every dense layer but the last; default: with PQN"
+        None,
+        "LayerNorm behind every dense layer but the last; default: with PQN",
+        needs={"agent.type": using("norm"), "type": ("MLP", "CNN")},
     )
     dueling: bool | None = key(
         None,
         "separate value and advantage streams (DQN, ApeX, PQN); default: with ApeX",
-        needs={"agent.type": DUELLING},
+        needs={"agent.type": using("dueling"), "type": ("MLP", "CNN")},
     )
     shared: bool | None = key(
         None,
         "one network for policy and value; default: of a CNN, not of an MLP",
-        needs={"agent.type": ACTOR_CRITICS},
+        needs={"agent.type": using("shared")},
     )
     gru: int = key(
         64, "units of a GRU, behind the dense layers", at_least=1, needs={"type": ("GRU",)}
     )
-    act: Literal["relu", "tanh"] = key("relu", "activation between the layers")
+    act: Literal["relu", "tanh"] = key(
+        "relu", "activation between the layers", needs={"type": NETWORKS}
+    )
     precision: Literal["auto", "float32", "bfloat16"] = key(
         "auto",
         "what convolutions compute in; auto: what is measured to be faster here",
         needs={"type": ("CNN",)},
     )
-    kwargs: Mapping[str, Any] = key({}, "keys of a class of your own", rest="own")
+    kwargs: Mapping[str, Any] = key(
+        {}, "keys of a class of your own", rest="own", needs={"type": (OWN,)}
+    )
 
     @property
     def shares(self) -> bool:

@@ -203,10 +203,19 @@ def _outvoted(config: Config, tree: Section) -> list[str]:
 
 
 def _without_fusion(config: Config, tree: Section) -> list[str]:
-    """A notice about an end after so many fusions, where there are none."""
-    if config.parallel.global_cfg.exit_val.fusion_step is None or config.fuses:
+    """Notices about keys of fusion, where there is none."""
+    if config.fuses:
         return []
-    section = tree.get_section("parallel_parameters").get_section("global_cfg")
-    place = section.get_section("exit_val").at("fusion_step")
+    sections = tree.get_section("parallel_parameters")
+    group, learner = (sections.get_section(name) for name in ("global_cfg", "learner_cfg"))
     why = "there is one group" if config.n_groups == 1 else "use_group_parallel is False"
-    return [f"{place}: exit_val.fusion_step has no effect here: {why}, and no fusion"]
+    given = (
+        (group.get_section("exit_val"), "exit_val", "fusion_step"),
+        (learner, "learner_cfg", "send_root_interval"),
+    )
+    return [
+        f"{section.at(word)}: {where}.{key} has no effect here: {why}, and no fusion"
+        for section, where, key in given
+        for word in section.written
+        if word.lower() == key and section.get(word) is not None
+    ]

@@ -7,12 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tianji.config.algorithms import using
 from tianji.config.binder import Names, key
 
 EVALUATION = "exp.eval_step and exp.eval_times say when and how to evaluate"
 OWN_CLASS = Names(own=True)
-WITHOUT_STEP_LEN = ("ApeX", "DQN", "MADDPG", "SAC", "TD3")
-"""Algorithms whose trajectories are as long as `actor_cfg.send_size` says."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ class ActorConfig:
         16,
         "steps per trajectory, unless the algorithm has its own",
         at_least=1,
-        needs={"agent.type": WITHOUT_STEP_LEN},
+        needs={"agent.type": using("send_size")},
     )
     cores: int | None = key(
         None, "CPU cores of each actor; default: one, shared if need be", at_least=1

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tianji.config import Config, bind
-from tianji.config.keys import ALGORITHMS
+from tianji.config.algorithms import ALGORITHMS
 from tianji.core.algorithm import Algorithm, Task
 from tianji.core.balance import depth_for, slack_for
 from tianji.core.env import EnvSpec

@@ -14,6 +14,7 @@ from tianji.config import Config
 from tianji.core.alarm import alarmed
 from tianji.core.env import EnvSpec, Step
 from tianji.core.errors import TianJiError
+from tianji.core.imports import load_class
 from tianji.core.schema import Arrays, Field, Schema
 from tianji.core.state import state_of
 from tianji.core.tensorfile import chunks
@@ -23,6 +24,7 @@ from tianji.job.job import BUILT_IN, Job, prepare
 
 def try_out(config: Config) -> Job:
     """The job, after one step of its environments and one decision of its policy."""
+    _load_named(config)
     try:
         with alarmed():  # it may hang, too: then its stack is on standard error
             slow = envs.splits(config.environment)  # as many as are needed take seconds to make
@@ -49,6 +51,22 @@ def _one_step(config: Config, n_envs: int | None) -> tuple[EnvSpec, Arrays]:
             pass  # raises on what no checkpoint could hold
     env.close()
     return env.spec, obs
+
+
+def _load_named(config: Config) -> None:
+    """Imports the classes of one's own that are needed only when a run starts."""
+    parallel = config.parallel
+    named = {
+        "global_cfg.transport": parallel.global_cfg.transport,
+        "learner_cfg.trigger": parallel.learner_cfg.trigger,
+        "actor_cfg.trigger": parallel.actor_cfg.trigger,
+    }
+    for key, name in named.items():
+        if name is not None:
+            try:
+                load_class(name, config.folder)
+            except TianJiError as error:
+                raise TianJiError(f"{key}: {error}") from error
 
 
 def _ours(job: Job) -> bool:
