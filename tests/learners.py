@@ -64,6 +64,9 @@ class Averaging:
     def shift(self, delta):
         self.vector += delta
 
+    def log_probabilities(self, batch):
+        return None
+
 
 class Result:
     """Iterates over a generator and keeps what it returned."""

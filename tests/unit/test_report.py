@@ -78,6 +78,16 @@ def test_a_run_without_a_summary_is_reported_from_its_rows(tmp_path):
 FAULTS = {"restarts": 3, "env_restarts": 2, "not_finite": 0, "skipped_updates": 7}
 
 
+def test_how_far_groups_are_apart_is_drawn_where_there_are_several(tmp_path):
+    alone, several = make(tmp_path / "alone", 3), make(tmp_path / "several", 0)
+    apart = [row(s) | {"fusion/distance": s / 2, "fusion/kl": s / 64} for s in (1, 2, 3)]
+    write_rows(several / "metrics.jsonl", apart)
+    curves = read(several)["curves"]
+    assert curves["fusion_distance"] == [0.5, 1.0, 1.5]
+    assert curves["fusion_kl"] == pytest.approx([1 / 64, 2 / 64, 3 / 64], rel=1e-4)
+    assert set(read(alone)["curves"]["fusion_kl"]) == {None}  # a chart of nothing is left out
+
+
 def test_what_was_survived_is_in_the_numbers_with_the_last_processes(tmp_path):
     lost = [
         {"process": f"actor-0.{i}", "how": "was killed by SIGKILL", "words": "", "seconds": 3.5 * i}

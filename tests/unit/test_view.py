@@ -26,7 +26,7 @@ from tianji.roles.role_specs import kind_of, roles_of
 
 ROOT = Path(__file__).parents[2]
 PER_ROLE = {
-    "learner": {Count.VERSION: 300, Count.CONSUMED: 9_600, Count.QUEUE: 1},
+    "learner": {Count.FUSION_KL: 0.031, Count.VERSION: 300, Count.CONSUMED: 9_600, Count.QUEUE: 1},
     "buffer": {
         Count.RECEIVED: 800,
         Count.UNITS_RECEIVED: 800,
@@ -34,7 +34,7 @@ PER_ROLE = {
         Count.QUEUE: 2,
     },
     "actor": {Count.PRODUCED: 900, Count.VERSION: 299, Count.IDLE_SECONDS: 0.0},
-    "reducer": {Count.FUSIONS: 5},
+    "reducer": {Count.FUSIONS: 5, Count.DISTANCE: 0.25},
 }
 
 
@@ -88,6 +88,7 @@ def test_several_groups_have_a_row_for_each_kind_of_role() -> None:
         assert label in text, f"{label!r} in\n{text}"
     assert "actor-0.0" not in text
     assert "2.5 fusions/s" in text
+    assert "0.25 apart" in text and "KL 0.031" in text
     assert "1,600 / 8,000" in text  # of both groups
     assert "300 updates" not in text  # a row is of one group
     assert max(map(len, text.splitlines())) <= 60
@@ -97,6 +98,7 @@ def test_many_groups_have_one_row_for_each_kind_of_role() -> None:
     text = drawn(on_its_way(job_of("global_cfg.group_num=9", "learner_cfg.num=2")))
     for label in ("learner-* (18)", "buffer-* (9)", "actor-* (9)", "reducer-0.0"):
         assert label in text, f"{label!r} in\n{text}"
+    assert "0.25 apart" in text
     assert "18/36" in text  # batches that wait for all of them
     assert "1,350 updates/s" in text  # two learners make one update
     assert len(text.splitlines()) < 20
@@ -121,6 +123,10 @@ def test_the_panel_shows_what_is_going_on() -> None:
         "sample-bound: the learner idles 60 %",
     ):
         assert part in text, f"{part!r} in\n{text}"
+
+
+def test_one_group_is_apart_from_nobody() -> None:
+    assert "fusions" not in drawn(on_its_way(job_of()))
 
 
 def test_the_last_panel_has_the_steps_that_the_summary_says() -> None:

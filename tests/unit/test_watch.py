@@ -94,6 +94,10 @@ def test_so_many_fusions_end_a_run(groups):
     say(outboxes["reducer-0.0"], FUSIONS=2, DISTANCE=0.5)
     progress = watch.poll()
     assert (limits.reached(progress), progress.distance) == (None, 0.5)
+    assert progress.fusion_kl is None
+    for group in (0, 1):
+        say(outboxes[f"learner-{group}.0"], FUSION_KL=0.02 + 0.02 * group)
+    assert watch.poll().fusion_kl == pytest.approx(0.03)
     say(outboxes["reducer-0.0"], FUSIONS=3, DISTANCE=0.25)
     assert limits.reached(watch.poll()) is Status.FINISHED
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from tianji.models.optimisers import Adam
 
 
+MEASURED = 256  # actions of a batch by which it is seen how far a fusion moves a policy
+
+
 class GradientAlgorithm(Algorithm):
     """An algorithm that steps one flat vector, of which actors need the first part.
 
@@ -31,6 +34,7 @@ class GradientAlgorithm(Algorithm):
     """
 
     _optimiser: Adam
+    networks: Any = None  # an actor-critic, where actions are drawn by one
 
     def _own(
         self,
@@ -88,6 +92,21 @@ class GradientAlgorithm(Algorithm):
         self._flat.vector += torch.from_numpy(delta[:n]).to(self._device)
         if self._normalisers:
             self._set_normalisers(self.parameters()[n:] + delta[n:])
+
+    def log_probabilities(self, batch: Arrays) -> Floats | None:
+        """Of `MEASURED` actions of a batch of rollouts, where an actor-critic drew them."""
+        from tianji.models.actor_critic import ActorCritic
+
+        if not isinstance(self.networks, ActorCritic):
+            return None
+        arrays, inputs = self.stage(batch)
+        valid = np.flatnonzero(arrays["valid"])
+        rows = torch.from_numpy(valid[:: -(-len(valid) // MEASURED) or 1])
+        chosen = arrays["raw" if self.task.env.choices is None else "action"]
+        action = torch.from_numpy(chosen).flatten(0, 2)[rows].to(self._device)
+        with torch.no_grad():
+            out = self.networks.decide(inputs(rows.to(self._device)))
+            return array_of(self.networks.log_probability(out, action)[0])
 
     def _with_normalisers(self, vector: Weights) -> Weights:
         if not self._normalisers:

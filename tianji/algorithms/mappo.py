@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tianji.algorithms.base import Gains, not_exported, other_default
+from tianji.algorithms.base import MEASURED, Gains, not_exported, other_default
 from tianji.algorithms.ppo import PPO, PPOHyp, Samples, n_normalisers
 from tianji.config.binder import key
 from tianji.core.algorithm import PolicyGraph, Task, Weights
@@ -26,7 +26,9 @@ from tianji.models.agent_actor_critic import (
     n_values,
 )
 from tianji.models.agent_policies import DrawingAgents
+from tianji.models.layout import Floats
 from tianji.models.normaliser import Sums
+from tianji.models.tensors import array_of
 
 _by_default = partial(other_default, PPOHyp)
 
@@ -141,6 +143,16 @@ class MAPPO(PPO):
             drift,
         )
         return samples, self._sums(batch, inputs, returns, inputs.told["valid"])
+
+    def log_probabilities(self, batch: Arrays) -> Floats:
+        """Of `MEASURED` actions of all agents, or those of one sequence."""
+        arrays, inputs = self.stage(batch)
+        rows = inputs.rows[:: -(-inputs.acts.numel() // MEASURED) or 1]
+        action = inputs.steps(arrays["action" if self._discrete else "raw"])[rows.cpu()]
+        with torch.no_grad():
+            out = self.networks(inputs(rows))[0]
+            acts = inputs.acting(rows)
+            return array_of(self.networks.log_probability(out, action.to(self._device), acts)[0])
 
     def _minibatches(
         self, samples: Samples, gain: torch.Tensor, n_rows: int

@@ -207,6 +207,14 @@ class Algorithm(ABC):
         """Adds `delta` to `parameters`; what else there is, as a target network, stays."""
         self.load(self.weights() + delta)
 
+    def log_probabilities(self, batch: Arrays) -> npt.NDArray[np.float32] | None:
+        """Of some of a batch's actions, under the policy as it stands; the same ones every time.
+
+        So a learner sees how far a fusion with other groups moves its policy. None: actions have
+        no probabilities, or nobody computes them.
+        """
+        return None
+
     def state(self) -> State:
         """What a checkpoint keeps; by default the weights alone.
 

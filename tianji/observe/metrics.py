@@ -66,6 +66,12 @@ METRICS = (
         "",
         "of the groups' parameters from their mean before the last fusion, root mean square",
     ),
+    Metric(
+        "fusion/kl",
+        "",
+        "divergence of a group's policy after the last fusion from the one before, on some of its "
+        "last batch; mean over the groups (PPO, IMPALA)",
+    ),
     Metric("comm/refused", "times", "a full channel said no so far: pacing, not an error"),
     Metric("comm/in_queue", "messages", "trajectories and batches that wait to be taken"),
     Metric("comm/bytes_s", "bytes/s", "trajectories, batches, weights and means that roles push"),
@@ -167,6 +173,7 @@ def row(
         "staleness/new": progress.new if progress.consumed else None,
         "fusion/n": progress.fusions,
         "fusion/distance": progress.distance,
+        "fusion/kl": progress.fusion_kl,
         "comm/refused": sum(int(c[Count.REFUSED]) for c in counts),
         "comm/in_queue": sum(int(c[Count.QUEUE]) for c in counts),
         "comm/bytes_s": rates.n_bytes,

@@ -327,6 +327,9 @@ def _foot(scene: Scene) -> Table:
     if broken := mended(progress.mended):
         grid.add_row("mended", broken)
     grid.add_row("staleness", f"{quantiles if progress.consumed else '-'}{ess}{dropped}")
+    if progress.distance is not None:
+        kl = "" if progress.fusion_kl is None else f" · KL {progress.fusion_kl:.2g}"
+        grid.add_row("fusions", f"{progress.fusions:,} · {progress.distance:.3g} apart{kl}")
     word, _, reason = _limit(scene).partition(": ")
     style = "bold green" if word in ("balanced", "in turns") else "bold yellow"
     grid.add_row("limit", Text.assemble((word, style), f": {reason}"))

@@ -82,6 +82,7 @@ def summarise(
         "groups": job.config.n_groups,
         "fusions": progress.fusions,
         "fusion_distance": progress.distance,
+        "fusion_kl": progress.fusion_kl,
         "restarts": progress.restarts,  # of processes
         "faults": [asdict(fault) for fault in progress.faults],  # the last ones that were mended
         **progress.mended,
@@ -305,7 +306,9 @@ def _measured(summary: dict[str, Any]) -> list[Line]:
         lines.append(("plan", Comparison.from_json(planned).sentence()))
     if summary["fusions"]:
         words = f"{summary['fusions']:,} of {summary['groups']} groups"
-        lines.append(("fusions", f"{words}, {summary['fusion_distance']:.3g} apart at last"))
+        moved = summary.get("fusion_kl")  # a summary of an earlier version has none
+        kl = "" if moved is None else f", KL {moved:.2g}"
+        lines.append(("fusions", f"{words}, {summary['fusion_distance']:.3g} apart at last{kl}"))
     if played := summary.get("evaluation"):
         best, last = played["best"], played["last"]
         words = f"{played['n']:,} in training: best mean return {best:,.1f}, last {last:,.1f}"

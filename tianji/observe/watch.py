@@ -113,6 +113,13 @@ class Progress:
         return self.total(Count.DISTANCE, Kind.REDUCER) if self.fusions else None
 
     @property
+    def fusion_kl(self) -> float | None:
+        """How far the last fusion moved the groups' policies, their mean; None: not measured."""
+        firsts = (c for name, c in self.counts.items() if is_first_learner(name))
+        moved = [float(c[Count.FUSION_KL]) for c in firsts if c[Count.FUSION_KL]]
+        return sum(moved) / len(moved) if moved else None
+
+    @property
     def dropped(self) -> int:
         """Samples refused for their age."""
         return int(self.total(Count.DROPPED, Kind.BUFFER))

@@ -8,9 +8,11 @@ import numpy as np
 
 from tianji.core.algorithm import Algorithm, Weights
 from tianji.core.channel import Inbox, Outbox
-from tianji.core.schema import Field, Schema
+from tianji.core.schema import Arrays, Field, Schema
 from tianji.core.state import State
 from tianji.core.tracer import NULL, Tracer, What
+
+MOST = 20.0  # log of the largest ratio of probabilities that is told apart
 
 
 def parameters_schema(n_parameters: int) -> Schema:
@@ -44,11 +46,6 @@ class Fusion:
         self.n_fusions += 1
         delta: Weights = message.arrays["parameters"] - self._sent
         return delta
-
-    def apply(self, algorithm: Algorithm) -> None:
-        """Adds the correction, if there is one, before anybody acts with these weights."""
-        if (correction := self.correction()) is not None:
-            algorithm.shift(correction)
 
     def offer(self, parameters: Callable[[], Weights], version: int) -> None:
         """Sends the parameters if it is time; if it cannot, it tries again at the next update."""
@@ -88,3 +85,19 @@ class Fusion:
         """What was in flight is lost: nothing is waited for, and the next is due at its time."""
         self._waiting = False
         self._due = min(self._due, version + self._interval)
+
+
+def adopt(algorithm: Algorithm, correction: Weights, batch: Arrays) -> float:
+    """Adds the correction, before anybody acts with these weights.
+
+    Returns the KL divergence of the policy that comes of it from the one before, on this batch;
+    0 where actions have no probabilities.
+    """
+    before = algorithm.log_probabilities(batch)
+    algorithm.shift(correction)
+    if before is None or not before.size:
+        return 0.0
+    after = algorithm.log_probabilities(batch)
+    assert after is not None
+    change = np.minimum(after - before, MOST)
+    return float(np.mean(np.exp(change) - 1.0 - change))

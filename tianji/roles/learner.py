@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tianji.core.algorithm import Algorithm
+from tianji.core.algorithm import Algorithm, Weights
 from tianji.core.channel import Inbox, Outbox
 from tianji.core.counts import Count, Vector
 from tianji.core.errors import TianJiError
@@ -15,7 +15,7 @@ from tianji.core.store import feedback_of
 from tianji.core.tracer import What
 from tianji.roles.allreduce import Exchange
 from tianji.roles.episodes import Clock
-from tianji.roles.fusion import Fusion
+from tianji.roles.fusion import Fusion, adopt
 from tianji.roles.role import Role
 from tianji.roles.sample_stats import LOST, Consumption
 from tianji.roles.trigger import PublishTrigger
@@ -98,8 +98,7 @@ class Learner(Role):
         """Learns as far as the gradients of the others have come."""
         moved = exchange.step()
         if exchange.scalars is not None:
-            if exchange.correction is not None:
-                self.algorithm.shift(exchange.correction)
+            self._fuse(exchange.correction, self._batch)
             self._learned(self._batch, exchange.scalars)
         return self._finish() if exchange.broken else moved
 
@@ -112,12 +111,21 @@ class Learner(Role):
         self.counts[Count.VERSION] = self.version
         if self.fusion is not None:
             if self.exchange is None:  # several learners had the correction with their gradients
-                self.fusion.apply(self.algorithm)
+                self._fuse(self.fusion.correction(), batch)
             self.fusion.offer(self.algorithm.parameters, self.version)
             self.counts[Count.FUSIONS] = self.fusion.n_fusions
             self.counts[Count.REFUSED] = self.fusion.refused
         if self.trigger.fires(self.version):  # ❷ and send, if it is time
             self.publish()
+
+    def _fuse(self, correction: Weights | None, batch: Arrays) -> None:
+        """Takes in the mean of the groups, if it has come."""
+        if correction is None:
+            return
+        if self.fusion is None:  # of another learner of the group, which measures for all
+            self.algorithm.shift(correction)
+        else:
+            self.counts[Count.FUSION_KL] = adopt(self.algorithm, correction, batch)
 
     def _go_back(self) -> None:
         """Too many updates in a row were skipped: once, an earlier algorithm is tried again."""

@@ -41,6 +41,8 @@ COLUMNS = {  # by the name in the page
     "freshness": "staleness/freshness",
     "ess": "staleness/ess",
     "kl": "staleness/kl",
+    "fusion_distance": "fusion/distance",
+    "fusion_kl": "fusion/kl",
 }
 MOST_SCALARS = 8  # of what `learn` returns, that are drawn
 MOST_COLUMNS = 100  # whatever the names in the rows are

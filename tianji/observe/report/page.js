@@ -501,6 +501,8 @@ function runCards(run) {
     chartCard("staleness-time", "", "Staleness over time", "updates, of all samples so far", { axis: "time", unit: "updates", zero: true, lines: [line("median", 0, "staleness_p50"), line("95 %", 1, "staleness_p95")] }),
     chartCard("ess", "", "Effective samples", "of each batch, as a share", { axis: "time", percent: true, zero: true, top: 1, lines: [line("ESS", 0, "ess")] }),
     chartCard("kl", "", "Drift", "KL divergence of the policy that learns from those that acted", { axis: "time", unit: "", zero: true, lines: [line("KL", 1, "kl")] }),
+    chartCard("fusion-distance", "", "Distance between groups", "of their parameters from their mean, root mean square", { axis: "time", unit: "", zero: true, lines: [line("distance", 0, "fusion_distance")] }),
+    chartCard("fusion-kl", "", "Divergence between groups", "KL of a policy after a fusion from the one before", { axis: "time", unit: "", zero: true, lines: [line("KL", 1, "fusion_kl")] }),
     histogramCard("staleness", "Staleness", "updates", run.histograms.staleness, "updates"),
     histogramCard("age", "Age", "age", run.histograms.age, "steps"),
     chartCard("busy", "", "Busy over time", "share of its process's time", { axis: "time", percent: true, zero: true, top: 1, lines: busy }),

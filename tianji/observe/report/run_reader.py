@@ -31,7 +31,7 @@ NEARBY = 5  # runs that an error names
 FAULTS = ("resumes", "restarts", *MENDED)
 DRAWN = (
     *("time", "steps", "return", "production", "receiving", "consumption", "ratio", "target"),
-    *("staleness_p50", "staleness_p95", "ess", "kl", "win_ratio"),
+    *("staleness_p50", "staleness_p95", "ess", "kl", "win_ratio", "fusion_distance", "fusion_kl"),
 )
 LAST_OF = {  # figures that the last row knows where there is no summary, by their columns
     "env_steps": "steps",
