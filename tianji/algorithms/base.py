@@ -68,6 +68,14 @@ class GradientAlgorithm(Algorithm):
         self._flat.clip(max_norm)
         self._optimiser.step()
 
+    def _mean_of_all(self, numbers: list[float]) -> Generator[Weights, None, list[float]]:
+        """Of the learners of a group; the vector of a gradient carries the numbers."""
+        gradient = self._flat.gradient.zero_()
+        gradient[: len(numbers)] = torch.tensor(numbers)
+        yield from self._flat.exchanged()
+        mean: list[float] = gradient[: len(numbers)].tolist()
+        return mean
+
     def n_left_out(self) -> int:
         """Steps that the optimiser has not made, for a loss or gradient with NaN or Inf."""
         return self._optimiser.n_left_out

@@ -8,21 +8,14 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from tianji.algorithms.base import GradientAlgorithm, vtrace
+from tianji.algorithms.base import vtrace
 from tianji.algorithms.drift import MOST, Drift
+from tianji.algorithms.on_policy import OnPolicy
 from tianji.config.binder import key
-from tianji.core.algorithm import Policy, PolicyGraph, Scalars, Task, Weights, learning_rate
+from tianji.core.algorithm import Scalars, Task, Weights, learning_rate
 from tianji.core.balance import bound_of_lag
 from tianji.core.lazy import torch
-from tianji.core.schema import Arrays, Field
-from tianji.models.actor_critic import (
-    ActorCritic,
-    n_spread,
-    n_value_weights,
-    policy_fields,
-    policy_network,
-    policy_of,
-)
+from tianji.core.schema import Arrays
 from tianji.stores.rollouts import Rollouts
 
 
@@ -64,7 +57,7 @@ class IMPALAHyp:
     )
 
 
-class IMPALA(GradientAlgorithm):
+class IMPALA(OnPolicy):
     """One step on V-trace's policy gradient for each batch of rollouts (Espeholt et al. 2018)."""
 
     Hyp = IMPALAHyp
@@ -82,33 +75,16 @@ class IMPALA(GradientAlgorithm):
         from tianji.models.optimisers import Adam, RMSProp
 
         self.hyp: IMPALAHyp = task.hyp
-        self._discrete = task.env.choices is not None
-        self.networks = ActorCritic(task, seed)
-        self._own(self.networks.parameters(), device)
+        self._make(seed, device)
         kind, eps = (Adam, 1e-5) if self.hyp.optimiser == "adam" else (RMSProp, 0.01)
         self._optimiser = kind(self._flat, self.hyp.lr, self.hyp.optimiser_eps or eps)
         samples = self.sampling(task).batch_units // task.n_learners
         self._choose_precision(self.networks.actor, samples, task.model.precision)
 
     @classmethod
-    def fields(cls, task: Task) -> tuple[Field, ...]:
-        """The density of what was drawn, and the draw itself where bounds may have changed it."""
-        return policy_fields(task)
-
-    @classmethod
-    def rollout_length(cls, task: Task) -> int:
-        """`step_len`."""
-        return int(task.hyp.step_len)
-
-    @classmethod
     def correction(cls, task: Task) -> str:
         """V-trace, always."""
         return "V-trace"
-
-    @classmethod
-    def policy(cls, task: Task, actor: int, seed: int) -> Policy:
-        """A policy for either kind of action."""
-        return policy_of(task, seed)
 
     @classmethod
     def sampling(cls, task: Task) -> Rollouts:
@@ -117,30 +93,6 @@ class IMPALA(GradientAlgorithm):
         batch = h.batch_size or task.n_actors
         lag = bound_of_lag(h.max_lag, task.n_actors, batch)
         return Rollouts(batch, batch, h.step_len * task.env.n_envs, max_lag=lag)
-
-    @classmethod
-    def n_weights(cls, task: Task) -> int:
-        """Weights of the policy: an actor needs no values, unless they are of the same network."""
-        return policy_network(task).n_weights + n_spread(task)
-
-    @classmethod
-    def n_parameters(cls, task: Task) -> int:
-        """Those of the value network too."""
-        return cls.n_weights(task) + n_value_weights(task)
-
-    @classmethod
-    def exported(cls, task: Task, weights: Weights) -> PolicyGraph:
-        """The likeliest action with the logits, or the middle of the distribution."""
-        from tianji.models.export import exported
-
-        scores = "mean" if task.env.choices is None else "logits"
-        return exported(policy_network(task), weights, task.env, scores, n_spread(task))
-
-    def stage(self, batch: Arrays) -> Any:
-        """What is large goes to the device; the rest is looked at where it is."""
-        from tianji.models.inputs import RolloutInputs
-
-        return batch, RolloutInputs(self.task.env, batch, self._stage, None)
 
     def updates(self, batch: Any) -> Generator[Weights, None, Scalars]:
         """One step on the sum over a batch, as the paper has it: so learners can share it."""

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tianji.algorithms.base import MEASURED, Gains, not_exported, other_default
-from tianji.algorithms.ppo import PPO, PPOHyp, Samples, n_normalisers
+from tianji.algorithms.ppo import PPO, PPOHyp, Samples
 from tianji.config.binder import key
 from tianji.core.algorithm import PolicyGraph, Task, Weights
 from tianji.core.lazy import torch
@@ -76,7 +76,7 @@ class MAPPO(PPO):
         super().__init__(task, seed, device)
         teams = np.asarray(task.env.teams)
         self._teams, self._n_values = torch.from_numpy(teams), n_values(task)
-        self._whose = teams if self._n_values == len(teams) else np.zeros(1, np.int64)
+        self._scales.whose = teams if self._n_values == len(teams) else np.zeros(1, np.int64)
 
     def _make_networks(self, seed: int) -> AgentsActorCritic:
         return AgentsActorCritic(self.task, seed)
@@ -94,7 +94,7 @@ class MAPPO(PPO):
     @classmethod
     def n_weights(cls, task: Task) -> int:
         """Weights of all policies."""
-        return actors_of(task).n_weights + n_spread(task) + n_normalisers(task)
+        return actors_of(task).n_weights + n_spread(task) + cls.scales(task).n_numbers
 
     @classmethod
     def n_parameters(cls, task: Task) -> int:
@@ -125,7 +125,9 @@ class MAPPO(PPO):
 
         now = None if out is None or not len(rows) else log(out, action, acting)[0].detach()
         old, drift, weights = self._aged(inputs.steps(batch["logp"])[acts], now, under)
-        gain, target, returns = self._advantages(inputs.told, value, None)
+        gain, target, returns = self._scales.advantages(
+            inputs.told, value, None, self.hyp.gamma, self.hyp.gae_lambda
+        )
         gains = inputs.steps(gain).expand(acts.shape)[acts]
         teams: tuple[torch.Tensor, ...] = ()
         if self.task.env.n_teams > 1:

@@ -13,42 +13,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tianji.algorithms.base import (
-    Gains,
-    GradientAlgorithm,
-    Moments,
-    advantages,
-    equal_share,
-    pooled,
-    surrogate_scalars,
-)
+from tianji.algorithms.base import Gains, Moments, equal_share, pooled, surrogate_scalars
 from tianji.algorithms.drift import Drift, KLRate
+from tianji.algorithms.on_policy import OnPolicy
+from tianji.algorithms.scales import Scales
 from tianji.config.binder import Names, key
-from tianji.core.algorithm import Policy, PolicyGraph, Scalars, Task, Weights
+from tianji.core.algorithm import Scalars, Task, Weights
 from tianji.core.balance import bound_of_lag
 from tianji.core.errors import TianJiError
 from tianji.core.lazy import torch
-from tianji.core.schema import Arrays, Field
+from tianji.core.schema import Arrays
 from tianji.core.state import State, random_state, restore_random
-from tianji.models.actor_critic import (
-    ActorCritic,
-    n_spread,
-    n_value_weights,
-    policy_fields,
-    policy_network,
-    policy_of,
-)
 from tianji.models.layout import Floats
-from tianji.models.normaliser import LIMIT, Normaliser, Sums
+from tianji.models.normaliser import Sums
 from tianji.stores.rollouts import Rollouts
 
 if TYPE_CHECKING:
-    from tianji.models.flat import Average, FlatParameters
+    from tianji.models.flat import Average
 
 CORRECTIONS = Names(
     ("ewma", "none"),
@@ -58,7 +45,6 @@ CORRECTIONS = Names(
         "agent.type='IMPALA', which has V-trace",
     },
 )
-CHUNK = 2_048  # samples that pass through a network at once, where no gradient is wanted
 
 
 @dataclass(frozen=True)
@@ -165,7 +151,7 @@ class Samples(NamedTuple):
     drift: Drift | None  # of old samples; None: all are of the present policy
 
 
-class PPO(GradientAlgorithm):
+class PPO(OnPolicy):
     """Clipped policy gradient on fresh samples (Schulman et al. 2017)."""
 
     Hyp = PPOHyp
@@ -180,36 +166,20 @@ class PPO(GradientAlgorithm):
 
     def __init__(self, task: Task, seed: int, device: str = "cpu") -> None:
         super().__init__(task, seed, device)
+        from tianji.models.flat import Average
         from tianji.models.optimisers import Adam
 
         self.hyp: PPOHyp = task.hyp
-        self._discrete = task.env.choices is not None
-        self.networks = self._make_networks(seed)
-        self._inputs_norm, self._returns = _normalisers(task)
-        kept = [] if self._inputs_norm is None else [self._inputs_norm]
-        self._own(self.networks.parameters(), device, [*kept, *self._returns])
-        self._whose = np.zeros(1, np.int64)  # the team that each value is of
+        self._make(seed, device)
         self._optimiser = Adam(self._flat, self.hyp.lr, self.hyp.adam_eps)
         self._choose_precision(self.networks.actor, self.hyp.minibatch, task.model.precision)
         fresh = self.sampling(task).per_version is not None  # no sample is of an older policy
         self._fresh, self._recomputes = fresh, fresh and not self.networks.exact
-        self._average = _average_of(self.hyp, self._flat)
+        self._average: Average | None = None
+        if self.correction(task) is not None:
+            self._average = Average(self._flat, self.hyp.average_decay)
         self._random = np.random.default_rng(seed)
         self._rate = KLRate(self.hyp)
-
-    def _make_networks(self, seed: int) -> Any:
-        """The policy and the values."""
-        return ActorCritic(self.task, seed)
-
-    @classmethod
-    def fields(cls, task: Task) -> tuple[Field, ...]:
-        """The density of what was drawn, and the draw itself where bounds may have changed it."""
-        return policy_fields(task)
-
-    @classmethod
-    def rollout_length(cls, task: Task) -> int:
-        """`step_len`."""
-        return int(task.hyp.step_len)
 
     @classmethod
     def alternates(cls, hyp: PPOHyp, n_actors: int) -> bool:
@@ -226,9 +196,10 @@ class PPO(GradientAlgorithm):
         return "PPO-EWMA" if h.average_decay else "decoupled PPO"
 
     @classmethod
-    def policy(cls, task: Task, actor: int, seed: int) -> Policy:
-        """A policy for either kind of action."""
-        return policy_of(task, seed, task.hyp.normalise_obs)
+    def scales(cls, task: Task) -> Scales:
+        """What the three `normalise_` keys ask for."""
+        h: PPOHyp = task.hyp
+        return Scales(task.env, h.normalise_obs, h.normalise_reward, h.normalise_value)
 
     @classmethod
     def sampling(cls, task: Task) -> Rollouts:
@@ -254,31 +225,6 @@ class PPO(GradientAlgorithm):
             return Rollouts(batch, pool, rows, max_lag=lag)
         share = equal_share(batch, task.n_actors, ", or mode='async'")
         return Rollouts(batch, pool, rows, per_version=share)
-
-    @classmethod
-    def n_weights(cls, task: Task) -> int:
-        """Weights of the policy: an actor needs no values, unless they are of the same network."""
-        return policy_network(task).n_weights + n_spread(task) + n_normalisers(task)
-
-    @classmethod
-    def n_parameters(cls, task: Task) -> int:
-        """Those of the value network too."""
-        return cls.n_weights(task) + n_value_weights(task)
-
-    @classmethod
-    def exported(cls, task: Task, weights: Weights) -> PolicyGraph:
-        """The likeliest action and its logits, or the mean action within its bounds."""
-        from tianji.models.export import exported
-
-        scores = "mean" if task.env.choices is None else "logits"
-        norm = _normalisers(task)[0]
-        return exported(policy_network(task), weights, task.env, scores, n_spread(task), norm)
-
-    def stage(self, batch: Arrays) -> Any:
-        """What is large goes to the device; the rest is looked at where it is."""
-        from tianji.models.inputs import RolloutInputs
-
-        return batch, RolloutInputs(self.task.env, batch, self._stage, self._inputs_norm)
 
     def updates(self, batch: Any) -> Generator[Weights, None, Scalars]:
         """Several epochs of minibatches over one batch of rollouts.
@@ -312,28 +258,20 @@ class PPO(GradientAlgorithm):
                 yield from self._descend(loss, h.max_grad_norm)
                 if self._average is not None:
                     self._average.add()
-        self._normalise(sums)
+        self._scales.add(sums)  # only now: who acted saw inputs as they were scaled before
         if measures is None:
             return dict.fromkeys(self.scalars, 0.0)
         measured = surrogate_scalars(*measures)
         self._rate.measured(measured["approx_kl"])
         return measured | Drift.scalars_of(samples.drift)
 
-    def _normalise(self, sums: list[Sums]) -> None:
-        """Only now: the policy that acted saw inputs as they were normalised before."""
-        for normaliser, each in zip(self._normalisers if sums else (), sums, strict=True):
-            normaliser.add(each)
-
     def _pooled(
         self, gains: Gains, sums: list[Sums]
     ) -> Generator[Weights, None, tuple[list[Moments], float, list[Sums]]]:
-        """The same of all learners' samples; the vector of a gradient carries the sums."""
+        """The same of all learners' samples."""
         moments = gains.sums()
         own = [self._rate.kl, *moments, *(float(x) for each in sums for x in each)]
-        gradient = self._flat.gradient.zero_()
-        gradient[: len(own)] = torch.tensor(own)
-        yield from self._flat.exchanged()
-        kl, *mean = gradient[: len(own)].tolist()
+        kl, *mean = yield from self._mean_of_all(own)
         n, start, summed = self.task.n_learners, len(moments), []
         for each in sums:
             summed.append(np.array(mean[start : start + len(each)]) * n)
@@ -352,9 +290,12 @@ class PPO(GradientAlgorithm):
         if out is not None and len(rows):
             with torch.no_grad():
                 now = self.networks.log_probability(out[on_device[0]], on_device[1])[0]
-        old, drift, weights = self._aged(old, now, lambda: self._under(inputs, *on_device))
+        under = partial(self.networks.log_probability_at, inputs, *on_device)
+        old, drift, weights = self._aged(old, now, under)
         final = inputs.final(self.networks)
-        advantage, target, returns = self._advantages(batch, value, final)
+        advantage, target, returns = self._scales.advantages(
+            batch, value, final, self.hyp.gamma, self.hyp.gae_lambda
+        )
         gain, goal = (torch.from_numpy(a.ravel())[rows] for a in (advantage, target))
         before = torch.from_numpy(np.ascontiguousarray(value[:, :-1])).flatten()[rows]
         old, before, goal = (tensor.to(self._device) for tensor in (old, before, goal))
@@ -387,42 +328,8 @@ class PPO(GradientAlgorithm):
         limit = self.hyp.normalise_updates
         if limit is not None and self._n_updates >= limit:
             return []
-        seen = [] if self._inputs_norm is None else [self._inputs_norm.sums(inputs.numpy(batch))]
-        whose = enumerate(self._returns)
-        return seen + [each.sums(returns[valid & (self._whose == team)]) for team, each in whose]
-
-    def _advantages(
-        self, batch: Arrays, value: Floats, final: Floats | None
-    ) -> tuple[Floats, Floats, Floats]:
-        """Advantages, targets as the value network is to say them, and plain returns."""
-        h = self.hyp
-        if not self._returns:
-            gain, target = advantages(batch, value, final, h.gamma, h.gae_lambda)
-            return gain, target, target
-        unit, shift, spread = self._units()
-        if h.normalise_reward:
-            batch = batch | {"reward": np.clip(batch["reward"] / unit, -LIMIT, LIMIT)}
-        value = value * spread + shift
-        final = None if final is None else final * spread + shift
-        gain, target = advantages(batch, value, final, h.gamma, h.gae_lambda)
-        return gain, ((target - shift) / spread).astype(np.float32), target * unit
-
-    def _units(self) -> Floats:
-        """The unit of rewards, and what scaled values are shifted by and multiplied with."""
-        h, units = self.hyp, []
-        for each in self._returns:
-            mean, deviation = float(each.mean), 1 / float(each.scale)
-            unit = deviation if h.normalise_reward else 1.0
-            scaled = (mean / unit, deviation / unit) if h.normalise_value else (0.0, 1.0)
-            units.append((unit, *scaled))
-        found: Floats = np.array(units, np.float32)[self._whose].T
-        return found
-
-    def _under(self, inputs: Any, rows: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
-        """Log-probabilities under the policy as it stands, not too many at once."""
-        n, log = -(-len(rows) // CHUNK), self.networks.log_probability
-        parts = zip(rows.tensor_split(n), action.tensor_split(n), strict=True)
-        return torch.cat([log(self.networks.decide(inputs(r)), a)[0] for r, a in parts])
+        seen = None if self._scales.inputs is None else inputs.numpy(batch)
+        return self._scales.sums(seen, returns, valid)
 
     def _minibatches(
         self, samples: Samples, gain: torch.Tensor, n_rows: int
@@ -520,26 +427,3 @@ class PPO(GradientAlgorithm):
             self._average.restart()
             if "average" in state:  # a checkpoint of version 0.2 has none
                 self._average.restore(state["average"])
-
-
-def _normalisers(task: Task) -> tuple[Normaliser | None, list[Normaliser]]:
-    """Of inputs and of returns, where they are asked for; each team has returns of its own."""
-    h: PPOHyp = task.hyp
-    inputs = Normaliser.of_inputs(task.env) if h.normalise_obs else None
-    n_returns = max(1, task.env.n_teams) if h.normalise_reward or h.normalise_value else 0
-    return inputs, [Normaliser(()) for _ in range(n_returns)]
-
-
-def n_normalisers(task: Task) -> int:
-    """Numbers of the normalisers, which travel with the weights."""
-    inputs, returns = _normalisers(task)
-    own = 0 if inputs is None else len(inputs.numbers)
-    return own + sum(len(each.numbers) for each in returns)
-
-
-def _average_of(hyp: PPOHyp, flat: FlatParameters) -> Average | None:
-    """What the correction needs; None where there is none."""
-    from tianji.models.flat import Average
-
-    corrects = hyp.mode == "async" and hyp.correction == "ewma"
-    return Average(flat, hyp.average_decay) if corrects else None

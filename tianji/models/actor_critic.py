@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tianji.core.algorithm import Policy, Task
@@ -15,6 +17,7 @@ from tianji.models.policies import (
     SeveralChoicesPolicy,
 )
 
+CHUNK = 2_048  # samples that pass through a network at once, where no gradient is wanted
 SMALL = 0.01  # gain of the policy's last layer: at first all actions are about equally likely
 
 
@@ -74,6 +77,14 @@ class ActorCritic:
             return torch.stack(logps).sum(0), torch.stack(entropies).sum()
         logp, entropy = of_numbers(out, action, self.log_std)
         return logp.sum(1), entropy.sum()
+
+    def log_probability_at(
+        self, inputs: Any, rows: torch.Tensor, action: torch.Tensor
+    ) -> torch.Tensor:
+        """Of the actions in these rows of a `RolloutInputs`, not too many at once."""
+        n = -(-len(rows) // CHUNK)
+        parts = zip(rows.tensor_split(n), action.tensor_split(n), strict=True)
+        return torch.cat([self.log_probability(self.decide(inputs(r)), a)[0] for r, a in parts])
 
 
 def of_numbers(
