@@ -11,8 +11,8 @@ STACK = 3
 class PixelEnv(Film):
     """A film whose reward depends on the frame before the newest one."""
 
-    def __init__(self, config=None, n_envs=2, same_step=False):
-        super().__init__(film_spec(STACK, n_envs, same_step), 0, None, 0.1)
+    def __init__(self, config=None, n_envs=None, same_step=False):
+        super().__init__(film_spec(STACK, n_envs or 2, same_step), 0, None, 0.1)
 
     def reset(self, seed=None):
         self.random = np.random.default_rng(seed)
