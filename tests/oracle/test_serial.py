@@ -10,7 +10,7 @@ from tianji.core.schema import Field
 from tianji.engines.local import LocalEngine
 from tianji.job import factory, serial
 from tianji.job.job import prepare
-from tianji.observe.watch import Limits
+from tianji.observe.limits import Limits
 from tianji.roles import Buffer
 from tianji.runs import launch
 from tianji.runs.trained import load

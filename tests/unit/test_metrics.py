@@ -18,9 +18,10 @@ from tianji.job.factory import make_env
 from tianji.job.job import Job, prepare
 from tianji.observe import metrics
 from tianji.observe.bottleneck import bottleneck
+from tianji.observe.limits import Limits
 from tianji.observe.metrics import METRICS, row
 from tianji.observe.rates import Meter, Rates, at_start, homes_in, message_bytes, shares
-from tianji.observe.watch import Limits, Progress
+from tianji.observe.watch import Progress
 from tianji.roles.evaluation import Evaluation
 from tianji.roles.role_specs import Kind, kind_of, roles_of
 from tianji.runs.run import Run

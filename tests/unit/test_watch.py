@@ -11,9 +11,10 @@ from tianji.core.status import Status
 from tianji.job.factory import make_env
 from tianji.job.job import prepare
 from tianji.job.wiring import channels_of
+from tianji.observe.limits import Limits
 from tianji.observe.rates import at_start, homes_in, shares
 from tianji.observe.times import Times
-from tianji.observe.watch import LOOKS, Limits, Watch
+from tianji.observe.watch import LOOKS, Watch
 from tianji.roles.episodes import EPISODES_PER_MESSAGE
 from tianji.roles.role_specs import roles_of
 from tianji.transports.local import LocalTransport

@@ -24,7 +24,8 @@ from tianji.job.factory import build
 from tianji.job.job import Job
 from tianji.job.wiring import channels_of
 from tianji.machine.resources import Share
-from tianji.observe.watch import Limits, Progress, Watch
+from tianji.observe.limits import Limits
+from tianji.observe.watch import Progress, Watch
 from tianji.roles import Learner
 from tianji.roles.role import Role
 from tianji.roles.role_specs import evaluator_of, roles_of

@@ -31,8 +31,9 @@ from tianji.engines.worker_loop import (
 from tianji.job.advice import Advice, advise
 from tianji.job.job import Job
 from tianji.machine.resources import Share
+from tianji.observe.limits import Limits
 from tianji.observe.sinks import note
-from tianji.observe.watch import Limits, Progress, Watch
+from tianji.observe.watch import Progress, Watch
 from tianji.roles.role_specs import (
     LAUNCHER,
     Kind,

@@ -15,7 +15,6 @@ from tianji.core.counts import Count, Histogram, Vector
 from tianji.core.mishaps import said
 from tianji.core.schema import Arrays
 from tianji.core.state import State
-from tianji.core.status import Status
 from tianji.job.factory import Ports
 from tianji.job.job import Job
 from tianji.observe.episode_file import Line
@@ -394,24 +393,3 @@ def _sum(vectors: list[Vector]) -> Vector:
     """Of one vector it is that vector; with one learner there is nothing to add."""
     total: Vector = vectors[0] if len(vectors) == 1 else np.sum(vectors, axis=0)
     return total
-
-
-class Limits:
-    """The conditions on which whoever watches ends a run."""
-
-    def __init__(self, job: Job) -> None:
-        self._episodes = job.config.exp.episodes
-        self._seconds = job.config.exp.max_seconds
-        self._fusions = job.config.max_fusions
-
-    def reached(self, progress: Progress) -> Status | None:
-        """The status with which the run should end now, if it should."""
-        if progress.solved_at is not None:
-            return Status.SOLVED
-        if self._episodes is not None and progress.n_episodes >= self._episodes:
-            return Status.FINISHED
-        if self._fusions is not None and progress.fusions >= self._fusions:
-            return Status.FINISHED
-        if self._seconds is None or progress.started_at is None:
-            return None
-        return Status.STOPPED if progress.elapsed(time.monotonic()) >= self._seconds else None

@@ -25,7 +25,8 @@ from tianji.strategy.plan import plan_file
 
 if TYPE_CHECKING:  # numpy is not loaded before the first child has been started
     from tianji.core.algorithm import Saved
-    from tianji.observe.watch import Limits, Progress
+    from tianji.observe.limits import Limits
+    from tianji.observe.watch import Progress
     from tianji.runs.resume import Resumed
     from tianji.runs.run import Run
     from tianji.runs.start import Engine
@@ -128,7 +129,7 @@ def _open_dashboard(folder: Path, port: int, stack: ExitStack) -> None:
 
 def _train_and_report(run: Run, engine: Engine, signals: Signals) -> Report:
     """Trains with a view on it, and writes down how it ended, however it ended."""
-    from tianji.observe.watch import Limits
+    from tianji.observe.limits import Limits
     from tianji.runs.checkpoint_schedule import Keeper
     from tianji.runs.evaluation_schedule import Examiner
     from tianji.strategy.rebalance.rebalancer import Rebalancer
