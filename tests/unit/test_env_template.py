@@ -219,9 +219,7 @@ def test_a_gymnasium_class_takes_its_arguments_in_the_constructor():
 
 
 def test_what_is_no_environment_is_refused():
-    with pytest.raises(
-        TianJiError, match=r"is no environment: want a tianji.envs.BaseEnv or a gymn"
-    ):
+    with pytest.raises(TianJiError, match=r"Nothing is no environment: want a tianji\.BaseEnv"):
         build("Nothing")
 
 
@@ -233,7 +231,7 @@ def test_an_exception_in_own_code_is_not_swallowed():
 
 
 def test_own_classes_have_no_vector_environment():
-    with pytest.raises(TianJiError, match="use vectorization 'sync'"):
+    with pytest.raises(TianJiError, match="leave vectorization out"):
         build("Small", 2, vectorization="vector")
     with pytest.raises(TianJiError, match="'single' is one environment, not 2"):
         build("Small", 2, vectorization="single")

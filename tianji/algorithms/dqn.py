@@ -17,7 +17,7 @@ from tianji.core.lazy import torch
 from tianji.core.schema import Arrays
 from tianji.core.state import State
 from tianji.models.layout import Floats, Network, network_of
-from tianji.models.policies import GreedyPolicy
+from tianji.models.policies import IMPOSSIBLE, GreedyPolicy
 from tianji.models.tensors import array_of, copy_into
 from tianji.stores.prioritised import Prioritised
 from tianji.stores.replay import Replay
@@ -117,6 +117,7 @@ class DQN(GradientAlgorithm):
     """Q-learning from replayed samples (Mnih et al. 2015)."""
 
     Hyp = DQNHyp
+    masks = True
     scalars: ClassVar[tuple[str, ...]] = ("loss", "q_mean", "target_mean")
 
     def __init__(self, task: Task, seed: int, device: str = "cpu") -> None:
@@ -175,6 +176,8 @@ class DQN(GradientAlgorithm):
         gather = self.task.env.gather
         weight = ("weight",) if self.hyp.prioritised else ()
         used = {name: batch[name] for name in ("action", "reward", "discount", *weight)}
+        if self.task.env.masked:
+            used["next_mask"] = batch["next_mask"]
         if TICKET in batch:  # the samples are on the device already
             from tianji.models.device_frames import observed
 
@@ -219,7 +222,10 @@ class DQN(GradientAlgorithm):
         with torch.no_grad():  # truncation is no termination: `discount` is 0 where the task ended
             following = self.target(b["next_obs"])
             chooser = self.online(b["next_obs"]) if self.hyp.double_q else following
-            after = values.of_action(following, values(chooser).argmax(1))
+            scores = values(chooser)
+            if "next_mask" in b:
+                scores = scores.masked_fill(~b["next_mask"], IMPOSSIBLE)
+            after = values.of_action(following, scores.argmax(1))
         chosen = values.of_action(self.online(b["obs"]), action)
         if self.hyp.distribution != "none":
             return values.losses(chosen, after, b["reward"], b["discount"])

@@ -155,6 +155,7 @@ class PPO(OnPolicy):
     """Clipped policy gradient on fresh samples (Schulman et al. 2017)."""
 
     Hyp = PPOHyp
+    masks = True
     scalars: ClassVar[tuple[str, ...]] = (
         "policy_gradient_loss",
         "value_loss",
@@ -289,7 +290,8 @@ class PPO(OnPolicy):
         now = None
         if out is not None and len(rows):
             with torch.no_grad():
-                now = self.networks.log_probability(out[on_device[0]], on_device[1])[0]
+                held = inputs.possible(out[on_device[0]], on_device[0])
+                now = self.networks.log_probability(held, on_device[1])[0]
         under = partial(self.networks.log_probability_at, inputs, *on_device)
         old, drift, weights = self._aged(old, now, under)
         final = inputs.final(self.networks)
@@ -360,7 +362,7 @@ class PPO(OnPolicy):
     ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         """The loss of one minibatch and what it is made of."""
         out, value = self.networks(inputs(rows))
-        logp, entropy = self.networks.log_probability(out, action)
+        logp, entropy = self.networks.log_probability(inputs.possible(out, rows), action)
         return self._objective(logp, entropy, value, old, before, advantage, target)
 
     def _objective(

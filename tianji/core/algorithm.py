@@ -89,6 +89,7 @@ class Algorithm(ABC):
     Hyp: ClassVar[type]  # a frozen dataclass: the keys of the config's `hyp`, with their defaults
     scalars: ClassVar[tuple[str, ...]] = ("loss",)  # the names of what `learn` returns
     several_agents: ClassVar[bool] = False  # it learns where an environment has an axis of agents
+    masks: ClassVar[bool] = False  # it chooses only what a single agent's `mask` says is possible
 
     def __init__(self, task: Task, seed: int, device: str = "cpu") -> None:
         self.task = task

@@ -76,6 +76,11 @@ class EnvSpec:
         return self.choices[0] if self.choices is not None and shape == () else None
 
     @property
+    def masked(self) -> bool:
+        """Whether its one agent is told which actions are possible."""
+        return not self.agents and any(field.name == "mask" for field in self.observations)
+
+    @property
     def n_teams(self) -> int:
         """Teams that agents belong to; 0 without agents."""
         return max(self.teams, default=-1) + 1
@@ -211,6 +216,9 @@ def lost_in(step: Step, ended: BoolArray) -> BoolArray:
 
 class Env(Protocol):
     """E environments behind one interface.
+
+    One of your own is named in the config, `environment = dict(type="my_env:MyEnv")`, and made with
+    E and the keys of that section: `MyEnv(n_envs, **keys)`. See docs/own-environment.md.
 
     Optionally it has `state` and `restore` as well (see `core/state.py`): with them a resumed run
     goes on in the middle of its episodes, bit for bit in the local engine. Without them, or where

@@ -169,7 +169,7 @@ def _make(wanted: _Wanted) -> Env:
 def _make_own(wanted: _Wanted) -> Env:
     name, n_envs = wanted.environment.type, wanted.n_envs
     if wanted.mode == "vector":
-        raise TianJiError(f"{name} has no vector environment: use vectorization 'sync'")
+        raise TianJiError(f"{name} has no vector environment: leave vectorization out")
     if wanted.mode == "single" and n_envs != 1:
         raise TianJiError(f"{name}: vectorization 'single' is one environment, not {n_envs}")
 

@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium.wrappers import TimeLimit
 
-from tianji.core.env import BaseEnv, Rendering
+from tianji.core.env import BaseEnv, Env, EnvSpec, Rendering
 from tianji.core.errors import TianJiError
 from tianji.core.imports import load_class
 from tianji.core.state import State, restore_to, state_of
@@ -83,6 +83,7 @@ class TemplateEnv:
         self._n_steps = state["steps"]
 
 
+ENV_METHODS = ("reset", "step", "close")  # of an `Env`
 _FLAGS = (bool, int, np.bool_, np.integer)
 
 
@@ -93,20 +94,24 @@ def make_own(
     kwargs: Mapping[str, Any],
     max_step: int | None,
     rendering: Rendering,
-) -> LoopEnv:
+) -> Env:
     """`n_envs` instances of the class `type_name`, "module:Class".
 
     It is a `BaseEnv`, or a `gymnasium.Env` that need not be registered. Only the
-    first is rendered. `max_step` truncates episodes; it never makes them longer.
+    first is rendered. `max_step` truncates episodes; it never makes them longer. Or it is an `Env`,
+    of which one instance is all of them.
     """
     cls = load_class(type_name, folder)
     if issubclass(cls, BaseEnv):
         make_one: Callable[..., Single] = _make_template
     elif issubclass(cls, gymnasium.Env):
         make_one = _make_gymnasium
+    elif all(callable(getattr(cls, name, None)) for name in ENV_METHODS):
+        return _make_env(type_name, cls, n_envs, kwargs, max_step, rendering)
     else:
         raise TianJiError(
-            f"{type_name} is no environment: want a tianji.envs.BaseEnv or a gymnasium.Env"
+            f"{type_name} is no environment: want a tianji.BaseEnv, a gymnasium.Env, or a "
+            "tianji.Env with reset(), step() and close()"
         )
     _check_complete(type_name, cls)
     shown = [rendering] + [Rendering.NONE] * (n_envs - 1)
@@ -123,6 +128,36 @@ def make_own(
         max_episode_steps=max_step,
     )
     return LoopEnv(type_name, envs, spec, make)
+
+
+def _make_env(
+    name: str,
+    cls: type,
+    n_envs: int,
+    kwargs: Mapping[str, Any],
+    max_step: int | None,
+    rendering: Rendering,
+) -> Env:
+    """An `Env` of one's own, which is left to itself: it steps E environments and ends episodes."""
+    if missing := [each for each in ENV_METHODS if getattr(cls, each) is getattr(Env, each)]:
+        raise TianJiError(f"{name} lacks {missing[0]}(): define it")
+    if max_step is not None:
+        raise TianJiError(
+            f"exp.max_step: {name} is a tianji.Env, which ends its episodes itself: leave it out, "
+            "or hand it over as a key of `environment`"
+        )
+    if rendering is not Rendering.NONE:
+        raise TianJiError(
+            f"{name} cannot be shown: it is a tianji.Env, and a BaseEnv or a gymnasium.Env can"
+        )
+    hint = "it is made with the number of environments and the config's environment section"
+    check_arguments(name, cls, {"n_envs": n_envs, **kwargs}, hint)
+    env: Env = cls(n_envs=n_envs, **kwargs)
+    spec = getattr(env, "spec", None)
+    if not isinstance(spec, EnvSpec) or spec.n_envs != n_envs:
+        found = f"n_envs={spec.n_envs}" if isinstance(spec, EnvSpec) else type(spec).__name__
+        raise TianJiError(f"{name}.spec: want a tianji.EnvSpec with n_envs={n_envs}, got {found}")
+    return env
 
 
 def _make_template(

@@ -127,7 +127,7 @@ def load_algorithm(config: Config, notices: list[str] | None = None) -> tuple[ty
     name = config.agent.type
     algorithm = load_class(BUILT_IN.get(name, name), config.folder)
     if not issubclass(algorithm, Algorithm):
-        raise TianJiError(f"agent.type: {name!r} is no subclass of tianji.core.algorithm.Algorithm")
+        raise TianJiError(f"agent.type: {name!r} is no subclass of tianji.Algorithm")
     validate.check_algorithm(name, algorithm)
     others = {"agent": config.agent, "model": config.model}
     return algorithm, bind(algorithm.Hyp, config.hyp, "hyp", notices, others)
@@ -148,6 +148,7 @@ def prepare(config: Config, env: EnvSpec) -> Job:
     notices: list[str] = []
     algorithm, hyp = load_algorithm(config, notices)
     validate.check_agents(config, algorithm, env)
+    validate.check_mask(config, algorithm, env)
     validate.check_sizes(config, env)
     actors = config.parallel.actor_cfg
     network = load_network(config)

@@ -45,7 +45,12 @@ def _one_step(config: Config, n_envs: int | None) -> tuple[EnvSpec, Arrays]:
     """What the environments are, and what they show at first, after one step of them."""
     env = make_env(config, n_envs)
     obs = {name: np.array(array) for name, array in env.reset(config.exp.seed).items()}
-    _check_winning(config, env.step(_some_action(env.spec, obs)))
+    step = env.step(_some_action(env.spec, obs))
+    _check_winning(config, step)
+    if ":" in config.environment.type:
+        shown = Schema(env.spec.observations).stacked(env.spec.n_envs)
+        shown.check(obs, f"{config.environment.type}.reset()")
+        shown.check(step.obs, f"{config.environment.type}.step()")
     if (state := state_of(env)) is not None:
         for _ in chunks(state):
             pass  # raises on what no checkpoint could hold

@@ -39,6 +39,22 @@ def check_agents(config: Config, algorithm: type[Algorithm], env: EnvSpec) -> No
     )
 
 
+def check_mask(config: Config, algorithm: type[Algorithm], env: EnvSpec) -> None:
+    """Refuses to choose what is not possible; an algorithm of one's own sees the mask itself."""
+    name = config.agent.type
+    if not env.masked or ":" in name:
+        return
+    field = next(field for field in env.observations if field.name == "mask")
+    if field.dtype != "bool" or env.n_actions is None or field.shape != (env.n_actions,):
+        want = f"bool[{env.n_actions or 'n'}] beside one choice of so many options"
+        raise TianJiError(f"environment.type: its mask is {field}: want {want}")
+    if not algorithm.masks:
+        raise TianJiError(
+            f"agent.type: {name} does not look at a mask, and this environment shows one: use "
+            "'DQN', 'ApeX' or 'PPO', or an algorithm of your own"
+        )
+
+
 def ratio_of(config: Config, sampling: Sampling) -> float:
     """Samples consumed per sample produced."""
     given = config.parallel.global_cfg.replay_ratio

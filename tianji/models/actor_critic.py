@@ -84,7 +84,8 @@ class ActorCritic:
         """Of the actions in these rows of a `RolloutInputs`, not too many at once."""
         n = -(-len(rows) // CHUNK)
         parts = zip(rows.tensor_split(n), action.tensor_split(n), strict=True)
-        return torch.cat([self.log_probability(self.decide(inputs(r)), a)[0] for r, a in parts])
+        outs = ((inputs.possible(self.decide(inputs(r)), r), a) for r, a in parts)
+        return torch.cat([self.log_probability(out, a)[0] for out, a in outs])
 
 
 def of_numbers(

@@ -16,6 +16,7 @@ from tianji.core.schema import Arrays
 from tianji.models.frame_stack import RolloutPlaces, stacks
 from tianji.models.layout import Floats
 from tianji.models.normaliser import LIMIT, Normaliser
+from tianji.models.policies import IMPOSSIBLE
 from tianji.models.staging import Stage
 
 CHUNK = 2_048  # pictures that pass through a network at once, where no gradient is wanted
@@ -52,7 +53,10 @@ class RolloutInputs:
             seen["final"] = env.gather(batch, "final_")
         if env.stack > 1:
             seen["before"] = batch[BEFORE]
+        if env.masked:
+            seen["mask"] = batch["mask"][:, :-1]
         staged = stage(seen)
+        self._mask = staged["mask"].flatten(0, 2) if env.masked else None
         self._n, length, self._n_envs = staged["obs"].shape[:3]
         self._length = length - 1
         self._places = None if env.stack == 1 else RolloutPlaces(batch)
@@ -78,6 +82,10 @@ class RolloutInputs:
         if self._kept is not None:
             return self._kept(rows + rows // (self._length * self._n_envs) * self._n_envs)
         return self._stacked(self._places.rows(rows.cpu().numpy()))
+
+    def possible(self, out: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """The logits of these steps, without those of actions that could not be taken."""
+        return out if self._mask is None else out.masked_fill(~self._mask[rows], IMPOSSIBLE)
 
     def at(self, rows: torch.Tensor) -> torch.Tensor:
         """The inputs of these of the n * (T+1) * E observations."""

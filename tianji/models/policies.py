@@ -24,6 +24,7 @@ from tianji.models.normaliser import Normaliser
 if TYPE_CHECKING:
     from tianji.models.device_stack import DeviceStack
 
+IMPOSSIBLE = -1e9  # the logit, or value, of an action that cannot be taken
 LOG_2PI = float(np.log(2 * np.pi))
 LOG_STD = (-5.0, 2.0)  # between which a network's own spread lies
 
@@ -121,7 +122,7 @@ class CategoricalPolicy:
         self, task: Task, network: Network, n_actions: int, seed: int, normalise: bool = False
     ) -> None:
         self._outputs = Acting(task, network, normalise=normalise)
-        self._n_actions = n_actions
+        self._n_actions, self._masked = n_actions, task.env.masked
         self._random = np.random.default_rng(seed)
 
     def load(self, weights: Weights, version: int) -> None:
@@ -131,6 +132,8 @@ class CategoricalPolicy:
     def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
         """Actions and the logarithms of their probabilities."""
         logits = self._outputs(obs, first)[:, : self._n_actions]
+        if self._masked:
+            logits = np.where(obs["mask"], logits, np.float32(IMPOSSIBLE))
         action, logp = chosen(logits, self._random if explore else None)
         return {"action": action, "logp": logp}
 
@@ -225,7 +228,7 @@ class GreedyPolicy:
         `values` makes the value of every action out of the network's outputs, where they are not.
         """
         self._final, self._decay, self._random_until = final, decay, random_until
-        self._n_actions = task.env.n_actions
+        self._n_actions, self._masked = task.env.n_actions, task.env.masked
         self._outputs = Acting(task, network)
         self._values = values
         self._random = np.random.default_rng(seed)
@@ -249,14 +252,23 @@ class GreedyPolicy:
         value = self._outputs(obs, first)
         if self._values is not None:
             value = self._values(value)
+        if self._masked:
+            value = np.where(obs["mask"], value, np.float32(IMPOSSIBLE))
         action = value.argmax(1)
         if explore:
             at_random = self._random.random(len(action)) < self.epsilon
             if at_random.any():
                 assert self._n_actions is not None
                 action[at_random] = self._random.integers(self._n_actions, size=at_random.sum())
+                if self._masked:
+                    action[at_random] = self._possible(obs["mask"][at_random])
             self._steps += len(action)
         return {"action": action}
+
+    def _possible(self, mask: BoolArray) -> npt.NDArray[np.int64]:
+        """One of the actions that are possible, for each row."""
+        drawn: npt.NDArray[np.int64] = (self._random.random(mask.shape) * mask).argmax(1)
+        return drawn
 
     def state(self) -> State:
         """The weights, the stream of draws, and the steps that epsilon depends on."""
