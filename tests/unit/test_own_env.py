@@ -1,5 +1,7 @@
 """A `tianji.Env` of one's own: named in a config, with a mask, a state and who is alive."""
 
+import shutil
+
 import numpy as np
 import pytest
 from commands import TASKS
@@ -41,16 +43,14 @@ def job(kind, name, *overrides, **more):
 def trained(tmp_path, kind, name, *overrides, **more):
     file = tmp_path / "job.py"
     file.write_text(config(kind, name, **more))
-    for module in ("masked.py",):
-        (tmp_path / module).write_text((TASKS / module).read_text())
+    shutil.copy(TASKS / "masked.py", tmp_path)
     return tianji.train(file, *overrides, engine="local", run_dir=tmp_path / "run")
 
 
 def test_the_average_of_an_asynchronous_policy_is_masked_too(tmp_path):
     report = trained(tmp_path, "Doors", "PPO", "exp.train_steps=4000", "hyp.mode='async'")
     assert report.error is None
-    last = report.metrics()[-1]
-    assert 0.5 < last["staleness/ess"] <= 1.001  # else weights of impossible actions count
+    assert report.metrics()[-1]["train/approx_kl"] < 1  # an impossible action costs 10^9
 
 
 @pytest.mark.parametrize("name", ["PPO", "DQN", "ApeX"])
