@@ -210,7 +210,8 @@ def _make_agents(wanted: _Wanted) -> Env:
     from tianji.envs.agents import Wanted
     from tianji.envs.template import check_arguments
 
-    name, n_envs, kwargs = wanted.environment.type, wanted.n_envs, wanted.environment.kwargs
+    name, n_envs, kwargs = wanted.environment.type, wanted.n_envs, dict(wanted.environment.kwargs)
+    opponents = kwargs.pop("opponents", None)
     if wanted.mode == "single" and n_envs != 1:
         raise TianJiError(f"{name}: vectorization 'single' is one environment, not {n_envs}")
     if wanted.mode == "vector":
@@ -219,7 +220,12 @@ def _make_agents(wanted: _Wanted) -> Env:
     make = functools.partial(_agents_maker(name), asked)
     check_arguments(name, make, kwargs, "they come from the config's environment section")
     env: Env = make(**kwargs)
-    return env
+    if not opponents:
+        return env
+
+    from tianji.envs.opponents import Opponents
+
+    return Opponents(name, env, opponents, kwargs, wanted.folder)
 
 
 def _agents_maker(name: str) -> Callable[..., Env]:

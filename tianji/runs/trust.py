@@ -38,6 +38,9 @@ def code_of(config: Config) -> list[str]:
     named = [name for name in classes if name is not None and ":" in name]
     if environment.type == "PettingZooEnv":
         named.append(str(environment.kwargs.get("name", "")))
+    opponents = environment.kwargs.get("opponents")
+    if isinstance(opponents, Mapping):
+        named += [str(who) for who in opponents.values() if ":" in str(who)]
     return named
 
 
