@@ -37,6 +37,20 @@ def test_policies_find_the_best_choice_without_a_mixer(tmp_path, kind, seed):
     assert greedy_return(tmp_path / "run", 4) == 8
 
 
+def test_whoever_learns_adapts_to_whoever_is_played(tmp_path):
+    """With a partner that is always bold, 8 is there for one alone."""
+    (tmp_path / "partner.py").write_text("def bold(obs, mask, rng):\n    return mask[..., 1] * 1\n")
+    text, game = (MARL / "qmix_two_step.py").read_text(), 'type="MatrixGameEnv"'
+    assert game in text
+    config = tmp_path / "with_partner.py"
+    config.write_text(text.replace(game, f'{game}, opponents=dict(agent_1="partner:bold")'))
+    chosen = ("agent.type=IQL", "agent.embryo=IQLHead", "exp.train_steps=8_000")
+    options = [word for setting in chosen for word in ("--set", setting)]
+    done = train(config, tmp_path / "run", "--seed", "1", *options)
+    assert done.status == 0, done.err
+    assert greedy_return(tmp_path / "run", 4) == 8
+
+
 def forage(tmp_path, seed, task, *settings):
     """A run of the preset in another field."""
     pytest.importorskip("lbforaging")
