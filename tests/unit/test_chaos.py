@@ -6,18 +6,21 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from commands import TASKS
+from commands import ROOT, TASKS
 
 from tianji.cli.main import main
+from tianji.config import load
+from tianji.core.balance import usual_lag
 from tianji.core.errors import TianJiError
 from tianji.core.status import Status
+from tianji.job.preflight import try_out
 from tianji.tools.chaos import invariants, results
 from tianji.tools.chaos.haunted import ChaosError, haunt
 from tianji.tools.chaos.invariants import Bounds, Ending, Record, Trial, judge
 from tianji.tools.chaos.orders import Word, orders_of
 from tianji.tools.chaos.processes import Usage
 from tianji.tools.chaos.schedule import RUN, Fault, Strike, chosen, schedule
-from tianji.tools.chaos.settings import Settings
+from tianji.tools.chaos.settings import Settings, bounds_of
 from tianji.tools.chaos.strikes import CODES
 from tianji.tools.chaos.subject import Row, row_of
 
@@ -169,6 +172,29 @@ def test_what_a_stopped_actor_holds_may_get_older_by_what_was_learned_meanwhile(
     assert broken(record) == set()
     record.rows[-1] = row(19.0, staleness=131.0)
     assert broken(record) == {"staleness in its bound"}
+
+
+def test_what_is_learned_from_once_is_never_older_whoever_was_stopped():
+    record = whole()
+    record.bounds = replace(BOUNDS, once=True)
+    record.trials.append(Trial(Strike(1.0, Fault.STOP, "actor-0.0", 3.0), 6.0, 60, back=0.0))
+    record.rows[-1] = row(19.0, staleness=101.0)
+    assert "staleness in its bound" in broken(record)
+
+
+@pytest.mark.parametrize(
+    ("keys", "bound"),
+    [
+        ((), 0),  # synchronous
+        (("hyp.mode=async",), usual_lag(2, 2)),
+        (("hyp.mode=async", "hyp.batch_size=1"), usual_lag(2, 1)),
+        (("hyp.mode=async", "hyp.max_lag=7"), 7),
+        (("hyp.buffer_size=8",), None),  # Lag-k drops nothing
+    ],
+)
+def test_on_policy_the_bound_of_staleness_is_that_of_the_balance(keys, bound):
+    job = try_out(load(ROOT / "configs" / "cartpole_ppo.py", ["actor_cfg.num=2", *keys]))
+    assert bounds_of(job).staleness == bound
 
 
 def test_samples_that_are_learned_from_too_often_are_seen():

@@ -15,37 +15,48 @@ from tianji.stores.rollouts import Rollouts
 from tianji.transports.local import LocalTransport
 
 LENGTH, N = 4, 3
+MOST = 4  # actors
 TRAJECTORY = layout_of(Field("obs", "float32", (1,)), Field("action", "int64"), (), LENGTH, 1)
-ROLLOUTS = [(batch, pool) for batch in (1, 2, 3) for pool in (0, 2)]
+ROLLOUTS = [(batch, pool) for batch in (1, 2, 3, 4) for pool in (0, 2)]
 
 
 class Group:
     """A buffer of ours between puppets of actors and of a learner, on channels of ours."""
 
-    def __init__(self, sampling, ratio, slack, depth):
+    def __init__(self, sampling, ratio, slack, depth, n=N, ahead=0, in_order=False):
         self.sampling, self.ratio, self.slack, self.depth = sampling, ratio, slack, depth
-        self.version, self.ages, self.paused = 0, [], set()
+        self.n, self.ahead, self.in_order = n, ahead, in_order
+        self.version, self.ages, self.paused, self.gone = 0, [], set(), set()
+        self.was_beside = False  # and may have received more for it
         self.open()
         self.save()
 
     def open(self):
         """Channels with nothing in flight, and a buffer that has seen nothing."""
-        n, batch = range(N), self.sampling.batch_schema(TRAJECTORY)
+        n, batch = range(self.n), self.sampling.batch_schema(TRAJECTORY)
         specs = [ChannelSpec(f"t{i}", "a", ("b",), TRAJECTORY, depth=self.depth) for i in n]
         specs.append(ChannelSpec("batches", "b", ("l",), batch, depth=2))
         carrier = LocalTransport(specs)
-        self.actors, self.begun = [carrier.outbox(f"t{i}") for i in n], [None] * N
+        self.actors, self.begun = [carrier.outbox(f"t{i}") for i in n], [None] * self.n
         self.learner = carrier.inbox("batches")
         self.balance = Balance(
-            self.ratio, self.sampling.batch_units, self.sampling.warmup, self.slack
+            self.ratio, self.sampling.batch_units, self.sampling.warmup, self.slack, self.ahead
         )
-        store = self.sampling.build(TRAJECTORY, N, self.slack, 0)
+        room = self.n * LENGTH if self.in_order else self.slack  # as the factory has it
+        store = self.sampling.build(TRAJECTORY, self.n, room, 0)
         inboxes, outbox = [carrier.inbox(f"t{i}") for i in n], carrier.outbox("batches")
-        once = self.sampling.once  # as the factory has it
-        self.buffer = Buffer("buffer-0.0", inboxes, outbox, store, self.balance, in_turns=once)
+        self.buffer = Buffer(
+            *("buffer-0.0", inboxes, outbox, store, self.balance),
+            in_turns=self.in_order or self.sampling.once,  # and this
+            in_order=self.in_order,
+        )
+        for i in self.gone:
+            self.actors[i].close()
 
     def act(self, i):
         """Begins a trajectory with the newest weights, or ends the one that was begun."""
+        if i in self.gone:
+            return
         if self.begun[i] is None:
             if i not in self.paused and self.actors[i].slot() is not None:
                 self.begun[i] = self.version
@@ -61,13 +72,26 @@ class Group:
         """Dies in a trajectory, and is replaced."""
         self.begun[i] = None
 
+    def lose_for_good(self, i):
+        """Dies, and nobody takes its place; one stays."""
+        if len(self.gone | {i}) < self.n:
+            self.gone.add(i)
+            self.actors[i].close()
+
+    def turn(self, _):
+        """The buffer goes on beside its learner, or in turns with it again."""
+        self.buffer.apart = not self.buffer.apart
+        self.was_beside |= self.buffer.apart
+
     def pause(self, i):
         self.paused ^= {i}
 
     def receive(self, _):
         """A step of the buffer."""
-        handed = self.buffer.handed
+        handed, received = self.buffer.handed, self.balance.received
         self.buffer.step()
+        if self.balance.received > received:
+            self.check(self.buffer.apart)
         if self.buffer.handed > handed:
             assert self.balance.consumed <= self.balance.earned
 
@@ -96,29 +120,31 @@ class Group:
         role_state.restore(self.buffer, copied(self.saved))
         role_state.rejoin(self.buffer, self.version)
 
-    def check(self):
+    def check(self, beside=True):
         """The inequality of `core/balance.py`."""
         settled = self.balance.consumed - self.buffer.batches.in_flight * self.balance.batch
-        most = self.sampling.warmup + (settled + self.balance.batch) / self.ratio + self.slack
-        assert self.balance.received < most + LENGTH
+        room = self.slack + self.ahead * (beside and self.was_beside)
+        most = self.sampling.warmup + (settled + self.balance.batch) / self.ratio + room
+        first = (self.n - 1) * LENGTH if self.in_order else 0
+        assert self.balance.received < max(most, first + 1) + LENGTH
         if getattr(self.sampling, "max_lag", None) is not None:
             assert max(self.ages, default=0) <= self.sampling.max_lag
 
 
 TURNS = ("act", "act", "act", "receive", "learn")
-RARE = ("lose", "pause", "save", "save_learner", "resume")
-STEPS = st.tuples(st.sampled_from((*TURNS * 4, *RARE)), st.integers(0, N - 1))
+RARE = ("lose", "lose_for_good", "turn", "pause", "save", "save_learner", "resume")
+STEPS = st.tuples(st.sampled_from((*TURNS * 5, *RARE)), st.integers(0, MOST - 1))
 SCHEDULES = st.lists(STEPS, min_size=20, max_size=200)
 
 
 def follow(group, schedule):
     for name, i in schedule:
-        getattr(group, name)(i)
+        getattr(group, name)(i % group.n)
         group.check()
     group.paused.clear()
     version = group.version
     for _ in range(200):  # nothing has locked up: in fair turns it learns on
-        for i in range(N):
+        for i in range(group.n):
             group.act(i)
         group.receive(0)
         group.learn(0)
@@ -133,12 +159,15 @@ def follow(group, schedule):
     more_lag=st.integers(0, 3),
     slack=st.integers(0, 3),
     depth=st.integers(1, 3),
+    n=st.integers(1, MOST),
 )
-def test_no_schedule_lets_more_rollouts_in_nor_older_ones(schedule, shape, more_lag, slack, depth):
+def test_no_schedule_lets_more_rollouts_in_nor_older_ones(
+    schedule, shape, more_lag, slack, depth, n
+):
     batch, more = shape
-    lag = usual_lag(N, batch) + more_lag + more
-    sampling = Rollouts(batch, batch + more, LENGTH, max_lag=bound_of_lag(lag, N, batch))
-    follow(Group(sampling, 1.0, slack * LENGTH, depth), schedule)
+    lag = usual_lag(n, batch) + more_lag + more
+    sampling = Rollouts(batch, batch + more, LENGTH, max_lag=bound_of_lag(lag, n, batch))
+    follow(Group(sampling, 1.0, slack * LENGTH, depth, n), schedule)
 
 
 @settings(max_examples=30)
@@ -148,10 +177,26 @@ def test_no_schedule_lets_more_rollouts_in_nor_older_ones(schedule, shape, more_
     warmup=st.integers(0, 20),
     slack=st.integers(0, 9),
     depth=st.integers(1, 3),
+    n=st.integers(1, MOST),
+    ahead=st.sampled_from([0, LENGTH, 3 * LENGTH]),
 )
-def test_no_schedule_lets_more_samples_in_for_replay(schedule, ratio, warmup, slack, depth):
+def test_no_schedule_lets_more_samples_in_for_replay(
+    schedule, ratio, warmup, slack, depth, n, ahead
+):
     sampling = Replay(batch=4, capacity=60, warmup=warmup)
-    follow(Group(sampling, ratio, slack, depth), schedule)
+    follow(Group(sampling, ratio, slack, depth, n, ahead), schedule)
+
+
+@settings(max_examples=30)
+@given(
+    schedule=SCHEDULES,
+    ratio=st.sampled_from([0.5, 1.0, 3.0]),
+    warmup=st.integers(0, 20),
+    n=st.integers(1, MOST),
+)
+def test_in_strict_turns_only_the_first_of_each_actor_may_be_too_many(schedule, ratio, warmup, n):
+    sampling = Replay(batch=4, capacity=60, warmup=warmup)
+    follow(Group(sampling, ratio, 0, 1, n, in_order=True), schedule)
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3])
@@ -182,3 +227,20 @@ def test_after_a_resume_there_is_no_burst():
         group.check()
     assert group.balance.received - before <= sampling.batch_units + LENGTH
     assert sum(outbox.in_flight for outbox in group.actors) <= N * group.depth
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+@pytest.mark.parametrize("beside", [False, True])
+def test_while_nobody_learns_as_much_is_let_in_as_the_formula_says_and_no_more(n, beside):
+    group = Group(Replay(batch=4, capacity=200, warmup=8), 0.5, 5, 2, n, ahead=3 * LENGTH)
+    if beside:
+        group.turn(0)
+    for i in range(n - 1):
+        group.lose_for_good(i)
+    for _ in range(60):
+        for i in range(n):
+            group.act(i)
+        group.receive(0)
+        group.check(beside)
+    most = 8 + 4 / 0.5 + 5 + 3 * LENGTH * beside
+    assert most <= group.balance.received < most + LENGTH

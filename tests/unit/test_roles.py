@@ -345,7 +345,7 @@ def trajectory(n_valid=LENGTH, first=0):
 class BufferStage:
     """One buffer between `n` actors and a learner."""
 
-    def __init__(self, n=1, sampling=None, ratio=1.0, slack=0, depth=2, **more):
+    def __init__(self, n=1, sampling=None, ratio=1.0, slack=0, ahead=0, depth=2, **more):
         sampling = sampling or Replay(batch=4, capacity=100, warmup=0)
         batch = sampling.batch_schema(TRAJECTORY)
         specs = [ChannelSpec(f"t{i}", f"a{i}", ("buffer",), TRAJECTORY, depth=2) for i in range(n)]
@@ -353,7 +353,7 @@ class BufferStage:
         transport = LocalTransport(specs)
         self.actors = [transport.outbox(f"t{i}") for i in range(n)]
         self.learner = transport.inbox("batches")
-        self.balance = Balance(ratio, sampling.batch_units, sampling.warmup, slack)
+        self.balance = Balance(ratio, sampling.batch_units, sampling.warmup, slack, ahead)
         self.store = sampling.build(TRAJECTORY, n, 0, 0)
         inboxes = [transport.inbox(f"t{i}") for i in range(n)]
         outbox = transport.outbox("batches")

@@ -3,14 +3,17 @@
 All that decides what is let in, and so how old samples become, is here:
 
     a batch is handed out while     c + batch <= (r - warmup) * ratio
-    a trajectory is taken while     (r - warmup) * ratio - settled < batch + slack * ratio
+    a trajectory is taken while     (r - warmup) * ratio - settled < batch + room * ratio
 
-of `r` samples received and `c` consumed, of which `settled` were learned from. So there are never
+of `r` samples received and `c` consumed, of which `settled` were learned from; `room` is the slack,
+and while the buffer works beside its learner what it may have `ahead` besides. So there are never
 more than
 
-    r < warmup + (settled + batch) / ratio + slack + one trajectory
+    r < warmup + (settled + batch) / ratio + room + one trajectory
 
-whoever is slow, rests, is lost or comes back. The age of on-policy samples, in updates, follows
+whoever is slow, rests, is lost or comes back. Only what there is no batch without is taken whatever
+is owed: where actors send in turns, the first trajectory of each, and the first sample in an empty
+store. The age of on-policy samples, in updates, follows
 from what is under way. It is two numbers: the `usual_lag` when all actors work at the same pace,
 and the `bound_of_lag` for one that does not: what is older is dropped when a batch is drawn.
 """
@@ -75,13 +78,16 @@ class Balance:
     more may be produced. A full inbox has no free slot, and so the answer reaches the actors.
     """
 
-    def __init__(self, ratio: float, batch: int, warmup: int = 0, slack: int = 0) -> None:
+    def __init__(
+        self, ratio: float, batch: int, warmup: int = 0, slack: int = 0, ahead: int = 0
+    ) -> None:
         if ratio <= 0:
             raise TianJiError(f"replay_ratio: want a number above 0, got {ratio}")
         self.ratio = ratio
         self.batch = batch
         self.warmup = warmup
         self.slack = slack
+        self.ahead = ahead
         self.received = 0
         self.consumed = 0
 
@@ -106,15 +112,19 @@ class Balance:
         """Whether one more batch keeps the ratio."""
         return self.consumed + self.batch <= self.earned
 
-    def may_produce(self, unsettled: int = 0, ahead: int = 0) -> bool:
-        """Whether more may be received, `ahead` steps beyond the slack for now.
+    def room(self, beside: bool) -> int:
+        """Steps that may be received before those already received were learned from."""
+        return self.slack + self.ahead * beside
+
+    def may_produce(self, unsettled: int = 0, beside: bool = False) -> bool:
+        """Whether more may be received, by a buffer in turns with its learner or `beside` it.
 
         `unsettled` samples were handed out and are not learned from yet: they count as still owed,
         so that with no slack an actor goes on only after the learner has published what it
         learned.
         """
         owed = self.earned - (self.consumed - unsettled)
-        return owed < self.batch + (self.slack + ahead) * self.ratio
+        return owed < self.batch + self.room(beside) * self.ratio
 
     def state(self) -> State:
         """Both counts; the rest follows from the configuration."""

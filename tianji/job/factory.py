@@ -140,7 +140,8 @@ def _build_buffer(role: RoleSpec, job: Job, ports: Ports, counts: Vector | None)
     seed = job.seed(Kind.BUFFER, 0, role.group, role.life)
     ahead = job.arriving if job.in_turns else job.slack  # the first of everybody comes at once
     store = job.sampling.build(job.trajectory, len(actors), ahead, seed)
-    balance = Balance(job.ratio, job.sampling.batch_units, job.sampling.warmup, job.slack)
+    units, warmup = job.sampling.batch_units, job.sampling.warmup
+    balance = Balance(job.ratio, units, warmup, job.slack, job.ahead)
     names = [batches_of(role.group, i) for i in range(job.config.n_learners)]
     outboxes = [ports.outbox(name) for name in names]
     batch = job.sampling.batch_schema(job.trajectory)
@@ -157,7 +158,6 @@ def _build_buffer(role: RoleSpec, job: Job, ports: Ports, counts: Vector | None)
         max_steps=job.train_steps(role.group),
         in_turns=job.in_turns or job.sampling.once,  # on-policy: fresh before fast
         in_order=job.in_turns or job.sampling.per_version is not None,
-        ahead=job.ahead,
         feedback=[ports.inbox(priorities_of(role.group, i)) for i in _reweighing(job)],
         counts=counts,
     )

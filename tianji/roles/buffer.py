@@ -25,12 +25,11 @@ class Buffer(Role):
         max_steps: int | None = None,
         in_turns: bool = False,  # an actor goes on when its next trajectory is looked for
         in_order: bool = False,  # one actor after the other, whoever is first
-        ahead: int = 0,  # steps to have ready, beyond the slack, when it works beside its learner
         feedback: Sequence[Inbox] = (),  # priorities from learners, where the sampling reweighs
         counts: Vector | None = None,
     ) -> None:
         super().__init__(name, counts)
-        self._in_turns, self._in_order, self._ahead = in_turns, in_order, ahead
+        self._in_turns, self._in_order = in_turns, in_order
         self.trajectories = trajectories
         self.batches = batches
         self.store = store
@@ -133,7 +132,7 @@ class Buffer(Role):
         in_flight = self.batches.in_flight
         if self.opening or (in_flight == 0 and not self.store.ready()):
             return True  # whatever is owed, there is nothing to pay it with
-        return self.balance.may_produce(in_flight * self.balance.batch, self._ahead * self.apart)
+        return self.balance.may_produce(in_flight * self.balance.batch, self.apart)
 
     def waits_for(self) -> Count:
         """Trajectories, or the learner: to take a batch, or to learn from those it has."""

@@ -117,14 +117,16 @@ def memory(record: Record) -> Verdict:
 def staleness(record: Record) -> Verdict:
     """No sample was older than the configuration allows.
 
-    What an actor holds while it is stopped or slow gets as much older as the others go on.
+    What an actor holds while it is stopped or slow gets as much older as the others go on; what is
+    learned from once is dropped then.
     """
     oldest = max((row.staleness for row in record.rows if row.staleness is not None), default=None)
     bound = record.bounds.staleness
     if oldest is None or bound is None:
         said = "no sample was learned from" if oldest is None else f"{number(oldest)}, no bound"
         return Verdict("staleness in its bound", None, said)
-    bound += max((_updates_during(trial, record) for trial in record.trials), default=0)
+    if not record.bounds.once:
+        bound += max((_updates_during(trial, record) for trial in record.trials), default=0)
     said = f"{number(oldest)} updates at most, {number(math.floor(bound))} allowed"
     return Verdict("staleness in its bound", oldest <= bound, said)
 

@@ -98,14 +98,15 @@ def bounds_of(job: Job) -> Bounds:
 def _staleness_of(job: Job) -> float | None:
     """Updates that a sample may be old, by docs/staleness.md; None where nothing bounds it.
 
-    Beside the time in the store there is that in flight, and the age of the weights that acted.
+    On-policy it is that of `core/balance.py`: what is older is dropped. Of a replay store, beside
+    the time in it there is that in flight, and the age of the weights that acted.
     """
     sampling, learner_cfg = job.sampling, job.config.parallel.learner_cfg
-    under_way = 2 + job.batches_ahead + learner_cfg.send_interval
-    if sampling.max_lag is not None:
-        return sampling.max_lag + under_way
+    if sampling.per_version is not None:  # synchronous
+        return 0
     if sampling.once:
-        return under_way if sampling.freshness == 1.0 else None
+        return sampling.max_lag
+    under_way = 2 + job.batches_ahead + learner_cfg.send_interval
     arriving = job.task.n_actors * job.length * job.task.env.n_envs
     in_flight = (job.depth + 1) * arriving + max(job.slack, job.ahead)
     kept = sampling.batch_units / sampling.freshness * (UNEVEN if job.task.n_actors > 1 else 1.0)
