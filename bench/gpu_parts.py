@@ -246,7 +246,7 @@ def inference(device: str, seconds: float, batches: tuple[int, ...]) -> Iterator
     for batch in batches:
         frames, task = made_up(batch)["obs"], dataclasses.replace(job.task, device=device)
         policy = job.algorithm.policy(task, 0, 0)
-        forward = policy._outputs._forward
+        forward = policy.outputs.forward
         took = timed(lambda f=forward, x=frames: f(x), device, seconds)
         yield row(f"inference, batch {batch}", batch / took, "samples/s")
 

@@ -27,6 +27,7 @@ def run(request, tmp_path):
         assert done.summary["engine"] == request.param
         return done
 
+    go.engine = request.param
     return go
 
 
@@ -97,6 +98,20 @@ def test_every_finished_episode_is_kept_where_that_was_asked_for(run):
     assert (np.diff(found.steps) >= 0).all()
     assert found.steps[-1] <= done.summary["produced"] + 2 * 16 * 4  # and what was not pushed
     assert 0 <= found.version.min() < found.version.max() <= done.summary["updates"]
+
+
+def test_one_role_may_act_for_all_actors(run):
+    if run.engine == "mpi":
+        pytest.skip("refused there")
+    done = run("ppo", "actor_cfg.inference=True", "exp.stop_return=9.5", "exp.keep_episodes=True")
+    summary, roles = done.summary, done.summary["roles"]
+    assert summary["status"] == "solved"
+    assert summary["staleness"]["max"] == 0
+    assert summary["produced"] >= summary["received"] >= summary["consumed"] > 0
+    shares = [roles[f"actor-0.{i}"]["produced"] for i in (0, 1)]
+    assert min(shares) > 0 and sum(shares) == summary["produced"]
+    assert roles["inference-0.0"]["produced"] <= summary["produced"]
+    assert episode_file.read(done.folder).steps.size == summary["episodes"]
 
 
 def test_several_actors_are_all_heard(run):

@@ -126,12 +126,25 @@ def test_so_it_is_with_several_actors_one_after_the_other(make_job, name):
     assert (weights == ours).all()
 
 
+INFERENCE = "actor_cfg.inference=True"
+
+
+@pytest.mark.parametrize("name", [*SMALL, "pendulum_sac", "marl/qmix_two_step"])
+@pytest.mark.parametrize("n_actors", [1, 3])
+def test_so_it_is_where_one_role_acts_for_all_actors(make_job, name, n_actors):
+    actors = f"parallel_parameters.actor_cfg.num={n_actors}"
+    (weights, updates), (ours, version) = same(make_job(name, NO_SLACK, actors, INFERENCE))
+    assert version == updates > 3
+    assert (weights == ours).all()
+
+
 ONE_THREAD = ("learner_cfg.cores=1", "global_cfg.rebalance=False")
 PROCESSES = {
     "dqn": ("cartpole_dqn", NO_SLACK),
     "synchronous ppo": ("cartpole_ppo",),
     "asynchronous ppo": ("cartpole_ppo", NO_SLACK, "hyp.mode='async'"),
     **{f"{name}, three actors": ORDERED[name] for name in ORDERED},
+    "dqn, actors without a policy": ("cartpole_dqn", SEVERAL, NO_SLACK, INFERENCE),
     "dqn, a buffer of its own": ("cartpole_dqn", SEVERAL, NO_SLACK, "buffer_cfg.cores=1"),
 }
 EVERY_DAY = ("dqn, three actors", "synchronous ppo, three actors")

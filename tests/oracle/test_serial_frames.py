@@ -52,6 +52,8 @@ def make_job(load):
         ("ppo", ()),
         ("ppo", ("hyp.step_len=2",)),
         ("ppo cnn", ("hyp.step_len=8", "hyp.normalise_updates=2")),
+        ("prioritised", ("actor_cfg.inference=True",)),
+        ("ppo cnn", ("hyp.step_len=8", "actor_cfg.inference=True")),
     ],
 )
 def test_the_local_engine_is_serial_training_bit_for_bit(make_job, kind, overrides):

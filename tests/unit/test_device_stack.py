@@ -68,7 +68,7 @@ def acting(random, monkeypatch, in_numpy):
     )
     network = network_of(task, 4)
     if in_numpy:
-        monkeypatch.setattr("tianji.models.policies._stack_of", lambda env, _: FrameStack(env))
+        monkeypatch.setattr("tianji.models.acting._stack_of", lambda env, _: FrameStack(env))
     made = Acting(task, network, normalise=True)
     weights = random.standard_normal(network.n_weights).astype(np.float32) * 0.1
     made.load(np.concatenate([weights, fitted(PICTURES, random).numbers]))
@@ -103,5 +103,5 @@ def test_a_policy_of_vectors_stacks_nowhere():
     env = EnvSpec((Field("obs", "float32", (3,)),), Field("action", "int64"), (4,), N)
     task = Task(env, ModelConfig(), SimpleNamespace())
     assert isinstance(
-        CategoricalPolicy(task, network_of(task, 4), 4, 0)._outputs._frames, FrameStack
+        CategoricalPolicy(task, network_of(task, 4), 4, 0).outputs._frames, FrameStack
     )

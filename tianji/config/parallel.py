@@ -134,6 +134,10 @@ class ActorConfig:
     device: Literal["auto", "cpu", "cuda"] = key(
         "auto", "where policies compute; auto: numpy for an MLP, else the CPU"
     )
+    inference: bool = key(
+        False,
+        "actors have environments only, and one inference role of their group acts for them all",
+    )
     trigger: str | None = key(
         None, "class that says when to push; default: when a trajectory is full", names=OWN_CLASS
     )

@@ -56,6 +56,8 @@ class Count(enum.IntEnum):
     WAITED_BATCH = enum.auto()  # (learner)
     WAITED_GRADIENTS = enum.auto()  # of the other learners of its group (learner)
     WAITED_PARAMETERS = enum.auto()  # of the groups (reducer)
+    WAITED_ACTIONS = enum.auto()  # of an inference role (actor)
+    WAITED_STEPS = enum.auto()  # of the actors' environments (inference)
     WAITED_ORDER = enum.auto()  # to be told what to do (evaluator)
     WAITED_ROOM = enum.auto()  # for others to take, or learn from, what was sent (actor, buffer)
 

@@ -65,6 +65,7 @@ def train(
     from tianji.job import factory
     from tianji.job.advice import Listener
     from tianji.roles import Actor
+    from tianji.roles.env_actor import EnvActor
     from tianji.roles.saving import Saver
 
     threads = description["threads"].get(home, 1)  # an evaluator has none of its own
@@ -78,7 +79,7 @@ def train(
     counts = counts_for([role.name for role in mine], ports.shared)
     roles = [factory.build(role, job, ports, clock, counts[role.name]) for role in mine]
     for role in roles:
-        if isinstance(role, Actor):
+        if isinstance(role, Actor | EnvActor):
             role.mishaps.log = partial(print, file=sys.stderr, flush=True)
     recording, run = None, Path(description["checkpoints"]).parent
     if job.config.exp.trace_seconds is not None:

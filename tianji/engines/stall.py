@@ -22,6 +22,8 @@ WORDS = {
     Count.WAITED_BATCH: "a batch",
     Count.WAITED_GRADIENTS: "the gradients of another learner",
     Count.WAITED_PARAMETERS: "parameters",
+    Count.WAITED_ACTIONS: "actions",
+    Count.WAITED_STEPS: "steps of environments",
     Count.WAITED_ORDER: "an order",
 }
 OF_ACTOR, OF_BUFFER = "waits for room: its buffer takes nothing", "waits for its learner to learn"
@@ -94,5 +96,5 @@ def waits_for(name: str, before: Vector, now: Vector) -> str:
     if not grown[what]:
         return "works, and nothing has come of it"
     if what is Count.WAITED_ROOM:
-        return OF_ACTOR if kind_of(name) is Kind.ACTOR else OF_BUFFER
+        return OF_BUFFER if kind_of(name) is Kind.BUFFER else OF_ACTOR
     return f"waits for {WORDS[what]}"

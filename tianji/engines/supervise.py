@@ -65,7 +65,9 @@ class Supervisor:
 
     def __init__(self, job: Job, crew: Crew, transport: ShmTransport, watch: Watch) -> None:
         self._crew, self._transport, self._watch = crew, transport, watch
-        self._budget = job.config.parallel.global_cfg.restarts
+        parallel = job.config.parallel
+        self._replaces = not parallel.actor_cfg.inference  # who acts for it would have to know
+        self._budget = parallel.global_cfg.restarts if self._replaces else 0
         self._step_seconds = job.config.environment.step_seconds
         homes: dict[str, dict[str, Vector]] = {}
         for role in roles_of(job.config):
@@ -122,10 +124,13 @@ class Supervisor:
         while charge.lost_at and now - charge.lost_at[0] > BUDGET_SECONDS:
             charge.lost_at.popleft()
         if len(charge.lost_at) >= self._budget:
-            raise RoleFailed(
-                f"{home} {how}, and was replaced {self._budget} times within an hour before "
-                f"(global_cfg.restarts):\n{charge.first_words or 'it left no word in its log'}"
+            before = (
+                f"was replaced {self._budget} times within an hour before (global_cfg.restarts)"
+                if self._replaces
+                else "is not replaced: another role acts for it (actor_cfg.inference)"
             )
+            left = charge.first_words or "it left no word in its log"
+            raise RoleFailed(f"{home} {how}, and {before}:\n{left}")
         charge.lost_at.append(now)
         charge.fruitless = 0 if charge.n_pushed > charge.pushed else charge.fruitless + 1
         charge.due = now + self._pause(charge)

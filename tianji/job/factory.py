@@ -20,12 +20,15 @@ from tianji.core.env import SplitEnv
 from tianji.core.errors import TianJiError
 from tianji.core.imports import load_class
 from tianji.job.job import Job
+from tianji.models.acting import look_ahead, share_network
 from tianji.roles import Actor, Buffer, Learner
 from tianji.roles.allreduce import Exchange
+from tianji.roles.env_actor import EnvActor
 from tianji.roles.episodes import Clock
 from tianji.roles.evaluation import MOST_ENVS, env_seed
 from tianji.roles.evaluator import Evaluator
 from tianji.roles.fusion import Fusion, parameters_schema
+from tianji.roles.inference import Inference, Seat
 from tianji.roles.lost_actor import Shares, StandIn
 from tianji.roles.reducer import Reducer
 from tianji.roles.role import Role
@@ -33,11 +36,13 @@ from tianji.roles.role_specs import (
     MEAN,
     Kind,
     RoleSpec,
+    actions_of,
     batches_of,
     gradients_of,
     parameters_of,
     priorities_of,
     role_name,
+    steps_of,
     weights_of,
 )
 from tianji.roles.shards import Shards
@@ -77,57 +82,80 @@ def build(
             return _build_evaluator(role, job, ports)
         case Kind.REDUCER:
             return _build_reducer(role, job, ports)
+        case Kind.INFERENCE:
+            return _build_inference(role, job, ports, counts)
 
 
 def _build_actor(
     role: RoleSpec, job: Job, ports: Ports, clock: Clock, counts: Vector | None
-) -> Actor:
-    config = job.config
-    env, policy, make = _env_and_policy(role, job)
+) -> Actor | EnvActor:
+    config, actor_cfg = job.config, job.config.parallel.actor_cfg
+    env, make = _envs_of(job)
     if env.spec != job.task.env:
         raise TianJiError(
             f"{role.name}: its environment has {env.spec}, the launcher's {job.task.env}"
         )
-    actor_cfg = config.parallel.actor_cfg
-    trigger = load_class(actor_cfg.trigger, config.folder) if actor_cfg.trigger else WhenFull
     rest: dict[str, Any] = dict(
-        weights=ports.inbox(weights_of(role.group)),
-        trajectories=ports.outbox(f"trajectories {role.name}"),
         episodes=ports.outbox(f"episodes {role.name}"),
-        trigger=trigger(job.length),
         length=job.length,
         seed=job.env_seed(role.index, role.group, role.life),
-        per_version=job.sampling.per_version,
         clock=clock,
         counts=counts,
         make_env=make,
         restarts=config.parallel.global_cfg.restarts,
     )
-    if isinstance(env, EnvHalves) and isinstance(policy, PolicyHalves):
-        return SplitActor(role.name, env, policy, **rest)
-    return Actor(role.name, env, policy, **rest)
+    if actor_cfg.inference:
+        ends = ports.inbox(actions_of(role.name)), ports.outbox(steps_of(role.name))
+        return EnvActor(role.name, env, *ends, **rest)
+    trigger = load_class(actor_cfg.trigger, config.folder) if actor_cfg.trigger else WhenFull
+    rest |= dict(
+        weights=ports.inbox(weights_of(role.group)),
+        trajectories=ports.outbox(f"trajectories {role.name}"),
+        trigger=trigger(job.length),
+        per_version=job.sampling.per_version,
+    )
+    policies = _policies_of(role, job)
+    if isinstance(env, EnvHalves):
+        return SplitActor(role.name, env, PolicyHalves(policies), **rest)
+    return Actor(role.name, env, policies[0], **rest)
 
 
-def _env_and_policy(role: RoleSpec, job: Job) -> tuple[envs.Env, Policy, Callable[[], envs.Env]]:
-    """An actor's environments, what acts in them, and how they are made; in halves if that is fast.
+def _envs_of(job: Job) -> tuple[envs.Env, Callable[[], envs.Env]]:
+    """An actor's environments, and how they, or a half of them, are made."""
+    if job.n_halves == 1:
+        return make_env(job.config), partial(make_env, job.config)
+    make = partial(make_env, job.config, job.task.env.n_envs // 2)
+    return EnvHalves([_split(make()) for _ in range(2)]), make
 
-    Environments that can be left alone while they move are stepped in two halves, each with a
-    policy of its own: the task says how many of these there are. Not where a trigger may end
-    trajectories between their steps, nor where the order is to be that of serial training.
+
+def _policies_of(actor: RoleSpec, job: Job) -> list[Policy]:
+    """What acts in an actor's environments: each half of them has a policy of its own.
+
+    The task says how many of these there are.
     """
-    config, seed = job.config, job.seed(Kind.ACTOR, role.index, role.group, role.life)
-    actor_cfg = config.parallel.actor_cfg
-    split = envs.splits(config.environment) and not actor_cfg.envs % 2
-    if not split or actor_cfg.trigger or job.in_turns:
-        policy = job.algorithm.policy(job.task, role.index, seed)
-        return make_env(config), policy, partial(make_env, config)
-    size, n = actor_cfg.envs // 2, 2 * job.task.n_actors
-    make = partial(make_env, config, size)
-    halves = EnvHalves([_split(make()) for _ in range(2)])
-    task = replace(job.task, n_actors=n, env=replace(job.task.env, n_envs=size))
-    seeds = np.random.SeedSequence(seed).generate_state(2)
-    policies = [job.algorithm.policy(task, 2 * role.index + i, int(seeds[i])) for i in range(2)]
-    return halves, PolicyHalves(policies), make
+    seed, n = job.seed(Kind.ACTOR, actor.index, actor.group, actor.life), job.n_halves
+    if n == 1:
+        return [job.algorithm.policy(job.task, actor.index, seed)]
+    env = replace(job.task.env, n_envs=job.task.env.n_envs // n)
+    task = replace(job.task, n_actors=n * job.task.n_actors, env=env)
+    seeds = np.random.SeedSequence(seed).generate_state(n)
+    return [job.algorithm.policy(task, n * actor.index + i, int(seeds[i])) for i in range(n)]
+
+
+def _build_inference(role: RoleSpec, job: Job, ports: Ports, counts: Vector | None) -> Inference:
+    seats, everybody = [], list[Policy]()
+    for i in range(job.task.n_actors):
+        actor = replace(role, kind=Kind.ACTOR, index=i)
+        ends = (
+            ports.inbox(steps_of(actor.name)),
+            ports.outbox(actions_of(actor.name)),
+            ports.outbox(f"trajectories {actor.name}"),
+        )
+        policies, each = _policies_of(actor, job), job.sampling.per_version
+        everybody += policies
+        seats.append(Seat(*ends, policies, job.length, each))
+    together = look_ahead if share_network(everybody) else None
+    return Inference(role.name, seats, ports.inbox(weights_of(role.group)), counts, together)
 
 
 def _split(env: envs.Env) -> SplitEnv:

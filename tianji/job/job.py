@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tianji import envs
 from tianji.config import Config, bind
 from tianji.config.algorithms import ALGORITHMS
 from tianji.core.algorithm import Algorithm, Task
@@ -47,6 +48,17 @@ class Job:
     def in_turns(self) -> bool:
         """Whether `slack = 0` asks for the order of serial training."""
         return self.config.parallel.buffer_cfg.slack == 0
+
+    @property
+    def n_halves(self) -> int:
+        """Halves that an actor's environments are stepped in: two, where that is fast.
+
+        Environments that can be left alone while they move are; not where a trigger may end
+        trajectories between their steps, nor where the order is to be that of serial training.
+        """
+        actor_cfg = self.config.parallel.actor_cfg
+        split = envs.splits(self.config.environment) and not actor_cfg.envs % 2
+        return 2 if split and not actor_cfg.trigger and not self.in_turns else 1
 
     @property
     def depth(self) -> int:

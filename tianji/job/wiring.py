@@ -10,6 +10,7 @@ from tianji.core.store import feedback_schema
 from tianji.job.advice import advice_schema
 from tianji.job.job import Job
 from tianji.roles.allreduce import exchange_schema
+from tianji.roles.env_actor import actions_schema, steps_schema
 from tianji.roles.episodes import EPISODE_SCHEMA
 from tianji.roles.evaluator import ORDER_SCHEMA as EVALUATION_ORDER
 from tianji.roles.evaluator import evaluation_schema
@@ -18,6 +19,7 @@ from tianji.roles.role_specs import (
     LAUNCHER,
     MEAN,
     Kind,
+    actions_of,
     batches_of,
     evaluator_of,
     gradients_of,
@@ -25,6 +27,7 @@ from tianji.roles.role_specs import (
     priorities_of,
     role_name,
     roles_of,
+    steps_of,
     weights_of,
 )
 from tianji.roles.saving import ORDER_SCHEMA
@@ -59,9 +62,11 @@ def _group_channels(job: Job, group: int) -> list[ChannelSpec]:
     buffer, weights = role_name(Kind.BUFFER, 0, group), job.weights
     batch = shard_schema(job.sampling.batch_schema(job.trajectory), n)
     ahead, gradient = job.batches_ahead, exchange_schema(job.n_parameters)
-    latest, targets, readers = Delivery.LATEST, tuple(actors), _readers(job, group)
+    inference = _inference(job, group)
+    latest, readers = Delivery.LATEST, _readers(job, group)
+    targets = tuple(actors) if inference is None else (inference,)
     if job.sampling.per_version is None:  # it looks before every step, and waits only for the first
-        targets, readers = (), (*actors, *readers)
+        targets, readers = (), (*targets, *readers)
     specs = [ChannelSpec(weights_of(group), learners[0], targets, weights, latest, readers=readers)]
     for i, learner in enumerate(learners):
         specs.append(ChannelSpec(batches_of(group, i), buffer, (learner,), batch, depth=ahead))
@@ -74,11 +79,28 @@ def _group_channels(job: Job, group: int) -> list[ChannelSpec]:
             if j != i
         ]
     for actor in actors:
-        specs.append(
-            ChannelSpec(f"trajectories {actor}", actor, (buffer,), job.trajectory, depth=job.depth)
-        )
+        source, layout, depth = inference or actor, job.trajectory, job.depth
+        specs.append(ChannelSpec(f"trajectories {actor}", source, (buffer,), layout, depth=depth))
         specs.append(ChannelSpec(f"episodes {actor}", actor, (LAUNCHER,), EPISODE_SCHEMA, depth=64))
+        if inference is not None:
+            specs += _inference_channels(job, actor, inference)
     return specs
+
+
+def _inference(job: Job, group: int) -> str | None:
+    """Who acts for the actors of a group, if they do not themselves."""
+    wanted = job.config.parallel.actor_cfg.inference
+    return role_name(Kind.INFERENCE, 0, group) if wanted else None
+
+
+def _inference_channels(job: Job, actor: str, inference: str) -> list[ChannelSpec]:
+    """Between an actor and who acts for it; after a resume what was in flight comes once more."""
+    env, n = job.task.env, job.n_halves
+    seen, action = steps_schema(env, n), actions_schema(env, n)
+    return [
+        ChannelSpec(steps_of(actor), actor, (inference,), seen, depth=2 * n),
+        ChannelSpec(actions_of(actor), inference, (actor,), action, depth=2 * n),
+    ]
 
 
 def _readers(job: Job, group: int) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from tianji.machine.resources import Share, gib
 from tianji.roles.role_specs import Kind, kind_of
 
 LARGE = 1 << 30  # bytes of a store that are worth a line
+BUSY = (Kind.ACTOR, Kind.INFERENCE, Kind.LEARNER, Kind.BUFFER)  # as they are named
 FEWEST = 2  # roles that every run has: no split of a single core does without their taking turns
 
 
@@ -22,7 +23,7 @@ def crowding(
     learning take turns (`alternates`), only one of both is at work. Environments that sleep or wait
     for something else may well be more than the cores: so this is nothing to refuse.
     """
-    busy = [home for home in shares if kind_of(home) in (Kind.ACTOR, Kind.LEARNER, Kind.BUFFER)]
+    busy = [home for home in shares if kind_of(home) in BUSY]
     if not busy:
         return None
     offered = len({core for home in busy for core in shares[home].cores})
@@ -73,7 +74,7 @@ def _spilling(busy: Iterable[str], shares: Mapping[str, Share]) -> str | None:
 def _n_at_once(homes: Iterable[str], alternates: bool) -> int:
     """Processes that work at the same time."""
     kinds = [kind_of(home) for home in homes]
-    acting = kinds.count(Kind.ACTOR)
+    acting = kinds.count(Kind.ACTOR) + kinds.count(Kind.INFERENCE)
     others = len(kinds) - acting
     return max(acting, others) if alternates else acting + others
 
@@ -87,7 +88,7 @@ def _counted(homes: Sequence[str], alternates: bool) -> str:
 def _listed(homes: Iterable[str]) -> str:
     """As in `40 actors, 1 learner`."""
     kinds = [kind_of(home) for home in homes]
-    present = [kind for kind in (Kind.ACTOR, Kind.LEARNER, Kind.BUFFER) if kind in kinds]
+    present = [kind for kind in BUSY if kind in kinds]
     return ", ".join(count_of(kinds.count(kind), kind.word) for kind in present)
 
 

@@ -211,7 +211,7 @@ def _cut(
 
 
 def _acts(home: str) -> bool:
-    return kind_of(home) is Kind.ACTOR
+    return kind_of(home) in (Kind.ACTOR, Kind.INFERENCE)
 
 
 def free_bytes() -> int | None:

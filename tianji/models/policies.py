@@ -7,7 +7,6 @@ in the second case.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,87 +16,12 @@ from tianji.core.env import BoolArray, EnvSpec
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays
 from tianji.core.state import State, random_state, restore_random
-from tianji.models.frame_stack import FrameStack
-from tianji.models.layout import Floats, Forward, Network
-from tianji.models.normaliser import Normaliser
-
-if TYPE_CHECKING:
-    from tianji.models.device_stack import DeviceStack
+from tianji.models.acting import Acting
+from tianji.models.layout import Floats, Network
 
 IMPOSSIBLE = -1e9  # the logit, or value, of an action that cannot be taken
 LOG_2PI = float(np.log(2 * np.pi))
 LOG_STD = (-5.0, 2.0)  # between which a network's own spread lies
-
-
-class Acting:
-    """What all policies begin with: inputs put together and normalised, then the network.
-
-    Weights are the network's, then `n_more` numbers of the policy's own, then those of normalisers.
-    """
-
-    def __init__(
-        self, task: Task, network: Network, n_more: int = 0, normalise: bool = False
-    ) -> None:
-        self._gather, self._forward = task.env.gather, network.forward(task.device)
-        self._stacks = task.env.stack > 1
-        self._frames = _stack_of(task.env, self._forward)
-        self._n_network, self._n_more = network.n_weights, n_more
-        self.more = np.zeros(n_more, np.float32)
-        self._normaliser = Normaliser.of_inputs(task.env) if normalise else None
-
-    def load(self, weights: Weights) -> None:
-        """Copies the weights that a learner published."""
-        end = self._n_network + self._n_more
-        self._forward.load(weights[: self._n_network])
-        self.more[...] = weights[self._n_network : end]
-        if self._normaliser is not None:
-            numbers = self._normaliser.numbers
-            numbers[...] = weights[end : end + len(numbers)]  # others are behind it
-            self._normalise_with(self._normaliser)
-
-    def __call__(self, obs: Arrays, first: BoolArray) -> Floats:
-        """The network's outputs [E, n] for what is observed."""
-        inputs: Any = self._frames.see(self._gather(obs), first)
-        if self._normaliser is not None and isinstance(self._frames, FrameStack):
-            inputs = self._normaliser(inputs)
-        return self._forward(inputs)
-
-    def _normalise_with(self, normaliser: Normaliser) -> None:
-        """Stacks on a device are normalised there."""
-        if not isinstance(self._frames, FrameStack):
-            self._frames.normalise_with(normaliser)
-
-    def state(self) -> State:
-        """The weights, and the frames that were seen last."""
-        state: State = {"weights": self._forward.flat}
-        if self._stacks:
-            state["frames"] = self._frames.state()
-        if self._n_more:
-            state["more"] = self.more
-        if self._normaliser is not None:
-            state["normaliser"] = self._normaliser.numbers
-        return state
-
-    def restore(self, state: State) -> None:
-        """Acts on with the weights of another."""
-        self._forward.load(state["weights"])
-        if self._stacks:
-            self._frames.restore(state["frames"])
-        if self._n_more:  # version 0.2 called it by what it was
-            self.more[...] = state["more"] if "more" in state else state["log_std"]
-        if self._normaliser is not None:
-            self._normaliser.numbers[...] = state["normaliser"]
-            self._normalise_with(self._normaliser)
-
-
-def _stack_of(env: EnvSpec, forward: Forward) -> FrameStack | DeviceStack:
-    """Where the network computes, if that is torch."""
-    device = getattr(forward, "device", None)
-    if env.stack == 1 or device is None:
-        return FrameStack(env)
-    from tianji.models.device_stack import DeviceStack
-
-    return DeviceStack(env, device)
 
 
 def chosen(
@@ -121,17 +45,17 @@ class CategoricalPolicy:
     def __init__(
         self, task: Task, network: Network, n_actions: int, seed: int, normalise: bool = False
     ) -> None:
-        self._outputs = Acting(task, network, normalise=normalise)
+        self.outputs = Acting(task, network, normalise=normalise)
         self._n_actions, self._masked = n_actions, task.env.masked
         self._random = np.random.default_rng(seed)
 
     def load(self, weights: Weights, version: int) -> None:
         """Copies the policy network's weights."""
-        self._outputs.load(weights)
+        self.outputs.load(weights)
 
     def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
         """Actions and the logarithms of their probabilities."""
-        logits = self._outputs(obs, first)[:, : self._n_actions]
+        logits = self.outputs(obs, first)[:, : self._n_actions]
         if self._masked:
             logits = np.where(obs["mask"], logits, np.float32(IMPOSSIBLE))
         action, logp = chosen(logits, self._random if explore else None)
@@ -139,11 +63,11 @@ class CategoricalPolicy:
 
     def state(self) -> State:
         """The weights and the stream of draws."""
-        return {**self._outputs.state(), "random": random_state(self._random)}
+        return {**self.outputs.state(), "random": random_state(self._random)}
 
     def restore(self, state: State) -> None:
         """Draws on where another policy stopped."""
-        self._outputs.restore(state)
+        self.outputs.restore(state)
         restore_random(self._random, state["random"])
 
 
@@ -164,7 +88,7 @@ class SeveralChoicesPolicy(CategoricalPolicy):
 
     def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
         """Actions [E, ...] and the logarithms of their joint probabilities."""
-        logits = self._outputs(obs, first)[:, : self._n_actions]
+        logits = self.outputs(obs, first)[:, : self._n_actions]
         random = self._random if explore else None
         parts = np.split(logits, self._ends[:-1], 1)
         actions, logps = zip(*(chosen(part, random) for part in parts), strict=True)
@@ -179,18 +103,18 @@ class GaussianPolicy:
         env = task.env
         self._shape = env.action.shape
         self._n = int(np.prod(self._shape, dtype=int))
-        self._outputs = Acting(task, network, n_more=self._n, normalise=normalise)
+        self.outputs = Acting(task, network, n_more=self._n, normalise=normalise)
         self._random = np.random.default_rng(seed)
         self._low = np.asarray(env.action_low, np.float32)
         self._high = np.asarray(env.action_high, np.float32)
 
     def load(self, weights: Weights, version: int) -> None:
         """Copies the policy network's weights and the logarithm of the spread."""
-        self._outputs.load(weights)
+        self.outputs.load(weights)
 
     def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
         """Actions within the space's bounds, what was drawn before the bounds, and its density."""
-        raw, log_std = self._outputs(obs, first)[:, : self._n], self._outputs.more
+        raw, log_std = self.outputs(obs, first)[:, : self._n], self.outputs.more
         logp = np.full(len(raw), -0.5 * LOG_2PI * self._n - log_std.sum(), np.float32)
         if explore:
             noise = self._random.standard_normal(raw.shape, np.float32)
@@ -201,11 +125,11 @@ class GaussianPolicy:
 
     def state(self) -> State:
         """The weights, the spread and the stream of draws."""
-        return {**self._outputs.state(), "random": random_state(self._random)}
+        return {**self.outputs.state(), "random": random_state(self._random)}
 
     def restore(self, state: State) -> None:
         """Draws on where another policy stopped."""
-        self._outputs.restore(state)
+        self.outputs.restore(state)
         restore_random(self._random, state["random"])
 
 
@@ -229,14 +153,14 @@ class GreedyPolicy:
         """
         self._final, self._decay, self._random_until = final, decay, random_until
         self._n_actions, self._masked = task.env.n_actions, task.env.masked
-        self._outputs = Acting(task, network)
+        self.outputs = Acting(task, network)
         self._values = values
         self._random = np.random.default_rng(seed)
         self._steps = 0
 
     def load(self, weights: Weights, version: int) -> None:
         """Copies the online network's weights."""
-        self._outputs.load(weights)
+        self.outputs.load(weights)
 
     @property
     def epsilon(self) -> float | Floats:
@@ -249,7 +173,7 @@ class GreedyPolicy:
 
     def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
         """One action per environment."""
-        value = self._outputs(obs, first)
+        value = self.outputs(obs, first)
         if self._values is not None:
             value = self._values(value)
         if self._masked:
@@ -273,11 +197,11 @@ class GreedyPolicy:
     def state(self) -> State:
         """The weights, the stream of draws, and the steps that epsilon depends on."""
         drawn = {"random": random_state(self._random), "steps": self._steps}
-        return {**self._outputs.state(), **drawn}
+        return {**self.outputs.state(), **drawn}
 
     def restore(self, state: State) -> None:
         """Explores on where another policy stopped."""
-        self._outputs.restore(state)
+        self.outputs.restore(state)
         restore_random(self._random, state["random"])
         self._steps = state["steps"]
 
@@ -325,17 +249,17 @@ class SquashedPolicy:
         """
         self._bounds, self._noise, self._random_until = Bounds(task.env), noise, random_until
         self._n = len(self._bounds.scale)
-        self._outputs = Acting(task, network)
+        self.outputs = Acting(task, network)
         self._random = np.random.default_rng(seed)
         self._steps = 0
 
     def load(self, weights: Weights, version: int) -> None:
         """Copies the policy network's weights."""
-        self._outputs.load(weights)
+        self.outputs.load(weights)
 
     def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
         """One action per environment."""
-        out = self._outputs(obs, first)
+        out = self.outputs(obs, first)
         action = np.tanh(out[:, : self._n])
         if explore:
             if self._steps < self._random_until:
@@ -356,10 +280,10 @@ class SquashedPolicy:
     def state(self) -> State:
         """The weights, the stream of draws, and the steps made so far."""
         drawn = {"random": random_state(self._random), "steps": self._steps}
-        return {**self._outputs.state(), **drawn}
+        return {**self.outputs.state(), **drawn}
 
     def restore(self, state: State) -> None:
         """Explores on where another policy stopped."""
-        self._outputs.restore(state)
+        self.outputs.restore(state)
         restore_random(self._random, state["random"])
         self._steps = state["steps"]

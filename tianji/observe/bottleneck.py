@@ -42,10 +42,10 @@ def bottleneck(
     names = [name for name in progress.counts if name not in progress.lost]
     before = at_start(progress) if since is None else since
     homes = homes_in(job, engine)
+    spent = shares(before, progress.counts, homes)
     if takes_turns(job, engine):
-        spent = shares(before, progress.counts, homes)
         found = _turns({name: spent[name] for name in names}, job, engine)
-    else:
+    elif not (found := _acts_all_the_time(spent)):
         found = _who_waits(capacity(before, progress.counts, homes, job.ratio, names), job)
     ess = progress.least_ess if since is None else progress.ess
     return (found + _drift(ess, job)).replace("%", " %")
@@ -88,7 +88,8 @@ def _before_learning(progress: Progress, job: Job) -> str:
 def _turns(spent: Mapping[str, TimeShare], job: Job, engine: str) -> str:
     learner, actors = _busy(spent, Kind.LEARNER), _busy(spent, Kind.ACTOR)
     per_group = (job.config.n_learners, job.task.n_actors) if engine == "local" else (1, 1)
-    learning, acting = learner * per_group[0], actors * per_group[1]
+    learning = learner * per_group[0]
+    acting = actors * per_group[1] + _busy(spent, Kind.INFERENCE)  # in turns, too
     whole = learning + acting or 1.0  # each counts the moments in which it wakes the other
     return f"in turns: {learning / whole:.0%} learning, {acting / whole:.0%} acting"
 
@@ -96,6 +97,17 @@ def _turns(spent: Mapping[str, TimeShare], job: Job, engine: str) -> str:
 def _busy(spent: Mapping[str, TimeShare], kind: Kind) -> float:
     chosen = [share.busy for name, share in spent.items() if kind_of(name) is kind]
     return sum(chosen) / max(1, len(chosen))
+
+
+def _acts_all_the_time(spent: Mapping[str, TimeShare]) -> str:
+    """That an inference role is what both sides wait for, if it is."""
+    busy = max((s.busy for name, s in spent.items() if kind_of(name) is Kind.INFERENCE), default=0)
+    if busy <= BUSY_BUFFER:
+        return ""
+    return (
+        f"inference-bound: the inference role is busy {busy:.0%}; without actor_cfg.inference "
+        "every actor acts on a core of its own, and a GPU acts faster (actor_cfg.device)"
+    )
 
 
 def _who_waits(found: Capacity, job: Job) -> str:

@@ -82,7 +82,8 @@ METRICS = (
     Metric(
         "roles/<role>/wait_<what>",
         "share",
-        "of it, by why: weights, room (actor), trajectories, room (buffer: until its learner has "
+        "of it, by why: weights, room (actor, inference), actions (actor that has no policy), "
+        "steps (inference), trajectories, room (buffer: until its learner has "
         "learned), batch, gradients (learner), parameters (reducer)",
     ),
     Metric("roles/<role>/paused", "share", "of its time that it was told to rest (actor)"),

@@ -31,6 +31,7 @@ COLOURS: dict[Kind | None, str] = {
     Kind.LEARNER: "green",
     Kind.BUFFER: "magenta",
     Kind.ACTOR: "cyan",
+    Kind.INFERENCE: "blue",
     Kind.REDUCER: "yellow",
 }
 UNITS: dict[Kind | None, str] = {Kind.LEARNER: "updates/s", Kind.REDUCER: "fusions/s"}

@@ -17,6 +17,7 @@ from tianji.roles.role_specs import MEAN, Kind, kind_of, roles_of
 
 WORK: dict[Kind | None, Count] = {
     Kind.ACTOR: Count.PRODUCED,
+    Kind.INFERENCE: Count.PRODUCED,
     Kind.BUFFER: Count.RECEIVED,
     Kind.LEARNER: Count.VERSION,
     Kind.REDUCER: Count.FUSIONS,
@@ -43,6 +44,8 @@ class TimeShare(NamedTuple):
     wait_batch: float = 0.0
     wait_gradients: float = 0.0
     wait_parameters: float = 0.0
+    wait_actions: float = 0.0
+    wait_steps: float = 0.0
     wait_order: float = 0.0
     wait_room: float = 0.0
 
@@ -54,7 +57,8 @@ class TimeShare(NamedTuple):
 
 
 WAITS_OF: dict[Kind | None, tuple[str, ...]] = {
-    Kind.ACTOR: ("wait_weights", "wait_room"),
+    Kind.ACTOR: ("wait_weights", "wait_actions", "wait_room"),
+    Kind.INFERENCE: ("wait_weights", "wait_steps", "wait_room"),
     Kind.BUFFER: ("wait_trajectories", "wait_room"),
     Kind.LEARNER: ("wait_batch", "wait_gradients"),
     Kind.REDUCER: ("wait_parameters",),

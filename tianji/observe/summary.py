@@ -30,6 +30,7 @@ from tianji.roles.role_specs import Kind, kind_of, roles_of
 
 COUNTS_OF_KIND: dict[Kind | None, dict[str, Count]] = {
     Kind.ACTOR: {"produced": Count.PRODUCED, "weights_taken": Count.WEIGHTS_TAKEN},
+    Kind.INFERENCE: {"produced": Count.PRODUCED, "weights_taken": Count.WEIGHTS_TAKEN},
     Kind.BUFFER: {"received": Count.RECEIVED, "dropped": Count.DROPPED},
     Kind.LEARNER: {"consumed": Count.CONSUMED},
     Kind.REDUCER: {"fusions": Count.FUSIONS},

@@ -5,6 +5,7 @@ something, False if there was nothing to do. It never waits. What it needs may c
 makes may be refused for now; then it says False and an engine decides what to do with the time.
 
     Actor    acts in its environments, fills a trajectory, pushes it when its trigger fires   ❸ ❹ ❺
+    Inference  acts for all actors of a group, if these have environments only, see `inference.py`
     Buffer   takes trajectories while more may be produced, and hands out batches while
              they may be consumed                                                             ❻ ❼
     Learner  learns from each batch and publishes its weights when its trigger fires          ❶ ❷

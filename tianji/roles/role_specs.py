@@ -1,7 +1,8 @@
 """Which roles a configuration asks for, where each of them lives, and the names of channels.
 
-A group is `learner_cfg.num` learners with one buffer and `actor_cfg.num` actors. Where several
-groups are fused there is one reducer for all of them.
+A group is `learner_cfg.num` learners with one buffer and `actor_cfg.num` actors, for whom an
+inference role acts if `actor_cfg.inference` says so. Where several groups are fused there is one
+reducer for all of them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class Kind(enum.IntEnum):
     LEARNER = 2
     EVALUATOR = 3
     REDUCER = 4
+    INFERENCE = 5
 
     @property
     def word(self) -> str:
@@ -91,8 +93,9 @@ def _group(config: Config, group: int) -> list[RoleSpec]:
     buffer = alone(Kind.BUFFER, 0)
     if config.parallel.buffer_cfg.cores is None:
         buffer = RoleSpec(Kind.BUFFER, 0, learners[0].home, group)
+    inference = [alone(Kind.INFERENCE, 0)] if config.parallel.actor_cfg.inference else []
     actors = [alone(Kind.ACTOR, i) for i in range(config.parallel.actor_cfg.num)]
-    return [*learners, buffer, *actors]
+    return [*learners, buffer, *inference, *actors]
 
 
 def evaluator_of(config: Config) -> RoleSpec | None:
@@ -118,6 +121,16 @@ def weights_of(group: int) -> str:
 def batches_of(group: int, learner: int) -> str:
     """The channel of the batches, or parts of batches, of one learner."""
     return f"batches {group}.{learner}"
+
+
+def steps_of(actor: str) -> str:
+    """The channel of what an actor's environments show, to whom acts for it."""
+    return f"steps {actor}"
+
+
+def actions_of(actor: str) -> str:
+    """The channel of the actions that an actor's environments are given."""
+    return f"actions {actor}"
 
 
 def priorities_of(group: int, learner: int) -> str:

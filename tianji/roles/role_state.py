@@ -16,10 +16,12 @@ from tianji.core.counts import Count, counts_state, restore_counts
 from tianji.core.schema import Arrays
 from tianji.core.state import State, restore_to, state_of
 from tianji.roles import Actor, Buffer, Learner
+from tianji.roles.env_actor import EnvActor
+from tianji.roles.inference import Inference
 from tianji.roles.reducer import Reducer
 from tianji.roles.role import Role
 
-AnyRole = Actor | Buffer | Learner | Reducer
+AnyRole = Actor | EnvActor | Inference | Buffer | Learner | Reducer
 
 
 def state(role: Role) -> State:
@@ -29,6 +31,10 @@ def state(role: Role) -> State:
     match known:
         case Actor():
             return about | _actor_state(known)
+        case EnvActor():
+            return about | _env_actor_state(known)
+        case Inference():
+            return about | known.state()
         case Buffer():
             return about | _buffer_state(known)
         case Learner():
@@ -48,6 +54,10 @@ def restore(role: Role, state: State) -> None:
     match known:
         case Actor():
             _restore_actor(known, state)
+        case EnvActor():
+            _restore_env_actor(known, state)
+        case Inference():
+            known.restore(state)
         case Buffer():
             _restore_buffer(known, state)
         case Learner():
@@ -98,6 +108,8 @@ def rejoin(role: Role, version: int) -> None:
     """After `restore` without what was in flight: goes on with a learner of this version."""
     if isinstance(role, Actor):
         _rejoin_actor(role, version)
+    elif isinstance(role, Inference):
+        role.rejoin(version)
     elif isinstance(role, Buffer):
         _rejoin_buffer(role, version)
     elif isinstance(role, Learner):
@@ -135,12 +147,34 @@ def _restore_actor(actor: Actor, state: State) -> None:
     if restore_to(actor.env, state["env"]):
         actor.obs, actor.first = _observed(state["obs"]), np.array(state.get("first", False))
         return
-    entropy = (actor.seed, int(actor.counts[Count.PRODUCED]))  # not the first episodes once more
+    _begin_episodes(actor)
+    actor.first = np.ones(actor.env.spec.n_envs, np.bool_)
+    actor.trajectory.give_up()
+
+
+def _begin_episodes(actor: Actor | EnvActor) -> None:
+    """Not the first ones once more."""
+    entropy = (actor.seed, int(actor.counts[Count.PRODUCED]))
     fresh = int(np.random.SeedSequence(entropy).generate_state(1)[0]) % 2**31
     actor.obs = actor.env.reset(fresh)
-    actor.first = np.ones(actor.env.spec.n_envs, np.bool_)
     actor.log.begin_anew()
-    actor.trajectory.give_up()
+
+
+def _env_actor_state(actor: EnvActor) -> State:
+    """The episodes in progress, where they can be kept."""
+    env, log = state_of(actor.env), actor.log.state()
+    return {"stream": actor.stream, "env": env, "obs": actor.obs, "log": log}
+
+
+def _restore_env_actor(actor: EnvActor, state: State) -> None:
+    """In the same episodes or in new ones; whoever acts for it is told where it is."""
+    actor.log.restore(state["log"])
+    if restore_to(actor.env, state["env"]):
+        actor.obs = _observed(state["obs"])
+    else:
+        _begin_episodes(actor)
+    actor.stream = state["stream"] + 1
+    actor.begin()
 
 
 def _observed(obs: State) -> Arrays:

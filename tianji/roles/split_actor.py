@@ -28,13 +28,13 @@ class EnvHalves:
     def reset(self, seed: int | None = None) -> Arrays:
         """Starts every environment anew; environment e is seeded as if they were one."""
         seeds = [None if seed is None else seed + i * self.size for i in range(len(self.halves))]
-        return _joined([half.reset(each) for half, each in zip(self.halves, seeds, strict=True)])
+        return joined([half.reset(each) for half, each in zip(self.halves, seeds, strict=True)])
 
     def step(self, action: npt.NDArray[Any]) -> Step:
         """Applies one action per environment."""
         for i, half in enumerate(self.halves):
             half.begin(action[i * self.size : (i + 1) * self.size])
-        return _joined_step([half.finish() for half in self.halves])
+        return joined_step([half.finish() for half in self.halves])
 
     def close(self) -> None:
         """Closes both."""
@@ -61,7 +61,7 @@ class PolicyHalves:
             half.act({name: array[part] for name, array in obs.items()}, first[part], explore)
             for half, part in zip(self.halves, parts, strict=True)
         ]
-        return _joined(decisions)
+        return joined(decisions)
 
     def state(self) -> State:
         """Of both, where they have one."""
@@ -130,8 +130,8 @@ class SplitActor(Actor):
             half.made = None
             decisions.append(decision)
             steps.append(step)
-        step = _joined_step(steps)
-        self.obs, self.first = self.trajectory.add(_joined(decisions), step), step.first
+        step = joined_step(steps)
+        self.obs, self.first = self.trajectory.add(joined(decisions), step), step.first
         self.log.add(step, self.version)
 
 
@@ -181,12 +181,17 @@ class _Half:
         self._obs, self._first = step.obs, step.first
 
 
-def _joined(parts: Sequence[Arrays]) -> Arrays:
+def joined(parts: Sequence[Arrays]) -> Arrays:
+    """Arrays of several environments side by side, as of all."""
+    if len(parts) == 1:
+        return parts[0]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _joined_step(steps: Sequence[Step]) -> Step:
+def joined_step(steps: Sequence[Step]) -> Step:
     """Steps of several environments side by side, as one of all."""
+    if len(steps) == 1:
+        return steps[0]
     values = {field.name: [getattr(s, field.name) for s in steps] for field in fields(Step)}
     return Step(**{name: _joined_values(parts) for name, parts in values.items()})
 
@@ -194,4 +199,4 @@ def _joined_step(steps: Sequence[Step]) -> Step:
 def _joined_values(parts: list[Any]) -> Any:
     if parts[0] is None:
         return None
-    return _joined(parts) if isinstance(parts[0], dict) else np.concatenate(parts)
+    return joined(parts) if isinstance(parts[0], dict) else np.concatenate(parts)

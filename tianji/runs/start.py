@@ -45,6 +45,8 @@ def refuse(config: Config, engine: str | None) -> str:
     _refuse_without_gpu(config, name)
     if config.exp.record:
         _refuse_to_record(config, name)
+    if config.parallel.actor_cfg.inference:
+        _refuse_inference(config, name)
     return name
 
 
@@ -98,6 +100,19 @@ def _refuse_to_record(config: Config, engine: str) -> None:
     else:
         return
     raise TianJiError(f"exp.record: {problem}")
+
+
+def _refuse_inference(config: Config, engine: str) -> None:
+    """What an inference role cannot do yet."""
+    if engine == "mpi":
+        problem = "engine mpi has none: use --engine process, or let the actors act"
+    elif config.parallel.actor_cfg.trigger:
+        problem = "its trajectories are always full: leave actor_cfg.trigger out"
+    elif config.exp.record or config.exp.trace_seconds is not None:
+        problem = "it can be neither traced nor recorded: leave --trace and exp.record out"
+    else:
+        return
+    raise TianJiError(f"actor_cfg.inference: {problem}")
 
 
 def _refuse_without_gpu(config: Config, engine: str) -> None:

@@ -25,6 +25,8 @@ WAITS = {  # as a trace has them: by the dependencies of the paper
     Count.WAITED_BATCH: Wait.TRAJECTORIES,
     Count.WAITED_GRADIENTS: Wait.LEARNERS,
     Count.WAITED_PARAMETERS: Wait.GROUPS,
+    Count.WAITED_ACTIONS: Wait.BALANCE,  # an inference role is not traced
+    Count.WAITED_STEPS: Wait.BALANCE,
     Count.WAITED_ORDER: Wait.GROUPS,
     Count.WAITED_ROOM: Wait.BALANCE,
 }

@@ -50,13 +50,14 @@ class Rebalancer:
     """Keeps the actors awake that the learner has use for, in every group by itself.
 
     `tell` hears of every decision. Nothing is done where the configuration says so, where acting
-    and learning take turns, and in the local engine.
+    and learning take turns, where actors wait for an inference role, and in the local engine.
     """
 
     def __init__(
         self, job: Job, folder: Path, engine: Engine, tell: Callable[[dict[str, Any]], None]
     ) -> None:
-        wanted = job.config.parallel.global_cfg.rebalance
+        parallel = job.config.parallel
+        wanted = parallel.global_cfg.rebalance and not parallel.actor_cfg.inference
         self._active = wanted and not takes_turns(job, engine.name)
         self._job = job
         self._homes = homes_in(job, engine.name)

@@ -1,0 +1,221 @@
+"""Actors without a policy: simulation alone, where an inference role of the group acts."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tianji.core.channel import Inbox, Message, Outbox
+from tianji.core.counts import Count, Vector
+from tianji.core.env import Env, EnvSpec, Step
+from tianji.core.mishaps import Mishaps
+from tianji.core.schema import Arrays, Field, Schema
+from tianji.roles.episodes import Clock, EpisodeLog
+from tianji.roles.renewal import Renewal
+from tianji.roles.role import Role
+from tianji.roles.split_actor import EnvHalves, joined_step
+
+ABOUT = (
+    Field("half", "int64"),  # of the actor's environments
+    Field("stream", "int64"),  # see `EnvActor.stream`
+)
+
+
+def steps_schema(env: EnvSpec, n_halves: int) -> Schema:
+    """What one half of an actor's environments shows, and what its last actions came to."""
+    per_env = (
+        *env.observations,
+        env.reward,
+        *(Field(name, "bool") for name in ("terminated", "truncated", "valid", "first")),
+        *(Field(f"final_{f.name}", f.dtype, f.shape) for f in env.observations if env.same_step),
+    )
+    return Schema((*ABOUT, *Schema(per_env).stacked(env.n_envs // n_halves).fields))
+
+
+def actions_schema(env: EnvSpec, n_halves: int) -> Schema:
+    """Actions for one half of an actor's environments."""
+    action = Field("action", env.action.dtype, env.action.shape)
+    return Schema((*ABOUT, *Schema((action,)).stacked(env.n_envs // n_halves).fields))
+
+
+class EnvActor(Role):
+    """Simulation alone: what the environments show goes to an inference role, which sends actions.
+
+    Frames are sent one by one, as the environments make them. With two halves, one moves while the
+    inference role acts in the other. Actions for a half come when its step was sent, so that never
+    more than one message of each is in flight.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        env: Env,
+        actions: Inbox,
+        steps: Outbox,
+        episodes: Outbox,
+        length: int,
+        seed: int,
+        clock: Clock = time.monotonic,
+        counts: Vector | None = None,
+        make_env: Callable[[], Any] | None = None,  # what broke is made anew with it
+        restarts: int = 0,  # times an hour that this may happen
+    ) -> None:
+        super().__init__(name, counts)
+        self.mishaps = Mishaps(name, self.counts, restarts)
+        self._whole = env
+        self._envs: list[Any] = env.halves if isinstance(env, EnvHalves) else [env]
+        self.actions, self.steps = actions, steps
+        self.stream = 0  # grows where it begins anew, in the middle of what it had sent before
+        self.seed = seed
+        self.obs = env.reset(seed)
+        self.log = EpisodeLog(env.spec.n_envs, episodes, clock)
+        renewal = None
+        if make_env is not None:
+            renewal = Renewal(make_env, seed, self.mishaps)
+            renewal.mend(env)
+        self._halves = [_Half(self._envs, i, renewal) for i in range(len(self._envs))]
+        self._length = length
+        self.begin()
+
+    @property
+    def env(self) -> Any:
+        """All environments as one; those that broke are made anew."""
+        return self._envs[0] if len(self._envs) == 1 else self._whole
+
+    def begin(self) -> None:
+        """Begins a stream with what is observed now."""
+        self._shown = 0  # halves of which was said where they begin
+        self._moving: deque[int] = deque()  # halves whose step is not finished
+        self._row: list[Step] = []  # of the halves that have made the newest step
+        self._n_rows, self._n_valid = 0, 0  # of the trajectory that is being made of this
+
+    def step(self) -> bool:
+        """Begins what it was sent actions for, else finishes what has begun."""
+        if self.actions.closed:
+            return self._finish()
+        if self._shown < len(self._halves):
+            return self._show()
+        if (message := self.actions.take()) is not None:
+            self._move(message)
+            return True
+        if not self._moving:
+            return False
+        self._send(self._moving.popleft())
+        return True
+
+    def waits_for(self) -> Count:
+        """Actions: it has nothing else to wait for."""
+        return Count.WAITED_ACTIONS
+
+    def _show(self) -> bool:
+        """Says where the next half begins; in the middle of an episode that is as good as new."""
+        if (slot := self.steps.slot()) is None:
+            return False
+        size = self.env.spec.n_envs // len(self._halves)
+        part = slice(self._shown * size, (self._shown + 1) * size)
+        for name, array in self.obs.items():
+            slot[name][...] = array[part]
+        slot["first"][...] = True
+        self._commit(slot, self._shown)
+        self._shown += 1
+        return True
+
+    def _move(self, message: Message) -> None:
+        arrays = message.arrays
+        if int(arrays["stream"]) != self.stream:
+            return  # for what it showed before it began anew
+        half = int(arrays["half"])
+        self.counts[Count.VERSION] = message.version
+        self.tracer.begin()
+        self._halves[half].begin(np.array(arrays["action"]), message.version)
+        if len(self._halves) == 1:
+            self._send(half)
+        else:
+            self._moving.append(half)
+
+    def _send(self, half: int) -> None:
+        """Finishes the step of a half and sends what came of it."""
+        step = self._halves[half].finish()
+        slot = self.steps.slot()
+        assert slot is not None, "as many messages may be in flight as there are halves"
+        for name in ("reward", "terminated", "truncated", "valid", "first"):
+            slot[name][...] = getattr(step, name)
+        for name, array in step.obs.items():
+            slot[name][...] = array
+        for name, array in (step.final or {}).items():
+            slot[f"final_{name}"][...] = array
+        self._commit(slot, half)
+        self.tracer.acted()
+        self._row.append(step)
+        if len(self._row) == len(self._halves):  # they move in turns
+            self._count(joined_step(self._row), self._halves[half].version)
+            self._row = []
+
+    def _commit(self, slot: Arrays, half: int) -> None:
+        slot["half"][...], slot["stream"][...] = half, self.stream
+        self.steps.commit(self._halves[half].version)
+
+    def _count(self, step: Step, version: int) -> None:
+        """As the inference role does, who makes trajectories of this."""
+        self.obs = step.obs
+        self.log.add(step, version)
+        self._n_rows += 1
+        self._n_valid += int(np.count_nonzero(step.valid))
+        if self._n_rows == self._length:
+            self.counts[Count.PRODUCED] += self._n_valid
+            self.counts[Count.PUSHED] += 1
+            self._n_rows, self._n_valid = 0, 0
+            self.log.push()
+
+    def _finish(self) -> bool:
+        self.log.push()
+        self.steps.close()
+        self.done = True
+        return True
+
+    def report(self) -> Arrays:
+        """Counters, and the newest mishap of the environments in words."""
+        return {"counts": self.counts, "mishap": self.mishaps.words}
+
+    def close(self) -> None:
+        """Closes the environments."""
+        self.env.close()
+
+
+class _Half:
+    """Some of the environments, or all, and the step that they are making."""
+
+    def __init__(self, envs: list[Any], i: int, renewal: Renewal[Any] | None) -> None:
+        self._envs, self._i, self._renewal = envs, i, renewal
+        self.version = -1  # of the policy that chose the last actions
+        self._action: npt.NDArray[Any] | None = None  # of a step that is made all at once
+        self._error: Exception | None = None  # that came when they were to begin
+
+    def begin(self, action: npt.NDArray[Any], version: int) -> None:
+        """Sends the actions, where environments move by themselves."""
+        self.version, self._action = version, action
+        if len(self._envs) == 1:
+            return
+        try:
+            self._envs[self._i].begin(action)
+        except Exception as error:  # of anybody's simulator
+            self._error = error
+
+    def finish(self) -> Step:
+        """What came of them."""
+        env, error = self._envs[self._i], self._error
+        self._error = None
+        try:
+            if error is not None:
+                raise error
+            step: Step = env.step(self._action) if len(self._envs) == 1 else env.finish()
+        except Exception as broken:
+            if self._renewal is None:
+                raise
+            self._envs[self._i], step = self._renewal.after(env, broken)
+        return step
