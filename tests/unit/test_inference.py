@@ -12,7 +12,7 @@ from tianji.core.errors import TianJiError
 from tianji.engines.local import LocalEngine
 from tianji.job import factory, job
 from tianji.models import acting
-from tianji.observe.watch import Limits
+from tianji.observe.limits import Limits
 from tianji.roles import role_state
 from tianji.roles.env_actor import EnvActor
 from tianji.roles.inference import Inference
