@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from tianji.core.state import State as State
     from tianji.core.state import random_state as random_state
     from tianji.core.state import restore_random as restore_random
+    from tianji.core.store import Amount as Amount
+    from tianji.core.store import Sampling as Sampling
+    from tianji.core.store import Store as Store
+    from tianji.core.store import trajectory_schema as trajectory_schema
     from tianji.models.export import exported as exported
     from tianji.models.export import traced as traced
     from tianji.models.flat import FlatParameters as FlatParameters
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from tianji.stores.prioritised import Prioritised as Prioritised
     from tianji.stores.replay import Replay as Replay
     from tianji.stores.rollouts import Rollouts as Rollouts
+    from tianji.stores.sequences import Sequences as Sequences
     from tianji.strategy.plan.plan_file import Plan as Plan
     from tianji.tools.export import Exported
     from tianji.transports.shm import ShmTransport as ShmTransport
@@ -56,6 +61,7 @@ HOMES = {
     "tianji.core.lazy": ("torch",),
     "tianji.core.schema": ("Arrays", "Field", "Schema"),
     "tianji.core.state": ("State", "random_state", "restore_random"),
+    "tianji.core.store": ("Amount", "Sampling", "Store", "trajectory_schema"),
     "tianji.models.export": ("exported", "traced"),
     "tianji.models.flat": ("FlatParameters",),
     "tianji.models.layout": ("Network", "network_of"),
@@ -66,6 +72,7 @@ HOMES = {
     "tianji.stores.prioritised": ("Prioritised",),
     "tianji.stores.replay": ("Replay",),
     "tianji.stores.rollouts": ("Rollouts",),
+    "tianji.stores.sequences": ("Sequences",),
     "tianji.strategy.plan.plan_file": ("Plan",),
     "tianji.transports.shm": ("ShmTransport",),
 }

@@ -61,11 +61,12 @@ PPO_MODES = pytest.mark.parametrize(
     "mode",
     [
         {},
-        {"mode": "async", "correction": "clip"},
-        {"mode": "async", "correction": "vtrace"},
+        {"mode": "async"},
+        {"mode": "async", "average_decay": 0.0, "weight_cap": 1.0},
+        {"mode": "async", "correction": "none"},
         {"normalise_obs": True, "normalise_reward": True, "normalise_value": True},
     ],
-    ids=["sync", "clip", "vtrace", "normalised"],
+    ids=["sync", "ewma", "clipped weights", "no correction", "normalised"],
 )
 
 

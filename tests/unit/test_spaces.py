@@ -5,9 +5,11 @@ from types import SimpleNamespace
 import gymnasium
 import numpy as np
 import pytest
+from commands import TASKS
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
+import tianji
 from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
 from tianji.envs import make
@@ -157,6 +159,23 @@ def test_a_hand_of_blackjack_is_three_fields():
     env = make(SimpleNamespace(**SECTION | {"gym_name": "Blackjack-v1"}), 3, ".")
     assert [f.name for f in env.spec.inputs] == ["obs.0", "obs.1", "obs.2"]
     assert env.spec.gather(env.reset(seed=0)).shape == (3, 32 + 11 + 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        ("Taxi-v4", "cartpole_dqn.py"),
+        ("FrozenLake-v1", "cartpole_ppo.py"),
+        ("Blackjack-v1", "cartpole_ppo.py"),
+    ],
+)
+def test_toy_text_is_learned_from(name, task, tmp_path):
+    given = ["exp.train_steps=256", "actor_cfg.envs=8", f"environment.gym_name='{name}'"]
+    given += ["hyp.step_len=16"] if "ppo" in task else ["hyp.warmup_size=64"]
+    report = tianji.train(TASKS / task, *given, engine="local", run_dir=tmp_path / "run")
+    assert report.error is None
+    assert report.summary["updates"] >= 2
+    assert np.isfinite(tianji.load(tmp_path / "run").weights).all()
 
 
 SECTION = {"type": "GymEnv", "vectorization": "sync", "kwargs": {}, "render": False}
