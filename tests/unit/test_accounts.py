@@ -78,6 +78,14 @@ def test_what_is_lost_or_invented_on_the_way_is_missing(stage):
     assert stage.missing == -2
 
 
+def test_what_a_synchronous_buffer_refused_for_its_age_was_taken(stage):
+    stage.send(0)
+    stage.inboxes[0].take()
+    stage.inboxes[0].free()
+    stage.count("buffer-0.0", Count.DROPPED, 9)
+    assert stage.missing == 0
+
+
 def test_the_newest_of_a_ring_that_has_gone_round_are_on_their_way(stage):
     for n_valid in range(1, 8):
         stage.send(0, n_valid)

@@ -19,15 +19,19 @@ def missing_steps(job: Job, transport: ShmTransport) -> int:
     All have ended by now, or it may be that something is on its way. A process that was killed
     between sending a trajectory and counting it leaves one that only the receiver has counted.
     """
-    total = {Kind.ACTOR: 0.0, Kind.BUFFER: 0.0}
-    counters = {Kind.ACTOR: Count.PRODUCED, Kind.BUFFER: Count.RECEIVED}
-    for role in roles_of(job.config):
-        if role.kind in total:
-            total[role.kind] += live_counts(transport, role.name)[counters[role.kind]]
+    made = _sum(job, transport, Kind.ACTOR, Count.PRODUCED)
+    taken = _sum(job, transport, Kind.BUFFER, Count.RECEIVED)
+    if job.sampling.per_version is not None:  # what came after its version is taken and refused
+        taken += _sum(job, transport, Kind.BUFFER, Count.DROPPED)
     under_way = 0
     for spec in shared_channels(job):
         if not spec.name.startswith("trajectories "):
             continue
         for rows in ring.in_flight(spec, transport.block(spec.name)):
             under_way += int(np.count_nonzero(rows["valid"][: int(rows["length"])]))
-    return int(total[Kind.ACTOR] - total[Kind.BUFFER]) - under_way
+    return made - taken - under_way
+
+
+def _sum(job: Job, transport: ShmTransport, kind: Kind, count: Count) -> int:
+    names = [role.name for role in roles_of(job.config) if role.kind is kind]
+    return sum(int(live_counts(transport, name)[count]) for name in names)
