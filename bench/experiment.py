@@ -107,7 +107,8 @@ class Sheet:
         self.rows.append(row)
         self._writer.writerow({k: _plain(row.get(k)) for k in self._columns})
         self._file.flush()
-        print("  " + "  ".join(f"{k}={_brief(row.get(k))}" for k in self._columns), flush=True)
+        there = [k for k in self._columns if k in row]
+        print("  " + "  ".join(f"{k}={_brief(row[k])}" for k in there), flush=True)
 
     def __enter__(self) -> Sheet:
         """Runs may begin."""

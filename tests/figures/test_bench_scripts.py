@@ -49,6 +49,18 @@ def test_an_experiment_prints_its_table_and_writes_its_files(name, tmp_path, chi
     assert all(float(row[KEYS.get(name, "consumption")]) > 0 for row in rows)
 
 
+def test_faults_are_survived_and_their_cost_is_told(tmp_path, child_env):
+    few = ["--kills", "2", "--schedules", "2", "--pairs", "1", "--short", "1", "--target", "40"]
+    done = run("faults", tmp_path, child_env, "--seeds", "1", *few)
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader((tmp_path / "faults.csv").read_text().splitlines()))
+    assert "did not finish" not in done.stdout and {row["part"] for row in rows} == set("abcd")
+    assert all(0 < float(row["seen"]) < float(row["back"]) for row in rows if row["part"] == "b")
+    (schedules,) = (row for row in rows if row["part"] == "c")
+    assert [schedules[name] for name in ("hang", "left", "missing")] == ["0", "0", "0"]
+    assert len((tmp_path / "faults.md").read_text().splitlines()) == 4 + 13
+
+
 def test_the_planned_split_is_raced_against_others(tmp_path, child_env):
     limits = ["--quick", "--seconds", "4", "--seeds", "1", "--cores", "2"]
     done = run("plan", tmp_path, child_env, *limits)
