@@ -205,7 +205,8 @@ def test_a_disk_that_is_full_to_the_end_ends_no_run(small_disk):
 
 
 def test_a_killed_actor_costs_neither_the_learners_work_nor_the_counts(run):
-    process, folder = run("--set", "actor_cfg.num=2")
+    options = ("--set", "actor_cfg.num=2", "--set", "global_cfg.restarts=0")
+    process, folder = run(*options)
     crew = training(process, folder)
     os.kill(crew["actor-0.0"], signal.SIGKILL)
     out, err = process.communicate(timeout=120)
@@ -215,7 +216,7 @@ def test_a_killed_actor_costs_neither_the_learners_work_nor_the_counts(run):
     kept, _ = checkpoint.newest(folder)
     assert (kept.env_steps, kept.version) == (first["env_steps"], first["updates"])
 
-    process, folder = run("--set", "actor_cfg.num=2")
+    process, folder = run(*options)
     err = goes_on(process, folder, kept.env_steps)
     assert "nothing was saved of actor-0.0: it begins anew" in err
     second = json.loads((folder / "summary.json").read_text())

@@ -45,26 +45,20 @@ def run(tmp_path):
     end(process)
 
 
-def test_a_killed_actor_that_may_not_be_replaced_ends_the_run_and_is_named(tmp_path):
+@pytest.mark.parametrize(
+    "victim", ["actor-0.0", pytest.param("learner-0.0", marks=pytest.mark.slow)]
+)
+def test_one_that_is_killed_and_may_not_be_replaced_ends_the_run_and_is_named(tmp_path, victim):
     options = (*ENDLESS, "--set", "global_cfg.restarts=0")
     process = start(TASKS / "echo_dqn.py", tmp_path / "run", *options)
     try:
         crew = training(process, tmp_path / "run")
-        _kill(crew["actor-0.0"], signal.SIGKILL)
+        _kill(crew[victim], signal.SIGKILL)
         out, err = process.communicate(timeout=120)
     finally:
         end(process)
     assert process.returncode == 1
-    assert "actor-0.0 was killed by SIGKILL" in err
-    assert not any(map(alive, crew.values()))
-
-
-def test_a_killed_learner_ends_the_run_and_is_named(run):
-    process, folder, crew = run
-    _kill(crew["learner-0.0"], signal.SIGKILL)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 1
-    assert "learner-0.0 was killed by SIGKILL" in err
+    assert f"{victim} was killed by SIGKILL" in err
     assert not any(map(alive, crew.values()))
 
 
@@ -78,6 +72,7 @@ def test_a_killed_learner_ends_the_run_and_is_named(run):
 def test_one_of_several_learners_that_is_killed_ends_the_run_and_is_named(tmp_path, victim):
     pair = {"learner-0.1": "learner_cfg.num=2"}.get(victim, "global_cfg.group_num=2")
     folder, more = tmp_path / "run", ("--set", pair, "--set", "exp.save_freq=50")
+    more += ("--set", "global_cfg.restarts=0") if victim == "learner-1.0" else ()
     process = start(ROOT / "configs" / "cartpole_dqn.py", folder, *ENDLESS, *more)
     try:
         crew = training(process, folder)

@@ -10,7 +10,8 @@ PROMISES = {
     "SIGKILL of an actor": [
         "fault/test_supervision.py::test_whoever_is_killed_and_whenever",
         "fault/test_supervision.py::test_the_only_actor_of_dqn_comes_back_and_explores_on",
-        "fault/test_faults.py::test_a_killed_actor_that_may_not_be_replaced_ends_the_run_and_is_named",
+        "fault/test_faults.py::"
+        "test_one_that_is_killed_and_may_not_be_replaced_ends_the_run_and_is_named",
         "unit/test_supervise.py::test_one_that_is_killed_is_replaced_at_the_next_look_with_its_counts",
         "unit/test_supervise.py::test_one_that_comes_to_nothing_is_replaced_later_and_later",
     ],
@@ -20,9 +21,17 @@ PROMISES = {
         "unit/test_supervise.py::"
         "test_one_more_than_the_budget_within_an_hour_ends_the_run_with_the_first_words",
     ],
-    "SIGKILL of a buffer": ["fault/test_supervision.py::test_in_every_layout"],
+    "SIGKILL of a buffer": [
+        "fault/test_supervision.py::test_a_buffer_of_its_own_comes_back_in_synchronous_training",
+        "unit/test_replacing_learners.py::test_training_goes_on_whoever_is_lost_and_when",
+    ],
     "SIGKILL of a learner": [
-        "fault/test_faults.py::test_a_killed_learner_ends_the_run_and_is_named"
+        "fault/test_supervision.py::test_a_learner_comes_back_with_its_buffer_while_actors_stay",
+        "fault/test_faults.py::"
+        "test_one_that_is_killed_and_may_not_be_replaced_ends_the_run_and_is_named",
+        "unit/test_replacing_learners.py::test_training_goes_on_whoever_is_lost_and_when",
+        "unit/test_replacing_learners.py::"
+        "test_a_learner_goes_on_at_its_version_with_the_weights_that_it_published_last",
     ],
     "the launcher dies": [
         "fault/test_faults.py::test_children_and_shared_memory_go_when_the_launcher_is_killed",

@@ -1,4 +1,4 @@
-"""Actors that are lost in every way come back, and training never stops."""
+"""Processes that are lost in every way come back, and training goes on."""
 
 import json
 import os
@@ -115,6 +115,33 @@ def test_the_only_actor_of_dqn_comes_back_and_explores_on(begin):
     assert part["policy"]["steps"] >= part["counts"]["produced"]
 
 
+def test_a_learner_comes_back_with_its_buffer_while_actors_stay(begin):
+    run = begin(TASKS / "echo_dqn.py", "--set", "exp.save_seconds=0.5")
+    before, updates = run.crew(), run.last["updates"]
+    run.kill("learner-0.0")
+    run.comes_back(1)
+    after = run.crew()
+    assert run.last["updates"] > updates
+    assert after["actor-0.0"] == before["actor-0.0"]
+    assert after["learner-0.0"] != before["learner-0.0"]
+    summary = run.stop()
+    assert summary["restarts"] == 1
+    [fault] = summary["faults"]
+    assert (fault["process"], fault["how"]) == ("learner-0.0", "was killed by SIGKILL")
+    assert summary["replay_ratio"]["measured"] <= 8.0
+
+
+def test_a_buffer_of_its_own_comes_back_in_synchronous_training(begin):
+    run = begin(TASKS / "echo_ppo.py", "--set", "buffer_cfg.cores=1")
+    before = run.crew()
+    run.kill("buffer-0.0")
+    run.comes_back(1)
+    after = run.crew()
+    assert {home for home in before if after[home] != before[home]} == {"buffer-0.0"}
+    summary = run.stop()
+    assert (summary["restarts"], summary["staleness"]["max"]) == (1, 0)
+
+
 def broken(folder, how):
     """A configuration beside an environment that breaks once."""
     text = (TASKS / "echo_ppo.py").read_text()
@@ -165,6 +192,13 @@ def test_an_actor_that_is_stopped_for_five_seconds_is_left_alone(begin):
         ("echo_impala.py", ("--set", "actor_cfg.num=2"), ("actor-0.0", "actor-0.1")),
         ("echo_dqn.py", ("--set", "buffer_cfg.cores=1"), ("actor-0.0",)),
         ("echo_dqn.py", ("--set", "learner_cfg.num=2"), ("actor-0.0",)),
+        ("echo_ppo.py", (), ("learner-0.0",)),
+        ("echo_ppo.py", ("--set", "exp.save_seconds=0.5"), ("learner-0.0", "actor-0.1")),
+        ("echo_ppo.py", ("--set", "buffer_cfg.cores=1"), ("learner-0.0",)),
+        ("echo_impala.py", ("--set", "actor_cfg.num=2"), ("learner-0.0",)),
+        ("echo_dqn.py", ("--set", "buffer_cfg.cores=1"), ("learner-0.0", "buffer-0.0")),
+        ("echo_apex.py", ("--set", "buffer_cfg.cores=1"), ("buffer-0.0",)),
+        ("echo_dqn.py", ("--set", "buffer_cfg.slack=0"), ("learner-0.0", "actor-0.0")),
     ],
 )
 def test_in_every_layout(begin, config, options, homes):
@@ -176,16 +210,31 @@ def test_in_every_layout(begin, config, options, homes):
 
 
 @pytest.mark.slow
+def test_a_group_whose_learner_comes_back_is_averaged_again(begin):
+    more = ("--set", "global_cfg.group_num=2", "--set", "learner_cfg.send_root_interval=20")
+    run = begin(TASKS / "echo_dqn.py", *more)
+    for i, home in enumerate(("learner-1.0", "learner-0.0")):
+        run.kill(home)
+        run.comes_back(i + 1)
+        fusions = run.last["fusion/n"]
+        eventually(lambda n=fusions: run.last["fusion/n"] > n + 2, what="more fusions")
+    assert run.stop()["restarts"] == 2
+
+
+@pytest.mark.slow
 def test_a_trace_holds_all_lives_of_a_process(begin):
     run = begin(TASKS / "echo_ppo.py", "--trace")
     run.kill("actor-0.0")
     run.comes_back(1)
+    run.kill("learner-0.0")
+    run.comes_back(2)
     run.stop()
     trace = read(run.folder)
     assert sorted(role.name for role in trace.roles) == sorted(
         ["actor-0.0", "actor-0.1", "buffer-0.0", "learner-0.0"]
     )
-    assert len(list((run.folder / "trace").glob("actor-0.0*"))) == 2
+    for home in ("actor-0.0", "learner-0.0"):
+        assert len(list((run.folder / "trace").glob(f"{home}*"))) == 2
 
 
 @pytest.mark.slow
@@ -199,8 +248,8 @@ def test_whoever_is_killed_and_whenever(begin, seed):
     for _ in range(10):
         time.sleep(random.uniform(0, 2))
         crew = run.crew()
-        for home in ("actor-0.0", "actor-0.1"):
-            if home in crew and random.random() < 0.7:
+        for home in ("actor-0.0", "actor-0.1", "learner-0.0"):
+            if home in crew and random.random() < 0.6:
                 os.kill(crew[home], signal.SIGKILL)
     updates = run.last["updates"]
     eventually(lambda: run.last["updates"] > updates + 20, what="more updates")

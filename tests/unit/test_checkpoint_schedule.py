@@ -363,6 +363,21 @@ def test_a_role_that_is_replaced_meanwhile_holds_no_checkpoint_up(stage, tmp_pat
     assert stage.warnings == []
 
 
+@pytest.mark.parametrize("lost", ["learner-0.0", "buffer-0.0"])
+def test_one_that_a_learner_or_a_buffer_was_lost_from_is_given_up(stage, tmp_path, lost):
+    stage = stage("exp.save_freq=10")
+    stage.tick(10)
+    stage.write(writing(1), [name for name in stage.roles if name != lost])
+    stage.say_saved(1)
+    stage.progress.counts[lost][Count.SAVED] = 0
+    stage.progress.lives[lost] += 1
+    stage.tick(11)
+    assert (stage.saved, stage.warnings) == ([], [])
+    assert list((tmp_path / "checkpoints").iterdir()) == []
+    stage.tick(20)
+    assert [number for number, _ in stage.orders] == [1, 2]
+
+
 def test_what_a_role_had_written_before_it_was_lost_is_kept(stage, tmp_path):
     stage = stage("exp.save_freq=10")
     stage.tick(10)

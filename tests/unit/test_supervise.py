@@ -9,7 +9,7 @@ from commands import TASKS
 
 from tianji.config import load
 from tianji.core.counts import WORDS_BYTES, Count
-from tianji.core.errors import SPENT
+from tianji.core.errors import SPENT, USER_MISTAKE
 from tianji.engines import supervise
 from tianji.engines.live_counts import counts_channels, live_counts
 from tianji.engines.lost_process import RoleFailed
@@ -173,6 +173,65 @@ def test_one_in_which_too_much_broke_is_not_replaced(stage):
     assert not stage.crew.replaced and not stage.crew.away
 
 
+def test_one_that_ends_by_a_mistake_of_the_users_is_not_replaced_whenever_it_is_found(stage):
+    stage = stage()
+    stage.pushes()
+    assert stage.loses(status=USER_MISTAKE) == []
+    assert not stage.crew.replaced and not stage.crew.away | stage.crew.guarded & {"actor-0.0"}
+
+
+@pytest.mark.parametrize("home", ["learner-0.0", "buffer-0.0"])
+def test_a_learner_and_a_buffer_are_replaced_like_an_actor_and_never_taken_to_hang(stage, home):
+    stage = stage("buffer_cfg.cores=1", "environment.step_seconds=5")
+    for _ in range(400):
+        stage.report()
+        assert stage.look(0.5) == []
+    assert stage.loses(home) == [f"{home} was killed by SIGKILL; it is replaced"]
+    assert stage.watch.progress.restarts == 1
+    began = stage.now
+    while not stage.crew.replaced:
+        stage.look()
+    assert stage.crew.replaced == [(home, 1, 0)]
+    assert stage.now - began > 0.4  # nothing had come of it
+
+
+def test_a_learner_that_fails_before_its_first_update_is_left_to_the_crew(stage):
+    stage = stage()
+    stage.counts("learner-0.0")[Count.PUSHED] += 1  # its first weights
+    assert stage.loses("learner-0.0", 1) == []
+    stage.crew.processes["learner-0.0"].status = None
+    stage.counts("learner-0.0")[Count.CONSUMED] += 32
+    assert stage.loses("learner-0.0", 1) != []
+
+
+@pytest.mark.parametrize("override", ["learner_cfg.num=2", "exp.record=True"])
+def test_learners_that_share_a_batch_or_are_recorded_are_left_to_the_crew(stage, override):
+    stage = stage(override)
+    assert stage.loses("learner-0.0") == []
+    assert not stage.crew.away
+    stage.pushes()
+    assert stage.loses("actor-0.0") != []
+
+
+def test_a_run_waits_for_who_comes_back_if_everyone_is_gone(stage):
+    stage = stage()
+    assert stage.supervisor.awaits(lambda home: False)
+    assert not stage.supervisor.awaits(lambda home: True)
+    stage.supervisor.close()
+    assert not stage.supervisor.awaits(lambda home: False)
+
+
+def test_who_is_away_at_the_end_is_told_of_and_a_learner_may_yet_save(stage):
+    stage = stage()
+    stage.loses("learner-0.0")
+    while not stage.crew.replaced:
+        stage.look()
+    stage.pushes()
+    stage.loses("actor-0.0")
+    assert stage.supervisor.close() == ["actor-0.0"]
+    assert stage.crew.processes["learner-0.0"].status is None
+
+
 def test_one_more_than_the_budget_within_an_hour_ends_the_run_with_the_first_words(stage):
     stage = stage("global_cfg.restarts=2")
     for words in ("the first", "the second"):
@@ -229,10 +288,10 @@ def test_one_that_cannot_be_started_is_tried_again(stage):
 def test_who_dies_just_after_a_look_is_left_to_the_next_one(stage):
     stage = stage()
     stage.pushes()
-    assert stage.crew.guarded == {"actor-0.0", "actor-0.1"}
-    assert stage.loses() and stage.crew.guarded == {"actor-0.1"}
+    assert stage.crew.guarded == {"actor-0.0", "actor-0.1", "learner-0.0"}
+    assert stage.loses() and stage.crew.guarded == {"actor-0.1", "learner-0.0"}
     stage.loses("actor-0.1", 1)  # at once: that is a mistake
-    assert stage.crew.guarded == set()
+    assert stage.crew.guarded == {"learner-0.0"}
 
 
 def test_nobody_is_guarded_when_the_stream_ends(stage):

@@ -58,7 +58,8 @@ class GlobalConfig:
     restarts: int = key(
         10,
         "times an hour that an actor may be mended, by a new process (engine process) and as often "
-        "by new environments and by discarded episodes; one more ends the run as failed",
+        "by new environments and by discarded episodes, and that a learner or a buffer may be "
+        "replaced; one more ends the run as failed",
         at_least=0,
     )
     rebalance: bool = key(

@@ -59,6 +59,16 @@ class Message:
     sequence: int  # 0, 1, 2, ... per sender; a LATEST channel may skip numbers
 
 
+def empty_handed(number: int) -> int:
+    """The version of a message that has nothing in it, but takes the place of number `number`."""
+    return -1 - number
+
+
+def number_of(version: int) -> int:
+    """The number of a message, whether it has something in it or not."""
+    return version if version >= 0 else -1 - version
+
+
 class Outbox(Protocol):
     """The sending end."""
 

@@ -104,10 +104,15 @@ class Crew:
         return [name for name, process in self.processes.items() if process.poll() is None]
 
     def release(self, close: Callable[[str], None]) -> None:
-        """Closes what learners that have ended, and those that were lost, may have left open."""
+        """Closes what learners that have ended, and those that were lost, may have left open.
+
+        Not of those that are replaced.
+        """
         ended = [name for name, process in self.processes.items() if process.poll() is not None]
         for name in ended:
-            if kind_of(name) is Kind.LEARNER or name in self._told:
+            if name in self._told or (
+                kind_of(name) is Kind.LEARNER and name not in self.away | self.guarded
+            ):
                 close(name)
 
     def lost(self) -> list[tuple[str, str]]:

@@ -119,7 +119,7 @@ class RemoteEngine:
         `check` may raise at every look.
         """
         status, stall = None, StallWatch(self._processes)
-        while self._processes.still_running():
+        while self._processes.still_running() or self._awaits():
             check()
             self._look_after()
             progress = self.watch.poll()
@@ -133,6 +133,9 @@ class RemoteEngine:
         self.stop()
         self._look_after()
         return status or limits.reached(self.watch.progress) or Status.FINISHED
+
+    def _awaits(self) -> bool:
+        return self.supervisor is not None and self.supervisor.awaits(self._ended)
 
     def _look_after(self) -> None:
         if self.supervisor is not None:
@@ -165,11 +168,12 @@ class RemoteEngine:
 
     def stop(self) -> None:
         """Ends the stream, and waits for the processes to follow it."""
-        if self.supervisor is not None:
-            self.supervisor.close()
+        gone = [] if self.supervisor is None else self.supervisor.close()
         for outbox in (self._orders, self._control):  # the latter before the end that it tells of
             order_last(outbox, self._job.config)
         self._control.close()
+        for home in gone:
+            self._close_ends(home)
         self._processes.release(self._close_ends)
         deadline = time.monotonic() + GRACE_SECONDS
         while self._processes.still_running() and time.monotonic() < deadline:

@@ -1,14 +1,32 @@
-"""A new life of a process that was lost: its roles go on where the last one stood."""
+"""A new life of a process that was lost: its roles go on where the last one stood.
+
+What survives a process lies in shared memory: all it has sent, its counters, the weights that a
+learner published last. A learner has its newest checkpoint besides. A buffer begins empty: what
+was in it was lost, and counts as received.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from tianji.core.channel import Carrier
-from tianji.core.counts import OF_THIS_PROCESS, Vector
+from tianji.core.channel import Carrier, number_of
+from tianji.core.counts import OF_THIS_PROCESS, Count, Vector
 from tianji.engines.live_counts import live_counts
-from tianji.roles import Actor, role_state
+from tianji.job.job import Job
+from tianji.job.wiring import channels_of
+from tianji.roles import Actor, Buffer, Learner, lost_learner, role_state
 from tianji.roles.role import Role
+from tianji.roles.role_specs import (
+    Kind,
+    RoleSpec,
+    batches_of,
+    group_of,
+    parameters_of,
+    role_name,
+    weights_of,
+)
+from tianji.roles.saving import newest_part
 from tianji.transports import ring
 from tianji.transports.shm import ShmTransport
 
@@ -20,14 +38,77 @@ def counts_for(names: Sequence[str], shared: Carrier) -> dict[str, Vector | None
     return {name: live_counts(shared, name) for name in names}
 
 
-def take_over(roles: Sequence[Role], shared: Carrier) -> list[int]:
-    """Makes each role go on after a lost one; the messages that each had sent by then."""
-    assert isinstance(shared, ShmTransport)
-    sent = []
-    for role in roles:
-        for count in OF_THIS_PROCESS:
-            role.counts[count] = 0
+class Replacement:
+    """What is done in the place of a process that was lost: `make_way`, and then `take_over`."""
+
+    def __init__(self, job: Job, shared: Carrier, run: Path) -> None:
+        assert isinstance(shared, ShmTransport)
+        self._job, self._shared, self._run = job, shared, run
+        self._specs = {spec.name: spec for spec in channels_of(job)}
+
+    def make_way(self, mine: Sequence[RoleSpec]) -> None:
+        """Before the roles are made: nothing is taken again that was taken."""
+        for role in mine:
+            if role.kind is Kind.BUFFER:
+                for name in self._trajectories(role.group):
+                    ring.skip_taken(self._shared.block(name))
+            elif role.kind is Kind.LEARNER and self._is_shared(batches_of(role.group, 0)):
+                name = batches_of(role.group, 0)
+                learned = int(self._counts(role.name)[Count.VERSION])
+                ring.skip_before(self._specs[name], self._shared.block(name), learned)
+
+    def take_over(self, roles: Sequence[Role]) -> list[list[int]]:
+        """Makes each role go on after a lost one.
+
+        Answers with the trajectories that each had sent by then, or taken of each actor.
+        """
+        for role in roles:
+            for count in OF_THIS_PROCESS:
+                role.counts[count] = 0
+        return [self._take_over(role) for role in roles]
+
+    def _take_over(self, role: Role) -> list[int]:
         if isinstance(role, Actor):
             role_state.take_over(role)
-            sent.append(ring.take_over(shared.block(f"trajectories {role.name}")))
-    return sent
+            return [ring.take_over(self._shared.block(f"trajectories {role.name}"))]
+        if isinstance(role, Buffer):
+            handed, sampling = self._handed(group_of(role.name)), self._job.sampling
+            lost_learner.take_over_buffer(role, handed, sampling)
+            names = self._trajectories(group_of(role.name))
+            return [ring.skip_taken(self._shared.block(name)) for name in names]
+        if isinstance(role, Learner):
+            self._take_over_learner(role)
+        return []
+
+    def _take_over_learner(self, learner: Learner) -> None:
+        group, name = group_of(learner.name), learner.name
+        said = self._shared.inbox(f"report {name}").take()
+        lost_learner.take_over(
+            learner,
+            newest_part(self._run, name),
+            self._shared.inbox(weights_of(group)).take(),
+            None if said is None else said.arrays,
+        )
+        if learner.fusion is not None:
+            spec = self._specs[parameters_of(group)]
+            last = ring.last_sent(spec, self._shared.block(spec.name))
+            learner.fusion.take_over(last, int(learner.counts[Count.FUSIONS]))
+
+    def _handed(self, group: int) -> int:
+        """Batches that were handed out and are not lost: those of a process of its own are not."""
+        name = batches_of(group, 0)
+        if self._is_shared(name):
+            last = ring.last_sent(self._specs[name], self._shared.block(name))
+            if last is not None:
+                return number_of(last.version) + 1
+        return int(self._counts(role_name(Kind.LEARNER, 0, group))[Count.VERSION])
+
+    def _trajectories(self, group: int) -> list[str]:
+        actors = range(self._job.task.n_actors)
+        return [f"trajectories {role_name(Kind.ACTOR, i, group)}" for i in actors]
+
+    def _counts(self, name: str) -> Vector:
+        return live_counts(self._shared, name)
+
+    def _is_shared(self, name: str) -> bool:
+        return self._shared.carries(name)

@@ -60,7 +60,7 @@ def train(
     clock: Clock = time.monotonic,
 ) -> None:
     """Makes the roles of one process, resumed if the run is, and runs them until they are done."""
-    from tianji.engines.replacement import counts_for, take_over
+    from tianji.engines.replacement import Replacement, counts_for
     from tianji.engines.worker_loop import Loop
     from tianji.job import factory
     from tianji.job.advice import Listener
@@ -76,20 +76,26 @@ def train(
         return
     everybody, life = roles_of(job.config), int(description.get("life", 0))
     mine = [replace(role, life=life) for role in everybody if role.home == home]
-    counts = counts_for([role.name for role in mine], ports.shared)
+    counts, run = (
+        counts_for([role.name for role in mine], ports.shared),
+        Path(description["checkpoints"]).parent,
+    )
+    replacement = Replacement(job, ports.shared, run) if life else None
+    if replacement is not None:
+        replacement.make_way(mine)
     roles = [factory.build(role, job, ports, clock, counts[role.name]) for role in mine]
     for role in roles:
         if isinstance(role, Actor | EnvActor):
             role.mishaps.log = partial(print, file=sys.stderr, flush=True)
-    recording, run = None, Path(description["checkpoints"]).parent
+    recording = None
     if job.config.exp.trace_seconds is not None:
         from tianji.observe.trace.recording import record
 
         recording = record(roles, job.config, run, home, clock, life)
-    if life:
-        sent = take_over(roles, ports.shared)
+    if replacement is not None:
+        moved = replacement.take_over(roles)
         if recording is not None:
-            recording.replaced(sent)
+            recording.replaced(roles, moved)
     elif description["resumed"] is not None:
         _resume(roles, description["resumed"])
     learns = any(role.kind is Kind.LEARNER for role in mine)

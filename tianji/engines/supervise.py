@@ -14,8 +14,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tianji.config import Config
 from tianji.core.counts import Count, Vector
-from tianji.core.errors import SPENT
+from tianji.core.errors import SPENT, USER_MISTAKE
 from tianji.engines.child_processes import Crew
 from tianji.engines.live_counts import live_counts
 from tianji.engines.lost_process import RoleFailed, manner
@@ -48,16 +49,22 @@ class Charge:
     due: float = 0.0  # when it is replaced, if it is away
     seen: int = 0  # the last order that was given while it was there
     begun: bool = False  # this life has reported
-    fruitless: int = 0  # lives in a row that sent nothing
-    pushed: float = 0.0  # messages by the beginning of this life
+    fruitless: int = 0  # lives in a row that came to nothing
+    done: float = 0.0  # by the beginning of this life
     n_heard: int = 0  # reports
     silence: float = 0.0  # seconds since the last one
     asked_at: float | None = None  # for its stack, by its silence
 
     @property
-    def n_pushed(self) -> float:
-        """Messages that its roles have sent, in all lives."""
-        return float(sum(counts[Count.PUSHED] for counts in self.counts.values()))
+    def is_actor(self) -> bool:
+        """Whether an actor lives there."""
+        return kind_of(self.home) is Kind.ACTOR
+
+    @property
+    def n_done(self) -> float:
+        """What it is there for, in all lives: samples learned from, or messages sent."""
+        count = Count.CONSUMED if kind_of(self.home) is Kind.LEARNER else Count.PUSHED
+        return float(self.counts[self.home][count])  # a process is named after its first role
 
 
 class Supervisor:
@@ -72,7 +79,8 @@ class Supervisor:
         homes: dict[str, dict[str, Vector]] = {}
         for role in roles_of(job.config):
             homes.setdefault(role.home, {})[role.name] = live_counts(transport, role.name)
-        self._charges = [Charge(h, c) for h, c in homes.items() if kind_of(h) is Kind.ACTOR]
+        kinds = _replaced(job.config)
+        self._charges = [Charge(h, c) for h, c in homes.items() if kind_of(h) in kinds]
         self._longest = 0.0  # seconds of silence that ended by themselves
         self._looked_at = time.monotonic()
         self._closed = False
@@ -105,14 +113,22 @@ class Supervisor:
                 told.append(self._lose(charge, status, now))
         return told
 
-    def close(self) -> None:
-        """The stream ends: nobody is replaced any more, nor waited for who is not ready."""
+    def awaits(self, ended: Callable[[str], bool]) -> bool:
+        """Whether somebody is to come back, if every process is gone."""
+        return not self._closed and not all(ended(charge.home) for charge in self._charges)
+
+    def close(self) -> list[str]:
+        """The stream ends: nobody is replaced any more. Those that had to be, and are not there.
+
+        An actor that is not ready is not waited for; a learner is, to save what it goes on from.
+        """
         self._closed = True
         self._crew.guarded.clear()
         for charge in self._charges:
-            if charge.life and not charge.begun:
+            if charge.life and not charge.begun and charge.is_actor:
                 self._crew.away.add(charge.home)
                 self._crew.processes[charge.home].kill()
+        return sorted(self._crew.away)
 
     def _lose(self, charge: Charge, status: int, now: float) -> str:
         home, words = charge.home, self._crew.last_words(charge.home)
@@ -132,7 +148,7 @@ class Supervisor:
             left = charge.first_words or "it left no word in its log"
             raise RoleFailed(f"{home} {how}, and {before}:\n{left}")
         charge.lost_at.append(now)
-        charge.fruitless = 0 if charge.n_pushed > charge.pushed else charge.fruitless + 1
+        charge.fruitless = 0 if charge.n_done > charge.done else charge.fruitless + 1
         charge.due = now + self._pause(charge)
         charge.seen = self.ordered
         progress = self._watch.progress
@@ -141,8 +157,8 @@ class Supervisor:
         self._watch.replace(home, counts, charge.fault)
         charge.n_heard = self._n_heard(charge)
         self._crew.away.add(home)
-        for name in charge.counts:
-            ring.leave(self._transport.block(f"trajectories {name}"))
+        if charge.is_actor:
+            ring.leave(self._transport.block(f"trajectories {home}"))
         said = f"; its last words:\n{words}" if words and not charge.life else ""
         charge.life += 1
         return f"{home} {how}; it is replaced{said}"
@@ -154,7 +170,7 @@ class Supervisor:
         return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (charge.fruitless - 1))
 
     def _replace(self, charge: Charge, now: float) -> None:
-        charge.pushed, charge.begun = charge.n_pushed, False
+        charge.done, charge.begun = charge.n_done, False
         charge.silence, charge.asked_at = 0.0, None
         try:
             self._crew.replace(charge.home, charge.life, charge.seen)
@@ -172,6 +188,8 @@ class Supervisor:
             if charge.fault is not None:
                 self._tell_back(charge, charge.fault)
             return
+        if not charge.is_actor:
+            return  # an update may take long
         charge.silence += passed
         if charge.asked_at is None:
             if charge.silence > (limit := self._limit(charge)):
@@ -191,11 +209,26 @@ class Supervisor:
     def _limit(self, charge: Charge) -> float:
         """Seconds without a word after which it hangs."""
         limit = max(self._step_seconds, SLOWER * self._longest)
-        if not charge.life and not charge.n_pushed:
+        if not charge.life and not charge.n_done:
             limit *= AT_FIRST
         return limit if charge.begun else limit + START_SECONDS
 
 
+def _replaced(config: Config) -> set[Kind]:
+    """Whose processes are replaced.
+
+    Learners that share a batch are one, and what is recorded can be repeated only up to a loss:
+    there an actor may be lost, and nobody else. Where another acts for it, nobody.
+    """
+    if config.n_learners > 1 or config.exp.record or config.parallel.actor_cfg.inference:
+        return {Kind.ACTOR}
+    return {Kind.ACTOR, Kind.BUFFER, Kind.LEARNER}
+
+
 def _is_mistake(charge: Charge, status: int) -> bool:
-    """Whether it failed at once, or has mended enough: the next one would fare no better."""
-    return status == SPENT or (status > 0 and not charge.life and not charge.n_pushed)
+    """Whether the next one would fare no better.
+
+    It failed at once, has mended enough, or says itself that it is a mistake.
+    """
+    at_once = status > 0 and not charge.life and not charge.n_done
+    return at_once or status in (SPENT, USER_MISTAKE)

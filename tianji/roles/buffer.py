@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tianji.core.balance import Balance
-from tianji.core.channel import Inbox, Message, Outbox, is_away
+from tianji.core.channel import Inbox, Message, Outbox, empty_handed, is_away
 from tianji.core.counts import Count, Vector
 from tianji.core.store import Store
 from tianji.core.tracer import What
@@ -40,6 +40,9 @@ class Buffer(Role):
         self.handed = 0  # batches handed out, so also the learner's version when it takes the next
         self.next = 0  # whose turn it is
         self.opening = len(trajectories) if in_order else 0  # who have to send before a batch is
+        self.given_up: int | None = None  # a version of which nothing is left to learn from
+        self.since = 0  # the first batch of this buffer, if it took the place of another
+        self.received_before = 0  # units that this other had counted
         self._closed = False
 
     def step(self) -> bool:
@@ -52,6 +55,8 @@ class Buffer(Role):
             return True
         if self._closed:
             return False  # the learner may still be busy with the last batch
+        if self.given_up is not None:
+            return self._give_up(self.given_up)
         for inbox in self._feedback:
             self._reweigh(inbox)
         moved = self._receive()  # ❻
@@ -62,10 +67,21 @@ class Buffer(Role):
             self._closed = moved = True
         return moved
 
+    def _give_up(self, version: int) -> bool:
+        """Hands out a batch with nothing in it, for actors that have sent all for this version."""
+        if self.batches.slot() is None:
+            return False
+        self.batches.commit(empty_handed(version))
+        self.given_up = None
+        return True
+
     def _reweigh(self, inbox: Inbox) -> None:
         """Takes all priorities that have come: the next batch is drawn with them."""
         self.tracer.begin()
         while (message := inbox.take()) is not None:
+            if message.version < self.since:  # of samples that a lost buffer had
+                self.counts[Count.LATE_PRIORITIES] += len(message.arrays["row"])
+                continue
             self.counts[Count.LATE_PRIORITIES] += self.store.reweigh(message.arrays)
             self.tracer.received(What.PRIORITIES, message)
             self.tracer.begin()
@@ -93,6 +109,8 @@ class Buffer(Role):
 
     def refuse(self, steps: int) -> None:
         """Counts what came too late to be of use."""
+        self.received += steps
+        self.counts[Count.RECEIVED] = self.received
         self.counts[Count.DROPPED] += steps
 
     def _store(self, source: int, message: Message) -> None:
@@ -101,7 +119,7 @@ class Buffer(Role):
         self.balance.receive(added.units)
         self.received += added.steps
         self.counts[Count.RECEIVED] = self.received
-        self.counts[Count.UNITS_RECEIVED] = self.balance.received
+        self.counts[Count.UNITS_RECEIVED] = max(self.balance.received, self.received_before)
         self.counts[Count.QUEUE] = sum(inbox.waiting for inbox in self.trajectories)
 
     def _send(self) -> bool:

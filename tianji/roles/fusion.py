@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tianji.core.algorithm import Algorithm, Weights
-from tianji.core.channel import Inbox, Outbox
+from tianji.core.channel import Inbox, Message, Outbox
 from tianji.core.schema import Arrays, Field, Schema
 from tianji.core.state import State
 from tianji.core.tracer import NULL, Tracer, What
@@ -80,6 +80,18 @@ class Fusion:
         np.copyto(self._sent, state["sent"])
         self._due, self._waiting = state["due"], state["waiting"]
         self.n_fusions, self.refused = state["n_fusions"], state["refused"]
+
+    def take_over(self, last: Message | None, n_fusions: int) -> None:
+        """Goes on for a learner that was lost, which sent `last`: the mean of that may yet come.
+
+        One that has come is left: who knows whether the lost one took it.
+        """
+        mean = self._mean.take()
+        self.n_fusions = n_fusions
+        if last is not None:
+            np.copyto(self._sent, last.arrays["parameters"])
+            self._due = last.version + self._interval
+            self._waiting = last.sequence > (-1 if mean is None else mean.sequence)
 
     def rejoin(self, version: int) -> None:
         """What was in flight is lost: nothing is waited for, and the next is due at its time."""

@@ -72,6 +72,8 @@ class Learner(Role):
         self.tracer.begin()
         if (message := self.batches.take()) is None:  # ❶ load what has come
             return self._finish() if self.batches.closed else False
+        if message.version < 0:
+            return self._give_up()
         self.tracer.received(What.BATCH, message)
         if self.exchange is not None:
             self._batch = message.arrays
@@ -83,6 +85,13 @@ class Learner(Role):
         scalars = self.algorithm.learn(self.algorithm.stage(message.arrays))  # ❷ learn
         self.tracer.updated()
         self._learned(message.arrays, scalars)
+        return True
+
+    def _give_up(self) -> bool:
+        """What was collected for it was lost with its buffer: actors wait for the version after."""
+        self.version += 1
+        self.counts[Count.VERSION] = self.version
+        self.publish()
         return True
 
     @property

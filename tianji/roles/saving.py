@@ -24,6 +24,7 @@ from tianji.config import Config
 from tianji.core import checkpoint, disk
 from tianji.core.channel import Inbox, Outbox
 from tianji.core.counts import Count
+from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays, Field, Schema
 from tianji.core.state import State, copied, n_bytes
 from tianji.roles import Learner, role_state
@@ -228,6 +229,23 @@ def recall(role: Role, saved: checkpoint.Checkpoint, in_flight: bool) -> None:
     if isinstance(role, Learner) and role.name != first:
         role_state.follow(role, leader)
     role_state.rejoin(role, leader["version"])
+
+
+def newest_part(run: Path, name: str) -> State | None:
+    """What a role saved last, if that is whole; None where nothing is to be had.
+
+    Only this part is looked at: the samples of others may take long to read.
+    """
+    for folder in reversed(checkpoint.folders_of(run)):
+        try:
+            found = checkpoint.open_checkpoint(folder)
+            checkpoint.verify(found, (f"{name}.safetensors",))
+            part = part_of(found, name)
+        except (TianJiError, OSError):  # damaged, or removed meanwhile: an older one will do
+            continue
+        if part is not None and not role_state.is_bare(part):
+            return part
+    return None
 
 
 def part_of(saved: checkpoint.Checkpoint, name: str) -> State | None:

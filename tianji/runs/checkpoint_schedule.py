@@ -19,7 +19,7 @@ from tianji.core.errors import TianJiError
 from tianji.core.json_file import read_json
 from tianji.core.state import State
 from tianji.observe.watch import Progress
-from tianji.roles.role_specs import Kind, is_first_learner, role_name, roles_of
+from tianji.roles.role_specs import Kind, is_first_learner, kind_of, role_name, roles_of
 from tianji.roles.saving import ANY_SIZE, LAST, LEFT_OUT, STORE, writing
 
 ENOUGH_EPISODES = 20  # for a mean return to mean something
@@ -178,6 +178,10 @@ class Keeper:
             self._remind(ordered, [name for name in silent if name not in ended])
             return
         self._ordered = None
+        unwritten = self._unwritten(folder, replaced)
+        if any(kind_of(name) is not Kind.ACTOR for name in unwritten):
+            disk.FILES.remove(folder)  # nobody can say what a learner or a buffer had in mind
+            return
         errors = {int(counts[name][Count.SAVE_ERROR]) for name in names if name not in ended} - {0}
         try:
             self._adopt(folder, ended)
@@ -185,7 +189,7 @@ class Keeper:
             errors.add(error.errno or errno.EIO)
         if errors:
             self._fail(folder, _why(min(errors)))
-        elif self._fill_in(folder, progress.lost + self._unwritten(folder, replaced), progress):
+        elif self._fill_in(folder, progress.lost + unwritten, progress):
             self._seal(folder, ordered)
 
     def _unwritten(self, folder: Path, names: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tianji.core.channel import ChannelSpec, Delivery, Inbox, Message, Outbox
+from tianji.core.channel import ChannelSpec, Delivery, Inbox, Message, Outbox, number_of
 from tianji.core.schema import ALIGNMENT, Arrays, align
 from tianji.core.state import State
 
@@ -22,6 +22,7 @@ Block = npt.NDArray[np.uint8]
 
 WORD = ALIGNMENT // 8  # int64 words from one control word to the next
 WRITTEN, READ = 0, WORD  # messages committed; messages freed by the receiver (EVERY)
+TAKEN = READ + 1  # messages that the receiver has looked at, the one it still holds too (EVERY)
 CLOSED, ABANDONED = 2 * WORD, 3 * WORD  # the sender has finished; the receiver has
 AWAY = 2  # in place of CLOSED: the sender was lost, and another takes over where it stood
 CONTROL_BYTES = 4 * ALIGNMENT
@@ -215,6 +216,7 @@ class RingInbox(End):
             if read == self._empty_at:
                 return None
         self._held = 1
+        self._control[TAKEN] = read + 1  # for who takes over from a receiver that dies now
         i = read % self._n_slots
         return Message(self._arrays[i], self._versions[i], read)
 
@@ -356,6 +358,34 @@ def take_over(block: Block) -> int:
     if control[CLOSED] == AWAY:
         control[CLOSED] = 0
     return control[WRITTEN]
+
+
+def skip_taken(block: Block) -> int:
+    """Frees what a lost receiver had taken: nobody takes it twice. How much that is in all."""
+    control = block.data.cast("B")[:CONTROL_BYTES].cast("q")
+    control[READ] = max(control[READ], control[TAKEN])
+    return control[READ]
+
+
+def skip_before(spec: ChannelSpec, block: Block, number: int) -> None:
+    """Frees the messages of lower numbers, by their versions; what is left is there to be taken.
+
+    The receiver was lost, and may have held one that it had not finished with.
+    """
+    end = End(spec, block)
+    control = end._control
+    while control[READ] < control[WRITTEN]:
+        if number_of(end._versions[control[READ] % end._n_slots]) >= number:
+            return
+        control[READ] += 1
+
+
+def last_sent(spec: ChannelSpec, block: Block) -> Message | None:
+    """The newest message, read or not, while nobody writes another; None if there was none."""
+    end = End(spec, block)
+    sequence = end._control[WRITTEN] - 1
+    i = sequence % end._n_slots
+    return None if sequence < 0 else Message(end._arrays[i], end._versions[i], sequence)
 
 
 def sender(spec: ChannelSpec, block: Block, bells: Sequence[Bell]) -> Outbox:

@@ -113,6 +113,10 @@ class ShmTransport:
         specs = [_from_json(channel) for channel in description["channels"]]
         return cls(specs, description["homes"], description["memory"], description["events"], home)
 
+    def carries(self, name: str) -> bool:
+        """Whether there is a channel of this name: one within a process is none of this memory."""
+        return name in self._specs
+
     def outbox(self, name: str) -> Outbox:
         """The sending end of the channel called `name`."""
         spec = self._specs[name]

@@ -84,10 +84,13 @@ class Recording:
             if isinstance(role, Buffer):
                 track.skip([inbox.waiting for inbox in role.trajectories])
 
-    def replaced(self, sent: Sequence[int]) -> None:
-        """So many messages of each role were sent by a process that was lost."""
-        for track, n in zip(self._tracks, sent, strict=True):
-            track.go_on(What.TRAJECTORY, n)
+    def replaced(self, roles: Sequence[Role], moved: Sequence[Sequence[int]]) -> None:
+        """So many trajectories were sent, or taken of each actor, by a process that was lost."""
+        for role, track, numbers in zip(roles, self._tracks, moved, strict=True):
+            if isinstance(role, Buffer):
+                track.skip([-n for n in numbers])
+            elif isinstance(role, Actor):
+                track.go_on(What.TRAJECTORY, numbers[0])
 
     def close(self) -> None:
         """Nothing more will come."""

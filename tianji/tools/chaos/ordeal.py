@@ -136,8 +136,6 @@ class Ordeal:
         if self._until(lambda: self._learns(back, last.env_steps, saved), PATIENCE_SECONDS):
             learns_at = time.monotonic()
             trial.back = (back if acting else learns_at) - at
-        least = min((row.updates for row in subject.rows if row.at >= at), default=trial.updates)
-        trial.lost_updates = max(0, trial.updates - least)
 
     def _hit(self, strike: Strike) -> list[str]:
         if strike.fault is Fault.ACTORS:

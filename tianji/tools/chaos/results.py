@@ -39,8 +39,6 @@ def _outcome(trial: Trial) -> str:
         return f"not done: {trial.undone}"
     parts = [] if trial.detected is None else [f"seen after {trial.detected:.2f} s"]
     parts.append("did NOT go on" if trial.back is None else f"back after {trial.back:.2f} s")
-    if trial.lost_updates:
-        parts.append(f"{count_of(trial.lost_updates, 'update')} made again")
     return ", ".join(parts)
 
 
