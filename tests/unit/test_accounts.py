@@ -10,6 +10,7 @@ from tianji.engines.live_counts import counts_channels, live_counts
 from tianji.engines.worker_loop import shared_channels
 from tianji.job.factory import make_env
 from tianji.job.job import prepare
+from tianji.roles import Buffer
 from tianji.roles.role_specs import homes_of
 from tianji.transports.shm import ShmTransport
 
@@ -78,11 +79,13 @@ def test_what_is_lost_or_invented_on_the_way_is_missing(stage):
     assert stage.missing == -2
 
 
-def test_what_a_synchronous_buffer_refused_for_its_age_was_taken(stage):
+def test_what_a_buffer_refuses_for_its_age_it_has_received(stage):
     stage.send(0)
     stage.inboxes[0].take()
+    counts = live_counts(stage.transport, "buffer-0.0")
+    buffer = Buffer("buffer-0.0", [], None, None, None, counts=counts)
+    buffer.refuse(9)
     stage.inboxes[0].free()
-    stage.count("buffer-0.0", Count.DROPPED, 9)
     assert stage.missing == 0
 
 

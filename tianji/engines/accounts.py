@@ -16,13 +16,13 @@ from tianji.transports.shm import ShmTransport
 def missing_steps(job: Job, transport: ShmTransport) -> int:
     """Valid steps that actors count and nobody else: 0 if no count was lost.
 
+    What a buffer refused for its age, or lost with its process, it had received before.
+
     All have ended by now, or it may be that something is on its way. A process that was killed
     between sending a trajectory and counting it leaves one that only the receiver has counted.
     """
     made = _sum(job, transport, Kind.ACTOR, Count.PRODUCED)
     taken = _sum(job, transport, Kind.BUFFER, Count.RECEIVED)
-    if job.sampling.per_version is not None:  # what came after its version is taken and refused
-        taken += _sum(job, transport, Kind.BUFFER, Count.DROPPED)
     under_way = 0
     for spec in shared_channels(job):
         if not spec.name.startswith("trajectories "):
