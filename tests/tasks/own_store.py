@@ -42,6 +42,8 @@ class Twice:
 
 
 class TwiceStore:
+    __slots__ = ("kept", "n", "n_drawn", "steps", "versions")  # nobody may hang others on it
+
     def __init__(self, trajectory, steps):
         self.kept = [trajectory.empty() for _ in range(2)]
         self.steps, self.n, self.n_drawn = steps, 0, 0

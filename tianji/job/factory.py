@@ -19,6 +19,7 @@ from tianji.core.counts import Vector
 from tianji.core.env import SplitEnv
 from tianji.core.errors import TianJiError
 from tianji.core.imports import load_class
+from tianji.core.store import Store
 from tianji.job.job import Job
 from tianji.models.acting import look_ahead, share_network
 from tianji.roles import Actor, Buffer, Learner
@@ -75,7 +76,7 @@ def build(
         case Kind.ACTOR:
             return _build_actor(role, job, ports, clock, counts)
         case Kind.BUFFER:
-            return _build_buffer(role, job, ports, counts)
+            return build_buffer(role, job, ports, make_store(role, job), counts)
         case Kind.LEARNER:
             return _build_learner(role, job, ports, clock, counts)
         case Kind.EVALUATOR:
@@ -163,11 +164,18 @@ def _split(env: envs.Env) -> SplitEnv:
     return env
 
 
-def _build_buffer(role: RoleSpec, job: Job, ports: Ports, counts: Vector | None) -> Buffer:
-    actors = [role_name(Kind.ACTOR, i, role.group) for i in range(job.task.n_actors)]
+def make_store(role: RoleSpec, job: Job) -> Store:
+    """The storage of a buffer."""
     seed = job.seed(Kind.BUFFER, 0, role.group, role.life)
     ahead = job.arriving if job.in_turns else job.slack  # the first of everybody comes at once
-    store = job.sampling.build(job.trajectory, len(actors), ahead, seed)
+    return job.sampling.build(job.trajectory, job.task.n_actors, ahead, seed)
+
+
+def build_buffer(
+    role: RoleSpec, job: Job, ports: Ports, store: Store, counts: Vector | None = None
+) -> Buffer:
+    """A buffer that keeps its samples in `store`."""
+    actors = [role_name(Kind.ACTOR, i, role.group) for i in range(job.task.n_actors)]
     units, warmup = job.sampling.batch_units, job.sampling.warmup
     balance = Balance(job.ratio, units, warmup, job.slack, job.ahead)
     names = [batches_of(role.group, i) for i in range(job.config.n_learners)]

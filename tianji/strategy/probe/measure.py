@@ -16,9 +16,9 @@ from tianji.config.parallel import ExitConfig
 from tianji.core.counts import Count
 from tianji.core.schema import Arrays
 from tianji.engines.worker_loop import Loop, ProcessPorts
-from tianji.job.factory import build, make_env
+from tianji.job.factory import build, build_buffer, make_env, make_store
 from tianji.job.job import Job, prepare
-from tianji.roles import Actor, Buffer, Learner
+from tianji.roles import Actor, Learner
 from tianji.roles.role import Role
 from tianji.roles.role_specs import Kind, RoleSpec, batches_of, role_name, roles_of, weights_of
 from tianji.strategy.probe.probe_ends import (
@@ -27,7 +27,7 @@ from tianji.strategy.probe.probe_ends import (
     Ports,
     Published,
     Spring,
-    Timed,
+    TimedStore,
 )
 
 WARM_SECONDS = 0.15  # before an actor is measured
@@ -160,18 +160,17 @@ class LearnerProbe:
         ports.inboxes["control"] = Clockwork(0.0, 0.0, lambda: None)
         for i in range(job.config.n_learners):
             ports.join(batches_of(0, i))
-        self._buffer = cast(Buffer, build(roles[Kind.BUFFER], job, ports))
+        buffer = roles[Kind.BUFFER]
+        self._store = TimedStore(make_store(buffer, job))
+        self._buffer = build_buffer(buffer, job, ports, self._store)
         self._learner = cast(Learner, build(roles[Kind.LEARNER], job, ports))
-        store = self._buffer.store
-        self._adding, self._drawing = Timed(store.add), Timed(store.draw)
-        store.add, store.draw = self._adding, self._drawing  # type: ignore[method-assign]  # timed
 
     def _version(self) -> int:
         return self._learner.version
 
     def run(self, seconds: float, go: Callable[[], None] = lambda: None) -> Learning:
         """Learns for `seconds`; `go` returns when everybody is warm."""
-        learner, adding, drawing = self._learner, self._adding, self._drawing
+        learner, adding, drawing = self._learner, self._store.adding, self._store.drawing
         marks: list[tuple[float, ...]] = []
 
         def read() -> None:

@@ -13,6 +13,7 @@ from typing import Generic, ParamSpec, TypeVar
 from tianji.core.algorithm import Weights
 from tianji.core.channel import Inbox, Message, Outbox
 from tianji.core.schema import Arrays
+from tianji.core.store import Amount, Store
 from tianji.job.job import Job
 from tianji.job.wiring import channels_of
 from tianji.transports.local import LocalTransport
@@ -230,6 +231,46 @@ class Timed(Generic[P, R]):
         self.seconds += time.perf_counter() - began
         self.times += 1
         return done
+
+
+class TimedStore:
+    """A store that knows how long it took to add to it and to draw from it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.adding, self.drawing = Timed(store.add), Timed(store.draw)
+
+    def add(self, source: int, trajectory: Arrays, version: int) -> Amount:
+        """Adds, and takes the time."""
+        return self.adding(source, trajectory, version)
+
+    def draw(self, out: Arrays) -> None:
+        """Draws, and takes the time."""
+        self.drawing(out)
+
+    def size(self) -> int:
+        """As the store's."""
+        return self._store.size()
+
+    def ready(self) -> bool:
+        """As the store's."""
+        return self._store.ready()
+
+    def expire(self, learner_version: int) -> Amount:
+        """As the store's."""
+        return self._store.expire(learner_version)
+
+    def clear(self) -> Amount:
+        """As the store's."""
+        return self._store.clear()
+
+    def rejoin(self, n_lost: int) -> Amount:
+        """As the store's."""
+        return self._store.rejoin(n_lost)
+
+    def reweigh(self, feedback: Arrays) -> int:
+        """As the store's."""
+        return self._store.reweigh(feedback)
 
 
 def _slept(seconds: float) -> float:
