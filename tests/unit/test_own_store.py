@@ -7,7 +7,6 @@ import tianji
 from tianji.config import load
 from tianji.strategy.probe.measure import LearnerProbe
 
-
 GIVEN = (
     "agent.type='own_store:PPOTwice'",
     "hyp.mode='async'",
