@@ -74,6 +74,22 @@ def stop(process, rank_0):
 
 
 @pytest.mark.slow
+def test_a_step_that_hangs_leaves_its_stack_in_the_log_of_its_rank(begin, tmp_path):
+    text = (TASKS / "echo_dqn.py").read_text()
+    what = f'echo:BreaksOnce", how="hangs", mark="{tmp_path / "mark"}"'
+    (tmp_path / "echo.py").write_text((TASKS / "echo.py").read_text())
+    (tmp_path / "config.py").write_text(text.replace('echo:Echo", n=4', what))
+    more = ("--set", "actor_cfg.num=2", "--set", "environment.step_seconds=1")
+    process, folder, ranks = begin(tmp_path / "config.py", *more)
+    logs = [folder / "logs" / f"actor-0.{i}.log" for i in range(2)]
+    eventually(lambda: any("in step" in log.read_text() for log in logs), 20, "a stack")
+    more_updates(folder, 20)  # the other actor goes on
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=120)
+    assert process.returncode == 143
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["dqn", "ppo"])
 def test_training_goes_on_without_a_killed_actor_and_says_so(begin, task):
     machines = {"a": 2, "b": 3}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tianji.roles.role_specs import Kind, evaluator_of, kind_of, roles_of
 
 if TYPE_CHECKING:  # what a role needs is loaded when it is known which one it is
+    from tianji.core.alarm import Alarm
     from tianji.engines.worker_loop import ProcessPorts
     from tianji.job.job import Job
     from tianji.roles.episodes import Clock
@@ -58,6 +59,7 @@ def train(
     ports: ProcessPorts,
     description: dict[str, Any],
     clock: Clock = time.monotonic,
+    alarm: Alarm | None = None,
 ) -> None:
     """Makes the roles of one process, resumed if the run is, and runs them until they are done."""
     from tianji.engines.replacement import Replacement, counts_for
@@ -109,7 +111,7 @@ def train(
         from tianji.observe import replay_record
 
         taken = replay_record.record(roles, job.config, run)
-    Loop(roles, ports, saver, clock, listener, taken).run()
+    Loop(roles, ports, saver, clock, listener, taken, alarm).run()
     if recording is not None:
         recording.close()
 

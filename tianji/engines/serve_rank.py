@@ -132,6 +132,7 @@ def _prepared(description: dict[str, Any]) -> tuple[Job | None, str]:
 
 def _run(world: World, job: Job, order: dict[str, Any], description: dict[str, Any]) -> None:
     """Trains until the stream ends, and says goodbye."""
+    from tianji.core.alarm import Alarm
     from tianji.engines.run_roles import train
     from tianji.engines.worker_loop import ProcessPorts, shared_channels
     from tianji.roles.role_specs import homes_of
@@ -141,9 +142,11 @@ def _run(world: World, job: Job, order: dict[str, Any], description: dict[str, A
     transport = ClusterTransport(world, shared_channels(job), homes, description["ranks"], home)
     transport.start(_leave_with(job.config.parallel.global_cfg.link_seconds), _die)
     offset, status = float(order["clock"]), 0
+    alarm = Alarm(job.config.environment.step_seconds)  # no signal comes from another machine
+    alarm.put_off()
     try:
         ports = ProcessPorts(home, job, transport)
-        train(home, job, ports, description, lambda: time.monotonic() + offset)
+        train(home, job, ports, description, lambda: time.monotonic() + offset, alarm)
     except TianJiError as error:
         print(f"{home}: {error}", file=sys.stderr)
         status = USER_MISTAKE
@@ -153,6 +156,7 @@ def _run(world: World, job: Job, order: dict[str, Any], description: dict[str, A
     except BaseException:  # the top of the process: rank 0 shows what stands in the log
         traceback.print_exc()
         status = 1
+    alarm.cancel()
     sys.stderr.flush()
     transport.close(status, job.config.parallel.global_cfg.link_seconds)
 

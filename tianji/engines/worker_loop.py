@@ -25,6 +25,7 @@ from tianji.transports.local import LocalTransport
 from tianji.transports.shm import ShmTransport
 
 if TYPE_CHECKING:
+    from tianji.core.alarm import Alarm
     from tianji.observe.replay_record import Recording
 
 PULSE_SECONDS = 0.05  # between two reports
@@ -92,6 +93,7 @@ class Loop:
         clock: Clock = time.monotonic,
         listener: Listener | None = None,
         recording: Recording | None = None,
+        alarm: Alarm | None = None,  # where nobody else can ask for the stack of a step that hangs
     ) -> None:
         self._roles = roles
         self._turns = roles  # those that are taken here, one after the other
@@ -101,6 +103,7 @@ class Loop:
         self._saver = saver
         self._listener = listener
         self._recording = recording
+        self._alarm = alarm
         self._clock = clock
         self._reports = [ports.outbox(f"report {role.name}") for role in roles]
         self._next_pulse = 0.0
@@ -191,6 +194,8 @@ class Loop:
             self._pulse()
 
     def _pulse(self) -> None:
+        if self._alarm is not None:
+            self._alarm.put_off()
         if self._apart is None:
             self._report()
         elif not all(role.settled for role in self._roles):
