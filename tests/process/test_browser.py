@@ -63,6 +63,16 @@ def won(folder, ratio):
     return folder
 
 
+def test_how_far_groups_are_apart_has_charts_where_there_are_several(browser, tmp_path):
+    charts, several = ["fusion-distance", "fusion-kl"], make(tmp_path / "several", 0)
+    browser.open(report.build([make(tmp_path / "one", 20)]).as_uri())
+    assert shown(browser, charts) == []
+    apart = [row(s) | {"fusion/distance": s / 2, "fusion/kl": s / 64} for s in range(1, 21)]
+    write_rows(several / "metrics.jsonl", apart)
+    browser.open(report.build([several]).as_uri())
+    assert shown(browser, charts) == charts
+
+
 def test_faults_have_a_tile_and_a_card_where_there_were_any(browser, tmp_path):
     counts = dict(restarts=2, env_restarts=1, not_finite=0, skipped_updates=4)
     lost = [dict(process="actor-0.1", how=f"was {HOSTILE}", seconds=7.5, away_seconds=1.25)]
