@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from learners import Averaging, GroupOfLearners, N
 
+from tianji.core.counts import Count
 from tianji.core.errors import TianJiError
 from tianji.roles.allreduce import Exchange
 
@@ -153,3 +154,16 @@ def test_a_gradient_of_another_size_is_refused_with_what_is_wanted():
 def test_an_update_without_a_gradient_is_refused():
     with pytest.raises(TianJiError, match="yielded no gradient"):
         Exchange(0, {}, {}, N).begin(Averaging(n_steps=0).updates({}))
+
+
+def test_a_learner_waits_for_a_batch_and_in_an_update_for_the_others_gradients():
+    group = GroupOfLearners(2)
+    first, second = group.learners
+    assert first.step() is False and first.waits_for() is Count.WAITED_BATCH
+    group.push()
+    while first.step():
+        pass
+    assert first.waits_for() is Count.WAITED_GRADIENTS
+    while second.step() or first.step():
+        pass
+    assert group.versions == [1, 1] and first.waits_for() is Count.WAITED_BATCH
