@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from commands import ROOT, Finished, alive, eventually, rows
-from puppets import mpirun
+from mpi_pair import mpirun
 
 from tianji.machine.mpirun import SETTINGS
 

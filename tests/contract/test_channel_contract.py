@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from puppets import MISSING, Puppets
+from mpi_pair import MISSING, MpiPair
 from wires import MemoryWorld, Pumped
 
 from tianji.core.channel import ChannelSpec, Delivery
@@ -87,13 +87,13 @@ TRANSPORTS = {"local": local, "shm": shm, "wire": wire}
 
 
 @pytest.fixture(scope="module")
-def puppets(child_env):
+def pair(child_env):
     """Two ranks of an MPI job."""
     if MISSING:
         pytest.skip(MISSING)
-    puppets = Puppets(child_env)
-    yield puppets
-    puppets.close()
+    pair = MpiPair(child_env)
+    yield pair
+    pair.close()
 
 
 SHARING = {name: TRANSPORTS[name] for name in ("local", "shm")}  # both ends see the same memory
@@ -103,7 +103,7 @@ SHARING = {name: TRANSPORTS[name] for name in ("local", "shm")}  # both ends see
 def connect(request):
     """Makes transports and closes them after the test; returns (sender's, receiver's)."""
     if request.param == "mpi":
-        kind = request.getfixturevalue("puppets").connect
+        kind = request.getfixturevalue("pair").connect
     else:
         kind = TRANSPORTS[request.param]
     with contextlib.ExitStack() as stack:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from commands import TASKS, rows, train
-from puppets import MISSING
+from mpi_pair import MISSING
 
 from tianji.core import checkpoint
 from tianji.observe import episode_file

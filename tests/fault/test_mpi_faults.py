@@ -10,7 +10,7 @@ from pathlib import Path
 import jobs
 import pytest
 from commands import TASKS, alive, eventually, rows, without_a_mean
-from puppets import MISSING
+from mpi_pair import MISSING
 
 from tianji.core import checkpoint
 

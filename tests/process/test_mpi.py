@@ -11,7 +11,7 @@ import jobs
 import pytest
 from commands import ROOT, TASKS, eventually, rows
 from jobs import ended, environment, spread, train
-from puppets import MISSING, mpirun
+from mpi_pair import MISSING, mpirun
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
 

@@ -6,7 +6,7 @@ import sys
 import jobs
 import pytest
 from commands import ROOT, TASKS
-from puppets import MISSING, mpirun
+from mpi_pair import MISSING, mpirun
 
 import tianji
 from tianji.core.errors import TianJiError

@@ -9,8 +9,8 @@ from importlib import metadata
 
 import pytest
 from commands import ROOT, TASKS
+from mpi_pair import MISSING
 from profiles import profile
-from puppets import MISSING
 
 import tianji
 from tianji.cli.main import main

@@ -7,7 +7,7 @@ import signal
 import jobs
 import pytest
 from commands import TASKS, end, eventually, rows, start, train, training
-from puppets import MISSING
+from mpi_pair import MISSING
 
 pytestmark = pytest.mark.process
 

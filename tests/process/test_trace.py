@@ -12,7 +12,7 @@ import jobs
 import numpy as np
 import pytest
 from commands import ROOT, TASKS, children, end, eventually, rows, start, train
-from puppets import MISSING
+from mpi_pair import MISSING
 
 import tianji
 from tianji.core.tracer import What

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 from commands import ROOT, TASKS, children, end, eventually
-from puppets import MISSING
+from mpi_pair import MISSING
 
 pytestmark = pytest.mark.process
 

@@ -23,7 +23,7 @@ from tianji.envs.agents import AgentsLoop, Outcome, Shares, agents_spec, teams_o
 from tianji.envs.pettingzoo import ParallelGame
 from tianji.job.job import BUILT_IN
 from tianji.job.preflight import try_out
-from tianji.roles.renewal import Renewal
+from tianji.roles.env_restart import EnvRestart
 
 pytest.importorskip("pettingzoo", reason="pettingzoo is not installed")
 
@@ -366,7 +366,7 @@ def test_lost_episodes_are_told_to_whoever_counts_mishaps():
     env = AgentsLoop("x", [Breaking()], max_step=None, time_limit_terminal=False)
     counts = np.zeros(len(Count))
     mishaps = Mishaps("actor-0.0", counts, budget=0)  # which they use up nothing of
-    Renewal(lambda: env, 0, mishaps).mend(env)
+    EnvRestart(lambda: env, 0, mishaps).mend(env)
     env.reset()
     for _ in range(2):
         env.step(np.zeros((1, 1), np.int64))

@@ -15,14 +15,14 @@ from tianji.core.errors import TianJiError
 from tianji.core.status import Status
 from tianji.job.preflight import try_out
 from tianji.tools.chaos import invariants, results
-from tianji.tools.chaos.haunted import ChaosError, haunt
+from tianji.tools.chaos.env_orders import Word, orders_of
+from tianji.tools.chaos.fault_injection import CODES
+from tianji.tools.chaos.faulty_worker import ChaosError, with_ordered_faults
 from tianji.tools.chaos.invariants import Bounds, Ending, Record, Trial, judge
-from tianji.tools.chaos.orders import Word, orders_of
 from tianji.tools.chaos.processes import Usage
+from tianji.tools.chaos.run_under_test import Row, row_of
 from tianji.tools.chaos.schedule import RUN, Fault, Strike, chosen, schedule
 from tianji.tools.chaos.settings import Settings, bounds_of
-from tianji.tools.chaos.strikes import CODES
-from tianji.tools.chaos.subject import Row, row_of
 
 HOMES = ("learner-0.0", "actor-0.0", "actor-0.1")
 ALL = chosen(None)
@@ -332,11 +332,11 @@ class Loop:
 def loop(tmp_path):
     orders = orders_of(tmp_path, "actor-0.0")
     env = Loop()
-    haunt(env, orders_of(tmp_path, "actor-0.0"))  # the other side of it
+    with_ordered_faults(env, orders_of(tmp_path, "actor-0.0"))  # the other side of it
     return env, orders
 
 
-def test_a_haunted_environment_counts_its_steps_and_changes_nothing(loop):
+def test_an_environment_under_orders_counts_its_steps_and_changes_nothing(loop):
     env, orders = loop
     assert [env.step(0)[1] for _ in range(3)] == [1.0] * 3
     assert orders.words[Word.STEPS] == 3
@@ -363,7 +363,7 @@ def test_who_comes_later_does_not_obey_orders_of_before(tmp_path, loop):
     _, orders = loop
     orders.give(CODES[Fault.RAISE])
     another = Loop()
-    haunt(another, orders_of(tmp_path, "actor-0.0"))
+    with_ordered_faults(another, orders_of(tmp_path, "actor-0.0"))
     assert another.step(0)[1] == 1.0
 
 
@@ -373,7 +373,7 @@ def test_an_environment_of_ours_raises_and_refuses_to_pay_nan(tmp_path):
             return 0
 
     orders, env = orders_of(tmp_path, "actor-0.0"), Own()
-    haunt(env, orders_of(tmp_path, "actor-0.0"))
+    with_ordered_faults(env, orders_of(tmp_path, "actor-0.0"))
     number = orders.give(CODES[Fault.NAN])
     assert env.step(0) == 0 and orders.words[Word.OBEYED] == -number
     orders.give(CODES[Fault.RAISE])

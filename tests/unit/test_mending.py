@@ -13,7 +13,7 @@ from tianji.core.mishaps import Mishaps, NotFinite, said
 from tianji.envs.loop import LoopEnv
 from tianji.envs.spaces import describe
 from tianji.envs.template import TemplateEnv
-from tianji.roles.renewal import Renewal
+from tianji.roles.env_restart import EnvRestart
 
 
 class Counter:
@@ -173,7 +173,7 @@ def broken_once(stage, when):
         made.append(type(actor.env)(stage.diary))
         return made[-1]
 
-    actor._renewal = Renewal(make, actor.seed, actor.mishaps)
+    actor._restart = EnvRestart(make, actor.seed, actor.mishaps)
     actor.mishaps._budget = 3
     whole, n = actor.env.step, [0]
 
@@ -216,7 +216,7 @@ def test_an_environment_of_another_kind_is_no_replacement():
     stage = Stage()
     made = broken_once(stage, 1)
     other = spec_of(OBS, ACTION, 11)
-    stage.actor._renewal._make = lambda: (made.append(1), setattr(e := Kind(), "spec", other), e)[2]
+    stage.actor._restart._make = lambda: (made.append(1), setattr(e := Kind(), "spec", other), e)[2]
     stage.publish(0)
     with pytest.raises(TianJiError, match="its environment has"):
         stage.run(1)

@@ -21,7 +21,7 @@ from tianji.envs import Rendering, make, make_shown
 from tianji.envs.agents import AgentsLoop
 from tianji.envs.opponents import Opponents
 from tianji.envs.pettingzoo import ParallelGame
-from tianji.roles.renewal import Renewal
+from tianji.roles.env_restart import EnvRestart
 from tianji.runs.trust import code_of
 
 TEAMS = {"hunters": ["agent_0", "agent_2"], "prey": ["agent_1", "agent_3"]}
@@ -260,7 +260,7 @@ def test_a_game_with_opponents_is_shown_and_tells_of_lost_episodes():
     assert env.picture().ndim == 3 and env.fps == 10
     env.close()
     counts, own = np.zeros(len(Count)), make(wanted, 1, ".")
-    Renewal(lambda: own, 0, Mishaps("actor-0.0", counts, 0)).mend(own)
+    EnvRestart(lambda: own, 0, Mishaps("actor-0.0", counts, 0)).mend(own)
     own.reset()
     broken = own._env._games[0]
     outcome = broken.step

@@ -9,13 +9,13 @@ import pytest
 
 from tianji.config import load
 from tianji.job.preflight import try_out
+from tianji.strategy.probe import probe as probing
 from tianji.strategy.probe import (
-    child_process,
     probe_children,
+    probe_process,
     stages,
 )
-from tianji.strategy.probe import probe as probing
-from tianji.strategy.probe.child_handle import OutOfMemory
+from tianji.strategy.probe.probe_handle import OutOfMemory
 
 
 class Hand(contextlib.AbstractContextManager):
@@ -184,11 +184,11 @@ def test_all_threads_of_a_child_move_on_with_it():
     thread = threading.Thread(target=done.wait, daemon=True)
     thread.start()
     try:
-        child_process._sit_on([max(before)])
+        probe_process._sit_on([max(before)])
         assert os.sched_getaffinity(thread.native_id) == {max(before)} == os.sched_getaffinity(0)
     finally:
         done.set()
-        child_process._sit_on(sorted(before))
+        probe_process._sit_on(sorted(before))
 
 
 def test_a_slow_update_leaves_time_for_less(measured):

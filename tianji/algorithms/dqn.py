@@ -122,8 +122,8 @@ class DQN(GradientAlgorithm):
 
     def __init__(self, task: Task, seed: int, device: str = "cpu") -> None:
         super().__init__(task, seed, device)
+        from tianji.models.cuda_graph import Graphed
         from tianji.models.flat import FlatParameters
-        from tianji.models.graphed import Graphed
         from tianji.models.optimisers import Adam
 
         self.hyp: DQNHyp = task.hyp

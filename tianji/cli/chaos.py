@@ -12,7 +12,7 @@ from tianji.core import terminal
 from tianji.core.columns import wrapped
 
 if TYPE_CHECKING:
-    from tianji.tools.chaos.ordeal import Ordeal
+    from tianji.tools.chaos.chaos_run import ChaosRun
     from tianji.tools.chaos.settings import Settings
 
 SECONDS, EVERY = 90.0, 3.0
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     """Tests the run and says what came of it: 0 every invariant held, 1 one did not."""
     refuse_ranks("chaos")
     from tianji.core.signals import Interrupted, Signals
-    from tianji.tools.chaos import ordeal, results, schedule, settings
+    from tianji.tools.chaos import chaos_run, results, schedule, settings
     from tianji.tools.child_run import RunFailed
 
     chosen = schedule.chosen(options.faults)
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
         folder = settings.make_folder(options.out, options.config)
         _tell(f"up to {len(settled.strikes)} faults of seed {settled.seed} for {options.config}")
         status = 0
-        with ordeal.facing(settled, folder, lambda trial: _tell(results.line(trial))) as subject:
+        with chaos_run.facing(settled, folder, lambda trial: _tell(results.line(trial))) as subject:
             try:
                 subject.run()
             except Interrupted as stop:
@@ -87,7 +87,7 @@ def _tell(line: str) -> None:
     print("\n".join(lines), file=sys.stderr, flush=True)
 
 
-def _show(folder: Path, settled: Settings, subject: Ordeal) -> int:
+def _show(folder: Path, settled: Settings, subject: ChaosRun) -> int:
     """The tables, the sentence and the file."""
     from tianji.tools.chaos import results
     from tianji.tools.chaos.invariants import judge
@@ -101,15 +101,15 @@ def _show(folder: Path, settled: Settings, subject: Ordeal) -> int:
     return 0 if results.holds(found) else 1
 
 
-def _haunted() -> int:
+def _with_faulty_workers() -> int:
     """`python -m tianji.cli.chaos train ...`: as `tianji train`, with children of another kind."""
     from tianji.cli.main import main
-    from tianji.engines import child_processes
+    from tianji.engines import worker_processes
     from tianji.tools.chaos.processes import WORKER
 
-    child_processes.WORKER = WORKER
+    worker_processes.WORKER = WORKER
     return main()
 
 
 if __name__ == "__main__":
-    sys.exit(_haunted())
+    sys.exit(_with_faulty_workers())

@@ -18,7 +18,6 @@ from tianji.core.channel import Carrier, Inbox, Outbox
 from tianji.core.checkpoint import Checkpoint
 from tianji.core.status import Status
 from tianji.engines.accounts import missing_steps
-from tianji.engines.child_processes import LOOK_SECONDS, Crew
 from tianji.engines.live_counts import counts_channels
 from tianji.engines.stall import StallWatch
 from tianji.engines.supervise import Supervisor
@@ -28,6 +27,7 @@ from tianji.engines.worker_loop import (
     shared_channels,
     transport_class,
 )
+from tianji.engines.worker_processes import LOOK_SECONDS, Crew
 from tianji.job.advice import Advice, advise
 from tianji.job.job import Job
 from tianji.machine.resources import Share

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from tianji.config import Config
 from tianji.core.counts import Count, Vector
 from tianji.core.errors import SPENT, USER_MISTAKE
-from tianji.engines.child_processes import Crew
 from tianji.engines.live_counts import live_counts
 from tianji.engines.lost_process import RoleFailed, manner
+from tianji.engines.worker_processes import Crew
 from tianji.job.job import Job
 from tianji.observe.sinks import note
 from tianji.observe.watch import Fault, Watch

@@ -12,8 +12,8 @@ import math
 import torch
 
 from tianji.core.state import State
+from tianji.models.finite_gradients import FiniteGradients
 from tianji.models.flat import FlatParameters, Part
-from tianji.models.sound import Sound
 from tianji.models.tensors import array_of, copy_into
 
 
@@ -31,7 +31,7 @@ class Adam:
         eps: float = 1e-8,
         whole: FlatParameters | None = None,
     ) -> None:
-        self._sound = Sound((whole or flat).gradient)
+        self._sound = FiniteGradients((whole or flat).gradient)
         self._lr, self._eps = lr, eps
         self._vector = flat.vector.detach()
         self._gradient = flat.gradient

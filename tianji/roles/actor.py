@@ -14,8 +14,8 @@ from tianji.core.env import Env, Step
 from tianji.core.mishaps import Mishaps
 from tianji.core.schema import Arrays
 from tianji.core.tracer import What
+from tianji.roles.env_restart import EnvRestart
 from tianji.roles.episodes import Clock, EpisodeLog
-from tianji.roles.renewal import Renewal
 from tianji.roles.role import Role
 from tianji.roles.trajectory import TrajectoryWriter
 from tianji.roles.trigger import PushTrigger
@@ -58,10 +58,10 @@ class Actor(Role):
         self.first = np.ones(env.spec.n_envs, np.bool_)  # where `obs` begins an episode
         self.trajectory = TrajectoryWriter(trajectories)
         self.log = EpisodeLog(env.spec.n_envs, episodes, clock)
-        self._renewal: Renewal[Env] | None = None
+        self._restart: EnvRestart[Env] | None = None
         if make_env is not None:
-            self._renewal = Renewal(make_env, seed, self.mishaps)
-            self._renewal.mend(env)
+            self._restart = EnvRestart(make_env, seed, self.mishaps)
+            self._restart.mend(env)
 
     def step(self) -> bool:
         """Takes newer weights if there are any, then acts once in every environment."""
@@ -87,9 +87,9 @@ class Actor(Role):
 
     def _renewed(self, error: Exception) -> Step:
         """What broke all environments costs their episodes, not the run."""
-        if self._renewal is None:
+        if self._restart is None:
             raise error
-        self.env, step = self._renewal.after(self.env, error)
+        self.env, step = self._restart.after(self.env, error)
         return step
 
     def take_weights(self) -> None:

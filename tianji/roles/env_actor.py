@@ -15,8 +15,8 @@ from tianji.core.counts import Count, Vector
 from tianji.core.env import Env, EnvSpec, Step
 from tianji.core.mishaps import Mishaps
 from tianji.core.schema import Arrays, Field, Schema
+from tianji.roles.env_restart import EnvRestart
 from tianji.roles.episodes import Clock, EpisodeLog
-from tianji.roles.renewal import Renewal
 from tianji.roles.role import Role
 from tianji.roles.split_actor import EnvHalves, joined_step
 
@@ -74,11 +74,11 @@ class EnvActor(Role):
         self.seed = seed
         self.obs = env.reset(seed)
         self.log = EpisodeLog(env.spec.n_envs, episodes, clock)
-        renewal = None
+        restart = None
         if make_env is not None:
-            renewal = Renewal(make_env, seed, self.mishaps)
-            renewal.mend(env)
-        self._halves = [_Half(self._envs, i, renewal) for i in range(len(self._envs))]
+            restart = EnvRestart(make_env, seed, self.mishaps)
+            restart.mend(env)
+        self._halves = [_Half(self._envs, i, restart) for i in range(len(self._envs))]
         self._length = length
         self.begin()
 
@@ -190,8 +190,8 @@ class EnvActor(Role):
 class _Half:
     """Some of the environments, or all, and the step that they are making."""
 
-    def __init__(self, envs: list[Any], i: int, renewal: Renewal[Any] | None) -> None:
-        self._envs, self._i, self._renewal = envs, i, renewal
+    def __init__(self, envs: list[Any], i: int, restart: EnvRestart[Any] | None) -> None:
+        self._envs, self._i, self._restart = envs, i, restart
         self.version = -1  # of the policy that chose the last actions
         self._action: npt.NDArray[Any] | None = None  # of a step that is made all at once
         self._error: Exception | None = None  # that came when they were to begin
@@ -215,7 +215,7 @@ class _Half:
                 raise error
             step: Step = env.step(self._action) if len(self._envs) == 1 else env.finish()
         except Exception as broken:
-            if self._renewal is None:
+            if self._restart is None:
                 raise
-            self._envs[self._i], step = self._renewal.after(env, broken)
+            self._envs[self._i], step = self._restart.after(env, broken)
         return step

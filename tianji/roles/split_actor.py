@@ -14,7 +14,7 @@ from tianji.core.env import BoolArray, SplitEnv, Step
 from tianji.core.schema import Arrays
 from tianji.core.state import State, restore_to, state_of
 from tianji.roles.actor import Actor
-from tianji.roles.renewal import Renewal
+from tianji.roles.env_restart import EnvRestart
 
 
 class EnvHalves:
@@ -86,7 +86,7 @@ class SplitActor(Actor):
     def __init__(self, name: str, env: EnvHalves, policy: PolicyHalves, *rest: Any, **more: Any):
         super().__init__(name, env, policy, *rest, **more)
         halves = enumerate(policy.halves)
-        self._halves = [_Half(env.halves, i, half, self._renewal) for i, half in halves]
+        self._halves = [_Half(env.halves, i, half, self._restart) for i, half in halves]
         self._size, self._turn = env.size, 0
 
     def step(self) -> bool:
@@ -139,9 +139,9 @@ class _Half:
     """Environments, their policy, and where the two stand in the open trajectory."""
 
     def __init__(
-        self, envs: list[SplitEnv], i: int, policy: Policy, renewal: Renewal[Any] | None
+        self, envs: list[SplitEnv], i: int, policy: Policy, restart: EnvRestart[Any] | None
     ) -> None:
-        self._envs, self._i, self._policy, self._renewal = envs, i, policy, renewal
+        self._envs, self._i, self._policy, self._restart = envs, i, policy, restart
         self.moving = False
         self.n_made = 0  # rows of the open trajectory that are made or under way
         self.made: tuple[Arrays, Step] | None = None  # the newest row, until the other half's
@@ -173,9 +173,9 @@ class _Half:
                 raise error
             step = env.finish()
         except Exception as broken:
-            if self._renewal is None:
+            if self._restart is None:
                 raise
-            self._envs[self._i], step = self._renewal.after(env, broken)
+            self._envs[self._i], step = self._restart.after(env, broken)
         self.moving = False
         self.made = self._decision, step
         self._obs, self._first = step.obs, step.first

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tianji.config import Config
 from tianji.core import terminal
 from tianji.core.errors import TianJiError
-from tianji.engines.child_processes import Crew, refuse_platform
+from tianji.engines.worker_processes import Crew, refuse_platform
 from tianji.machine import mpirun, notices, resources
 from tianji.roles.role_specs import Kind, role_name
 from tianji.runs.folder import identify

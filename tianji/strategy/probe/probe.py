@@ -18,8 +18,8 @@ from tianji.machine import resources
 from tianji.strategy.plan.costs import contended_share
 from tianji.strategy.plan.profile import LearnerCost, Machine, Profile
 from tianji.strategy.probe import MOST_SECONDS, stages
-from tianji.strategy.probe.child_handle import OutOfMemory
 from tianji.strategy.probe.probe_children import Crew, Say
+from tianji.strategy.probe.probe_handle import OutOfMemory
 from tianji.strategy.probe.role_costs import learner_cost, length_of, unevenness
 from tianji.strategy.probe.this_machine import Others, this_machine
 from tianji.strategy.probe.variants import enlarged, work_of

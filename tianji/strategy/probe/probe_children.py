@@ -17,8 +17,8 @@ from tianji.config import Config
 from tianji.core.wording import count_of
 from tianji.job.job import Job
 from tianji.strategy.plan.profile import ActorCost, LearnerCost
-from tianji.strategy.probe.child_handle import Answer, Hand, OutOfMemory, Task, together
 from tianji.strategy.probe.measure import LEAST_STEPS, LEAST_UPDATES
+from tianji.strategy.probe.probe_handle import Answer, Hand, OutOfMemory, Task, together
 from tianji.strategy.probe.role_costs import Acted, learner_cost
 from tianji.strategy.probe.variants import env_choices, takes_turns, variant
 

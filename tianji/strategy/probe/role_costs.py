@@ -9,7 +9,7 @@ from statistics import fmean, harmonic_mean, median
 from typing import Any, TypeVar
 
 from tianji.strategy.plan.profile import ActorCost, LearnerCost
-from tianji.strategy.probe.child_handle import Answer
+from tianji.strategy.probe.probe_handle import Answer
 
 Cost = TypeVar("Cost", ActorCost, LearnerCost)
 

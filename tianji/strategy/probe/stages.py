@@ -15,8 +15,8 @@ from dataclasses import replace
 from statistics import fmean, median
 
 from tianji.strategy.plan.profile import ActorCost, LearnerCost
-from tianji.strategy.probe.child_handle import Answer, Hand
 from tianji.strategy.probe.probe_children import Crew, Found, gains
+from tianji.strategy.probe.probe_handle import Answer, Hand
 from tianji.strategy.probe.role_costs import (
     Acted,
     contention,

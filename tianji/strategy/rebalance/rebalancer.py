@@ -1,7 +1,7 @@
 """The launcher's side of the balance at run time: reads the counters, sends advice, keeps a record.
 
 It is on no path that data takes: roles probe for its advice, and without it they go on as they are.
-What is decided, and when, is `balancer.py`'s.
+What is decided, and when, is `decisions.py`'s.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tianji.observe.metrics import finite
 from tianji.observe.rates import Counts, homes_in, updates_since
 from tianji.observe.watch import Progress
 from tianji.roles.role_specs import Kind, group_of, homes_of, kind_of, role_name, roles_of
-from tianji.strategy.rebalance.balancer import Balancer
+from tianji.strategy.rebalance.decisions import Balancer
 from tianji.strategy.rebalance.trial_changes import Change, Decision, Reading
 
 FILE = "balance.jsonl"  # in the folder of a run: a line for every decision

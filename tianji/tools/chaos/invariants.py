@@ -11,8 +11,8 @@ from tianji.core.json_file import whole
 from tianji.core.status import Status
 from tianji.core.wording import count_of, number
 from tianji.tools.chaos.processes import Usage
+from tianji.tools.chaos.run_under_test import Row
 from tianji.tools.chaos.schedule import CHANGING, Fault, Strike
-from tianji.tools.chaos.subject import Row
 
 STOP_SECONDS = 10.0  # promised from SIGTERM to the end
 GONE_SECONDS = 5.0  # promised from the end of the launcher to that of every other process

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-WORKER = "tianji.tools.chaos.haunted"  # what the children of a run under test execute
+WORKER = "tianji.tools.chaos.faulty_worker"  # what the children of a run under test execute
 PROC = Path("/proc")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tianji.config import Config, load
 from tianji.core.errors import TianJiError
-from tianji.engines.child_processes import refuse_platform
+from tianji.engines.worker_processes import refuse_platform
 from tianji.job.job import Job
 from tianji.job.preflight import try_out
 from tianji.job.wiring import n_bytes_of

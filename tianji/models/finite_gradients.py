@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-class Sound:
+class FiniteGradients:
     """Says before every step of an optimiser whether its gradient is finite; counts those not.
 
     On a GPU the answer is a tensor, so that nobody waits for it and a CUDA graph can hold it. On

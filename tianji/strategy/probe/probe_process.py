@@ -1,6 +1,6 @@
 """A process that measures one role at a time.
 
-`python -m tianji.strategy.probe.child_process KIND DEVICE` says when it has loaded its libraries.
+`python -m tianji.strategy.probe.probe_process KIND DEVICE` says when it has loaded its libraries.
 Then it reads tasks from standard input, a line of JSON
 each: what to measure, on which cores. When all is made and warm it says so, waits for the word to
 go, so that several are measured in the same moments, and answers with what it found. It ends with

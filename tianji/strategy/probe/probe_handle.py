@@ -42,7 +42,7 @@ class Hand:
         self.threads = threads
         share = Share(available_cores(), threads)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tianji.strategy.probe.child_process", kind, device],
+            [sys.executable, "-m", "tianji.strategy.probe.probe_process", kind, device],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | share.environment() | {"TIANJI_LAUNCHER": str(os.getpid())},

@@ -4,9 +4,9 @@ import pytest
 from commands import TASKS
 
 from tianji.config import load
-from tianji.engines import child_processes
-from tianji.engines.child_processes import Crew
+from tianji.engines import worker_processes
 from tianji.engines.lost_process import RoleFailed
+from tianji.engines.worker_processes import Crew
 from tianji.machine.resources import Share
 
 GROUPS = ("global_cfg.group_num=2", "actor_cfg.num=1")
@@ -15,7 +15,7 @@ KILLED, RAISES = "kill -9 $$", "echo 'ValueError: no mean'; exit 1"  # as a shel
 
 def test_last_words_are_those_since_the_start(tmp_path, monkeypatch):
     (tmp_path / "learner-0.0.log").write_text("Traceback of the day before\n")
-    monkeypatch.setattr(child_processes.sys, "executable", "/bin/true")
+    monkeypatch.setattr(worker_processes.sys, "executable", "/bin/true")
     made = Crew(load(TASKS / "walk_ppo.py"), tmp_path)
     try:
         made.start("learner-0.0", Share((), 1))
@@ -28,7 +28,7 @@ def test_last_words_are_those_since_the_start(tmp_path, monkeypatch):
 
 
 def test_what_learners_that_have_ended_had_open_is_closed(tmp_path, monkeypatch):
-    monkeypatch.setattr(child_processes.sys, "executable", "/bin/true")
+    monkeypatch.setattr(worker_processes.sys, "executable", "/bin/true")
     made, closed = Crew(load(TASKS / "walk_ppo.py"), tmp_path), []
     try:
         for home in ("learner-0.0", "actor-0.0"):
@@ -49,7 +49,7 @@ def gone(tmp_path, monkeypatch):
         program = tmp_path / "program"
         program.write_text(f"#!/bin/sh\n{how}\n")
         program.chmod(0o755)
-        monkeypatch.setattr(child_processes.sys, "executable", str(program))
+        monkeypatch.setattr(worker_processes.sys, "executable", str(program))
         made.append(Crew(load(TASKS / "walk_ppo.py", [*GROUPS, *overrides]), tmp_path))
         made[-1].start(home, Share((), 1))
         made[-1].processes[home].wait(10)

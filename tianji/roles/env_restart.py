@@ -15,7 +15,7 @@ from tianji.core.mishaps import Mishaps
 AnyEnv = TypeVar("AnyEnv", bound=Env)
 
 
-class Renewal(Generic[AnyEnv]):
+class EnvRestart(Generic[AnyEnv]):
     """How an actor's environments are made, and what has broken in them so far."""
 
     def __init__(self, make: Callable[[], AnyEnv], seed: int, mishaps: Mishaps) -> None:

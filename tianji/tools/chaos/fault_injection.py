@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tianji.roles.role_specs import Kind, kind_of
-from tianji.tools.chaos.orders import Orders, Word, orders_of
+from tianji.tools.chaos.env_orders import Orders, Word, orders_of
 from tianji.tools.chaos.schedule import LASTING, Fault, Strike
 
 SLOWER_SECONDS = 0.02  # that each step of a slow environment takes longer

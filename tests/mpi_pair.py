@@ -27,7 +27,7 @@ def mpirun(n, *words):
     return command(n, [str(word) for word in words], environment={})
 
 
-class Puppets:
+class MpiPair:
     """Starts the ranks once; `connect` makes new channels between them for each test."""
 
     def __init__(self, environment):
@@ -37,7 +37,7 @@ class Puppets:
             here.bind(path)
             here.listen(2)
             here.settimeout(60)
-            script = Path(__file__).with_name("puppet.py")
+            script = Path(__file__).with_name("mpi_pair_rank.py")
             words = mpirun(2, sys.executable, script, path)
             self._job = subprocess.Popen(words, env={**SETTINGS, **environment})
             self._streams = {}
@@ -94,36 +94,36 @@ def _plain(spec):
 class Side:
     """The transport of one rank."""
 
-    def __init__(self, puppets, home):
-        self._puppets, self._home = puppets, home
+    def __init__(self, pair, home):
+        self._pair, self._home = pair, home
 
     def outbox(self, name):
-        return FarEnd(self._puppets, self._home, self._puppets.tell(self._home, "outbox", name))
+        return FarEnd(self._pair, self._home, self._pair.tell(self._home, "outbox", name))
 
     def inbox(self, name):
-        return FarEnd(self._puppets, self._home, self._puppets.tell(self._home, "inbox", name))
+        return FarEnd(self._pair, self._home, self._pair.tell(self._home, "inbox", name))
 
     def arm(self):
-        self._puppets.tell(self._home, "arm")
+        self._pair.tell(self._home, "arm")
 
     def disarm(self):
-        self._puppets.tell(self._home, "disarm")
+        self._pair.tell(self._home, "disarm")
 
     def wait(self, seconds):
-        self._puppets.tell(self._home, "wait", seconds)
+        self._pair.tell(self._home, "wait", seconds)
 
 
 class FarEnd:
     """An end of a channel in another process; everything has arrived before and after each use."""
 
-    def __init__(self, puppets, home, number):
-        self._puppets, self._home, self._number = puppets, home, number
+    def __init__(self, pair, home, number):
+        self._pair, self._home, self._number = pair, home, number
         self._slot = None
 
     def _do(self, command, *arguments):
-        self._puppets.settle()
-        answer = self._puppets.tell(self._home, command, self._number, *arguments)
-        self._puppets.settle()
+        self._pair.settle()
+        answer = self._pair.tell(self._home, command, self._number, *arguments)
+        self._pair.settle()
         return answer
 
     def push(self, arrays, version):

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from tianji.models.cuda_graph import WARMUP, Graphed
 from tianji.models.flat import FlatParameters
-from tianji.models.graphed import WARMUP, Graphed
 from tianji.models.optimisers import Adam
 
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")

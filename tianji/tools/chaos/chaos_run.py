@@ -13,11 +13,11 @@ from tianji.core import checkpoint
 from tianji.core.errors import USER_MISTAKE, TianJiError
 from tianji.roles.role_specs import Kind, kind_of
 from tianji.tools.chaos import processes
+from tianji.tools.chaos.fault_injection import Hand
 from tianji.tools.chaos.invariants import GONE_SECONDS, Ending, Record, Trial, judge
+from tianji.tools.chaos.run_under_test import Row, RunUnderTest
 from tianji.tools.chaos.schedule import CHANGING, IN_ENVIRONMENT, LASTING, RUN, Fault, Strike
 from tianji.tools.chaos.settings import Settings
-from tianji.tools.chaos.strikes import Hand
-from tianji.tools.chaos.subject import Row, Subject
 from tianji.tools.child_run import LAST_LINES, RunFailed
 
 LOOK_SECONDS = 0.02
@@ -28,17 +28,17 @@ Tell = Callable[[Trial], None]
 
 
 @contextmanager
-def facing(settings: Settings, folder: Path, tell: Tell) -> Iterator[Ordeal]:
+def facing(settings: Settings, folder: Path, tell: Tell) -> Iterator[ChaosRun]:
     """A run that is started for the test; nothing of it is there behind the block."""
     with tempfile.TemporaryDirectory(prefix="tianji-chaos-") as orders:
-        ordeal = Ordeal(settings, folder, Path(orders), tell)
+        test = ChaosRun(settings, folder, Path(orders), tell)
         try:
-            yield ordeal
+            yield test
         finally:
-            ordeal.close()
+            test.close()
 
 
-class Ordeal:
+class ChaosRun:
     """One run and the faults that it is given."""
 
     def __init__(self, settings: Settings, folder: Path, orders: Path, tell: Tell) -> None:
@@ -46,7 +46,7 @@ class Ordeal:
         self._hand = Hand(orders, settings.homes)
         words = [settings.config, "--quiet", "--engine", "process"]
         words += [word for override in settings.overrides for word in ("--set", override)]
-        self._subject = Subject(words, folder, orders)
+        self._subject = RunUnderTest(words, folder, orders)
         subject = self._subject
         self.record = Record(settings.bounds, subject.rows, subject.usages, [])
         self._began = 0.0  # training, on the clock

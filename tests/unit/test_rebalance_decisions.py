@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tianji.strategy.rebalance import balancer, trial_changes
-from tianji.strategy.rebalance.balancer import Balancer
+from tianji.strategy.rebalance import decisions, trial_changes
+from tianji.strategy.rebalance.decisions import Balancer
 from tianji.strategy.rebalance.trial_changes import Change, Decision, Reading
 
 
@@ -137,7 +137,7 @@ def test_pauses_keep_their_distance():
         load.run(1)
         times += [load.now] if load.awake != before else []
     assert load.awake == 1 and len(times) == 6
-    assert min(b - a for a, b in pairwise(times)) >= balancer.LEAST_SECONDS
+    assert min(b - a for a, b in pairwise(times)) >= decisions.LEAST_SECONDS
 
 
 LOADS = st.fixed_dictionaries(
@@ -161,7 +161,7 @@ def test_a_constant_load_comes_to_rest_from_both_sides(values, data):
     # A pause that is a mistake is tried again after 30 s, 60 s, ...: two decisions each time.
     assert len(load.decisions) - before <= (0 if values["contention"] == 0 else 8)
     seen = load.reading()
-    assert seen.idle <= balancer.WAKE_IDLE or load.awake == load.n
+    assert seen.idle <= decisions.WAKE_IDLE or load.awake == load.n
     if values["contention"] == 0 and load.awake > 1:  # nobody works for nothing
         assert (load.awake - 1) * seen.acting / load.awake < 1.5 * seen.learning * (1 + 1e-6)
 
@@ -173,7 +173,7 @@ def test_whatever_changes_the_learner_does_not_starve(values, changes):
     for slower, learner in changes:
         load.each, load.learner = values["each"] * slower, values["learner"] * learner
         load.run(60)
-        assert load.reading().idle <= balancer.WAKE_IDLE or load.awake == load.n
+        assert load.reading().idle <= decisions.WAKE_IDLE or load.awake == load.n
 
 
 def test_an_environment_that_becomes_slower_has_its_actors_back_and_then_not():

@@ -1,4 +1,4 @@
-"""A rank whose channel ends a test moves from outside: `mpirun -n 2 python puppet.py SOCKET`.
+"""A rank whose channel ends a test moves from outside: `mpirun -n 2 python THIS SOCKET`.
 
 Commands come as lines of JSON over a Unix socket and are answered in order. The two ranks pass for
 two machines, so that everything between them crosses MPI.
@@ -50,7 +50,7 @@ class CountingWorld(World):
         return self.counting
 
 
-class Puppet:
+class PairRank:
     def __init__(self):
         self.world = CountingWorld()
         self.world.hosts = ["a", "b"]
@@ -126,15 +126,15 @@ def _spec(name, targets, readers, schema, delivery, depth):
 
 
 def main():
-    puppet = Puppet()
+    rank = PairRank()
     with socket.socket(socket.AF_UNIX) as there:
         there.connect(sys.argv[1])
         stream = there.makefile("rw")
-        stream.write(json.dumps(puppet.home) + "\n")
+        stream.write(json.dumps(rank.home) + "\n")
         stream.flush()
         for line in stream:
             command, *arguments = json.loads(line)
-            stream.write(json.dumps(getattr(puppet, command)(*arguments)) + "\n")
+            stream.write(json.dumps(getattr(rank, command)(*arguments)) + "\n")
             stream.flush()
     os._exit(0)
 

@@ -7,9 +7,9 @@ import pytest
 
 from tianji.config import load
 from tianji.core.errors import TianJiError
-from tianji.strategy.probe import child_handle as module
-from tianji.strategy.probe import child_process as measuring
-from tianji.strategy.probe.child_handle import Hand, OutOfMemory, Task, together
+from tianji.strategy.probe import probe_handle as module
+from tianji.strategy.probe import probe_process as measuring
+from tianji.strategy.probe.probe_handle import Hand, OutOfMemory, Task, together
 
 pytestmark = pytest.mark.process
 

@@ -19,9 +19,9 @@ import numpy as np
 from tianji import envs
 from tianji.core.env import Env, SplitEnv
 from tianji.engines import worker
-from tianji.tools.chaos.orders import FOLDER, Orders, Word, orders_of
+from tianji.tools.chaos.env_orders import FOLDER, Orders, Word, orders_of
+from tianji.tools.chaos.fault_injection import CODES
 from tianji.tools.chaos.schedule import Fault
-from tianji.tools.chaos.strikes import CODES
 
 FAULTS = {code: fault for fault, code in CODES.items()}
 
@@ -30,7 +30,7 @@ class ChaosError(Exception):
     """What an environment raises on order: no mistake of the user's, and of nobody else."""
 
 
-class Haunt:
+class OrderedFaults:
     """Looks for orders before each step of an environment, and carries them out."""
 
     def __init__(self, env: Env, orders: Orders) -> None:
@@ -61,12 +61,12 @@ class Haunt:
             _break_next(game, _raise if fault is Fault.RAISE else _pay_nan)
 
 
-def haunt(env: Env, orders: Orders) -> Env:
+def with_ordered_faults(env: Env, orders: Orders) -> Env:
     """The same environment, which obeys from now on."""
-    haunting: Any = env
-    look = Haunt(env, orders).look
+    faulty: Any = env
+    look = OrderedFaults(env, orders).look
     for name in ("begin",) if isinstance(env, SplitEnv) else ("step",):
-        setattr(haunting, name, _after(look, getattr(env, name)))
+        setattr(faulty, name, _after(look, getattr(env, name)))
     return env
 
 
@@ -117,11 +117,11 @@ def main() -> int:
     home, folder = sys.argv[1], Path(os.environ[FOLDER])
     make = envs.make
 
-    def haunted(*words: Any, **more: Any) -> Env:
-        return haunt(make(*words, **more), orders_of(folder, home))
+    def faulty_make(*words: Any, **more: Any) -> Env:
+        return with_ordered_faults(make(*words, **more), orders_of(folder, home))
 
     if (folder / f"{home}.orders").exists():
-        envs.make = haunted
+        envs.make = faulty_make
     return worker.main()
 
 

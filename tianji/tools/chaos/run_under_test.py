@@ -16,7 +16,7 @@ from tianji.core.json_file import LONGEST_LINE, number, parsed_row, read_json, w
 from tianji.core.signals import ending_with
 from tianji.runs.run import SUMMARY
 from tianji.tools.chaos import processes
-from tianji.tools.chaos.orders import FOLDER
+from tianji.tools.chaos.env_orders import FOLDER
 from tianji.tools.chaos.processes import Usage
 
 ROWS = "metrics.jsonl"
@@ -53,7 +53,7 @@ def row_of(values: Mapping[str, Any], at: float) -> Row | None:
     )
 
 
-class Subject:
+class RunUnderTest:
     """The run under test. `look` sees what is new; nothing here changes anything."""
 
     def __init__(self, words: Sequence[str], folder: Path, orders: Path) -> None:
