@@ -31,6 +31,7 @@ class Averaging:
     """Moves its parameters towards the mean of a batch, in `n_steps` steps of an optimiser."""
 
     scalars = ("loss",)
+    overlaps = False
 
     def n_left_out(self):
         return None

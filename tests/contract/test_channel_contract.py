@@ -202,6 +202,21 @@ def test_a_freed_message_makes_room_at_once_and_only_once(channel):
     assert inbox.take() is None
 
 
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_what_is_peeked_at_is_what_the_next_take_returns(transport):
+    with TRANSPORTS[transport](spec()) as (left, right):
+        outbox, inbox = left.outbox("channel"), right.inbox("channel")
+        assert inbox.peek() is None
+        outbox.push(message(1), 1)
+        assert number(inbox.peek()) == number(inbox.peek()) == number(inbox.take()) == 1
+        assert inbox.peek() is None
+        outbox.push(message(2), 2)
+        ahead = inbox.peek()
+        assert (number(ahead), ahead.version, ahead.sequence) == (2, 2, 1)
+        assert outbox.in_flight == 2 and outbox.slot() is None  # the first is still in use
+        assert inbox.take().sequence == 1
+
+
 def test_in_flight_counts_until_the_receiver_is_finished(channel):
     outbox, inbox = channel(depth=2)
     assert outbox.in_flight == 0

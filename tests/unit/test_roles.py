@@ -580,6 +580,7 @@ class CountingAlgorithm:
     """Its weights are the number of batches it has learned from."""
 
     scalars = ("loss",)
+    overlaps = False
 
     def __init__(self):
         self.n = 0

@@ -74,6 +74,8 @@ def test_a_part_is_not_stepped_where_another_is_spoilt():
 class Guarded(CountingAlgorithm):
     """Skips the updates that `script` says, and loses its way in those without end."""
 
+    overlaps = False
+
     def __init__(self, script):
         super().__init__()
         self.script, self.left_out = script, 0

@@ -49,6 +49,7 @@ class GradientAlgorithm(Algorithm):
         behind = sum(len(each.numbers) for each in normalisers)
         self._flat = FlatParameters(parameters, device, behind)
         self._device, self._normalisers = device, normalisers
+        self.overlaps = device != "cpu"
         self._stage = Stage(device)
         self._n_updates = 0
         self._n_published = self.n_weights(self.task) - behind

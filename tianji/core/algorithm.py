@@ -88,6 +88,7 @@ class Algorithm(ABC):
 
     Hyp: ClassVar[type]  # a frozen dataclass: the keys of the config's `hyp`, with their defaults
     scalars: ClassVar[tuple[str, ...]] = ("loss",)  # the names of what `learn` returns
+    overlaps: bool = False  # `learn` returns while a device still computes: see `stage`
     several_agents: ClassVar[bool] = False  # it learns where an environment has an axis of agents
     masks: ClassVar[bool] = False  # it chooses only what a single agent's `mask` says is possible
 
@@ -149,8 +150,9 @@ class Algorithm(ABC):
     def stage(self, batch: Arrays) -> Any:
         """Takes a batch out of its channel: what it returns is given to `learn` or `updates`.
 
-        An algorithm that computes on a GPU begins to copy here, while that still learns from the
-        batch before. By default the arrays themselves.
+        An algorithm that computes on a GPU begins to copy here. If it `overlaps`, it is given the
+        next batch, where one waits, before anybody looks at what the last `learn` came to. By
+        default the arrays themselves.
         """
         return batch
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from tianji.core.schema import Arrays, Schema
 
@@ -119,6 +119,14 @@ class Inbox(Protocol):
 def is_away(inbox: Inbox) -> bool:
     """Whether an inbox's sender is lost and not replaced yet; not every transport knows."""
     return bool(getattr(inbox, "away", False))
+
+
+@runtime_checkable
+class Peeking(Protocol):
+    """An inbox that shows what it will hand over next; a transport's need not."""
+
+    def peek(self) -> Message | None:
+        """What the next `take` returns, if it has come; the message taken last stays in use."""
 
 
 class InFront:

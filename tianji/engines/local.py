@@ -65,8 +65,7 @@ class LocalEngine:
 
             self._recording = record(self._training, job.config, folder, self.name)
         self.roles: list[Role] = self._training.copy()
-        learners = [role for role in self._training if isinstance(role, Learner)]
-        self._sharing = [role for role in learners if role.exchange is not None]
+        self._learners = [role for role in self._training if isinstance(role, Learner)]
         evaluator = evaluator_of(job.config)
         if evaluator is not None:
             self.roles.append(build(evaluator, job, self.transport))
@@ -190,13 +189,13 @@ class LocalEngine:
             recall(role, saved, in_flight=channels is not None)
 
     def _round(self) -> bool:
-        """One step of every role, and then more until no update is in the middle of an exchange.
+        """One step of every role, and then more until no update is in the middle.
 
-        So learners of one group finish a batch in the round in which they began it, and between
-        two rounds everything can be saved.
+        So learners finish a batch in the round in which they began it, and between two rounds
+        everything can be saved.
         """
         moved = self._step(self.roles)
-        while unsettled := [role for role in self._sharing if not role.settled]:
+        while unsettled := [role for role in self._learners if not role.settled]:
             moved = self._step(unsettled)
             assert moved, "learners wait for each other's gradients"
         return moved

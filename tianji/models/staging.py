@@ -17,7 +17,8 @@ class Stage:
     """Copies batches to a device while that still learns from the batch before.
 
     To a GPU they go through pinned memory and on a stream of their own; what is learned from waits
-    for its copy, and nobody else does. On the CPU nothing is copied.
+    for its copy, and nobody else does. The learner stages the batch that waits before it looks at
+    what the last update came to (`Learner._end`). On the CPU nothing is copied.
     """
 
     def __init__(self, device: str) -> None:

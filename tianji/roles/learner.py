@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tianji.core.algorithm import Algorithm, Weights
-from tianji.core.channel import Inbox, Outbox
+from tianji.core.channel import Inbox, Message, Outbox, Peeking
 from tianji.core.counts import Count, Vector
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays
@@ -58,11 +58,16 @@ class Learner(Role):
         self.fusion = fusion  # with other groups, if there are any
         self._feedback = feedback
         self._batch: Arrays = {}  # of an update that the others are needed for
+        self._begun: tuple[Arrays, dict[str, Any]] | None = None  # that a device may still make
+        self._peek = batches.peek if isinstance(batches, Peeking) else lambda: None
+        self._ahead: tuple[int, Any] | None = None  # number of the next batch, which is staged
 
     def step(self) -> bool:
         """Learns from one batch, if one has come."""
         if self.exchange is not None and self.exchange.running:
             return self._go_on(self.exchange)
+        if self._begun is not None:
+            return self._end(*self._begun)
         if self.control.closed or self.version == self._max_updates:
             return self._finish()
         if self.consumption.bad_in_a_row >= MOST_BAD:
@@ -82,9 +87,27 @@ class Learner(Role):
             self.exchange.begin(self.algorithm.updates(staged), correction)
             return self._go_on(self.exchange) or True
         self.tracer.begin()
-        scalars = self.algorithm.learn(self.algorithm.stage(message.arrays))  # ❷ learn
+        scalars = self.algorithm.learn(self._staged(message))  # ❷ learn
         self.tracer.updated()
-        self._learned(message.arrays, scalars)
+        if self.algorithm.overlaps:  # the buffer makes the next batch meanwhile
+            self._begun = message.arrays, scalars
+        else:
+            self._learned(message.arrays, scalars)
+        return True
+
+    def _staged(self, message: Message) -> Any:
+        """The batch where it is learned from; it may be there already."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[0] == message.sequence:
+            return ahead[1]
+        return self.algorithm.stage(message.arrays)
+
+    def _end(self, batch: Arrays, scalars: dict[str, Any]) -> bool:
+        """Stages the next batch, if one waits, before the device is waited for."""
+        if (message := self._peek()) is not None:
+            self._ahead = message.sequence, self.algorithm.stage(message.arrays)
+        self._begun = None
+        self._learned(batch, scalars)
         return True
 
     def _give_up(self) -> bool:
@@ -97,11 +120,13 @@ class Learner(Role):
     @property
     def settled(self) -> bool:
         """False in the middle of an update."""
-        return self.exchange is None or not self.exchange.running
+        running = self.exchange is not None and self.exchange.running
+        return not running and self._begun is None
 
     def waits_for(self) -> Count:
         """The gradients of the others in the middle of an update, otherwise a batch."""
-        return Count.WAITED_BATCH if self.settled else Count.WAITED_GRADIENTS
+        running = self.exchange is not None and self.exchange.running
+        return Count.WAITED_GRADIENTS if running else Count.WAITED_BATCH
 
     def _go_on(self, exchange: Exchange) -> bool:
         """Learns as far as the gradients of the others have come."""

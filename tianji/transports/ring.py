@@ -220,6 +220,14 @@ class RingInbox(End):
         i = read % self._n_slots
         return Message(self._arrays[i], self._versions[i], read)
 
+    def peek(self) -> Message | None:
+        """What the next `take` returns, if it has come; frees nothing."""
+        at = self._read + self._held
+        if at == self._control[WRITTEN]:
+            return None
+        i = at % self._n_slots
+        return Message(self._arrays[i], self._versions[i], at)
+
     def free(self) -> None:
         """Makes room for the sender, who otherwise had one slot less until the next `take`."""
         if self._held:
