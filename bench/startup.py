@@ -13,7 +13,7 @@ from typing import Any
 
 from measures import Spread
 from options import CONFIGS, OUT, ROOT, Options, count, existing_file, positive
-from trainings import command, environment, read_summary
+from trainings import START_SECONDS, command, environment, read_summary
 
 ASKED_SECONDS, ASKED_MEGABYTES = 3.0, 80.0
 
@@ -65,11 +65,12 @@ def measure(options: argparse.Namespace, seed: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder) / "run"
         settings = [f"actor_cfg.num={options.actors}", f"exp.max_seconds={options.seconds}"]
+        settings += options.set
         words = command(options.config, run_dir, settings, "--seed", str(seed))
         log = Path(folder) / "log"
         with log.open("w") as file:
             child = subprocess.Popen(words, cwd=ROOT, stdout=file, stderr=file, env=environment())
-            peaks = watch(child, options.seconds + 60)
+            peaks = watch(child, options.seconds + START_SECONDS)
             if child.poll() is None:
                 child.terminate()
             if child.wait():
@@ -96,6 +97,10 @@ def main() -> int:
     parser = Options(__doc__)
     parser.add_argument("--config", type=existing_file, default=CONFIGS / "cartpole_ppo.py")
     parser.add_argument("--actors", type=count, default=2)
+    parser.add_argument("--set", action="append", default=[], help="key=value of the config")
+    parser.add_argument(
+        "--megabytes", type=positive, default=ASKED_MEGABYTES, help="that an actor may have"
+    )
     parser.add_seeds()
     parser.add_argument("--seconds", type=positive, default=8.0, help="length of one run")
     parser.add_out(OUT)
@@ -110,7 +115,7 @@ def main() -> int:
     memory = [float(run["actor_uss_megabytes"]) for run in runs if run["actors"]]
     print(verdict("start to first consumed sample", first, ASKED_SECONDS, "s"))
     if memory:
-        print(verdict("an actor's own memory (peak USS)", memory, ASKED_MEGABYTES, "MB"))
+        print(verdict("an actor's own memory (peak USS)", memory, options.megabytes, "MB"))
     else:
         print("an actor's own memory: no actor process was seen")
     return 0

@@ -12,8 +12,11 @@ import beside
 import courses
 import figure9
 import gpu
+import numpy as np
+import plain_dqn
 import pong
 import pytest
+import sf
 import torch
 from courses import CONSUMPTION, LEARNED, RETURN
 from curves import read_training
@@ -139,16 +142,66 @@ def test_there_is_no_ratio_of_what_was_not_reached(rows):
 
 def test_a_run_on_the_gpu_is_told_in_rows(tmp_path):
     done = run_of(tmp_path, [-3.0], final_time_seconds=55.0)
-    found = {row["what"]: row["value"] for row in gpu.figures(done, "cuda")}
+    rows = list(gpu.figures(done, "cuda"))
+    found = {row["what"]: row["value"] for row in rows}
     assert found["from all roles ready to a mean of 18"] == 55.0
     assert found["production while learning"] == 250.0
     assert found["actor idle, learner on cuda"] == 0.5
     assert "buffer idle, learner on cuda" not in found
+    assert {row["ok"] for row in rows} == {None}
+    (solved, *_) = judged = list(gpu.medians([row | {"seed": 1} for row in rows], is_judged=True))
+    assert (solved["seed"], solved["ok"]) == (1, True)
+    assert [row["what"] for row in judged if row["ok"] is False] == [gpu.PRODUCTION]
+
+
+def test_the_medians_of_several_seeds_are_judged():
+    rows = []
+    for seed, (seconds, rate) in enumerate([(55.0, 28e3), (math.inf, 26e3), (62.0, 30e3)]):
+        rows.append({**gpu.row(gpu.SOLVED, seconds, "s"), "seed": seed})
+        rows.append({**gpu.row(gpu.PRODUCTION, rate, "steps/s"), "seed": seed})
+    rows.append({**gpu.said("lost"), "seed": 2})
+    found = [(row["seed"], row["value"], row["ok"]) for row in gpu.medians(rows, is_judged=True)]
+    assert found == [("median", 62.0, False), ("median", 28e3, True)]
+    assert {row["ok"] for row in gpu.medians(rows, is_judged=False)} == {None}
+
+
+def test_the_plain_loop_of_dqn_draws_true_stacks_and_returns():
+    """Ten rows of one game, which ends at row 4; row 5 only resets."""
+    replay = plain_dqn.Replay(8, 1, "cpu")  # a ring: rows 0 and 1 are overwritten
+    for t in range(10):
+        frame = torch.full((1, 84, 84), t, dtype=torch.uint8)
+        done, valid = np.array([t == 4]), np.array([t != 5])
+        reward = np.array([1.0 * (t == 4) + 8.0 * (t == 8)], np.float32)
+        replay.add(frame, torch.tensor([t]), reward=reward, done=done, valid=valid)
+    torch.manual_seed(0)
+    stacks, action, gain, discount, then, valid = replay.draw(64)
+    seen = {}
+    for i, t in enumerate(action.tolist()):
+        seen[t] = (stacks[i, :, 0, 0].tolist(), gain[i].item(), discount[i].item(), bool(valid[i]))
+        assert then[i, -1, 0, 0] == t + 3
+    g = plain_dqn.GAMMA
+    assert seen == {
+        5: ([2, 3, 4, 5], 0.0, pytest.approx(g**3), False),
+        6: ([0, 0, 0, 6], pytest.approx(8 * g**2), pytest.approx(g**3), True),
+    }
+
+
+def test_the_rate_is_told_beside_the_faster_of_the_peer_s_ways():
+    rates = {"sf": (90, 110), "sf overlapped": (60, 50), "ours bfloat16": (260, 240)}
+    rows = [
+        {"system": name, "samples_per_second": rate, "cpu_ms_per_sample": 1.0}
+        for name, found in rates.items()
+        for rate in found
+    ]
+    (said,) = sf.verdicts(rows)
+    assert said.startswith("ours bfloat16: 2.50 (") and said.endswith("asked 2.5: reached.")
+    assert "no ratio" in sf.verdicts(rows[4:])[0] and "| sf | 2 | 100" in sf.table(rows)
+    assert "Pong, 84 x 84" in draw(sf.panels(rows))
 
 
 def test_the_table_says_what_failed_and_what_never_came(tmp_path):
     rows = [
-        {"part": "exact", "what": "weights", "value": 0.001, "unit": "apart", "ok": True},
+        {"part": "exact", **gpu.row("weights", 0.001, "apart"), "ok": True},
         {"part": "pong", **gpu.row("to 18", math.inf, "s")},
         {"part": "dqn", **gpu.said("lost\nits | way")},
     ]
