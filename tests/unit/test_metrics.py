@@ -243,6 +243,9 @@ def test_the_ratio_counts_neither_warm_up_nor_what_was_dropped() -> None:
     progress = progress_of(job, buffer=buffer)
     assert metrics.ratio_of(progress, job) == 32.0
     assert metrics.ratio_of(progress_of(job), job) is None
+    progress.counts["buffer-1.0"] = np.zeros(len(Count))
+    progress.counts["buffer-1.0"][Count.UNITS_RECEIVED] = 400  # a group that still warms up
+    assert metrics.ratio_of(progress, job) == 32.0
 
 
 def test_the_target_of_freshness_is_the_batch_in_the_buffer() -> None:

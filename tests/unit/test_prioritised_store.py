@@ -99,6 +99,19 @@ def test_what_only_reset_is_never_drawn():
     assert set(np.flatnonzero(counts_of(made, out, 50))) <= set(range(T * E, 2 * T * E))
 
 
+def test_what_a_restored_store_forgets_is_never_drawn():
+    made, out = store(capacity=32)
+    again, _ = store(capacity=32)
+    for first in range(0, 32, T * E):
+        add(made, first)
+    again.restore(made.state())
+    again.miss(2 * T * E)
+    found = np.flatnonzero(counts_of(again, out, 200))
+    assert found.tolist() == list(range(2 * T * E, 4 * T * E))
+    late = {name: out[name] for name in ("row", "generation")}
+    assert feed(again, late, 1.0) == 0
+
+
 def test_a_restored_store_draws_on_with_the_same_priorities():
     made, out = store()
     for first in range(0, 24, T * E):

@@ -1,7 +1,10 @@
 """Learners and buffers that are lost at any moment and replaced, while their actors go on."""
 
+import math
+
 import numpy as np
 import pytest
+from carrying import carried
 from commands import TASKS
 from fields import layout_of
 
@@ -16,7 +19,7 @@ from tianji.engines.replacement import Replacement
 from tianji.engines.worker_loop import ProcessPorts, shared_channels
 from tianji.job import factory
 from tianji.job.job import prepare
-from tianji.roles import lost_learner
+from tianji.roles import lost_learner, role_state
 from tianji.roles.buffer import Buffer
 from tianji.roles.fusion import Fusion, parameters_schema
 from tianji.roles.role_specs import homes_of, roles_of
@@ -339,6 +342,29 @@ def test_a_group_waits_for_the_mean_of_what_its_lost_learner_sent():
     assert waits.correction().tolist() == [1.0, 1.0]
     later = again(1)  # it cannot know whether the lost one has taken that
     assert (later.correction(), later.n_fusions) == (None, 1)
+
+
+def test_a_buffer_begins_with_the_samples_of_its_checkpoint_and_owes_nothing(stage):
+    stage = stage("walk_dqn.py")
+    stage.updates(40)
+    [_, buffer] = stage.processes["learner-0.0"]
+    saved = carried(role_state.state(buffer))
+    stage.updates(10)
+    missed = int(stage.counts("buffer-0.0")[Count.RECEIVED]) - saved["received"]
+    stage.processes["learner-0.0"] = stage.begin("learner-0.0", again=True)
+    [learner, again] = stage.processes["learner-0.0"]
+    lost_learner.take_over_buffer(again, learner.version, stage.job.sampling, saved)
+    assert again.store.size() == saved["size"]
+    batch = stage.job.sampling.batch_schema(stage.job.trajectory).empty()
+    again.store.draw(batch)
+    assert batch["age"].min() >= missed > 0
+    balance = again.balance
+    assert not balance.may_consume()
+    balance.receive(math.ceil(balance.batch / balance.ratio))
+    assert balance.may_consume()
+    balance.consume()
+    assert not balance.may_consume()
+    again.step()
 
 
 def test_nothing_is_restored_of_a_run_that_had_saved_nothing(tmp_path):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from carrying import carried
 from fields import layout_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -234,6 +235,31 @@ def test_a_sample_is_new_until_it_was_drawn():
         seen.update(drawn)
     assert not batch["new"].any()
     assert seen == set(oracle.samples())
+
+
+@pytest.mark.parametrize("trajectories", [9, 30])
+def test_a_store_that_was_saved_forgets_what_would_have_been_overwritten_since(trajectories):
+    (saved, batch, _), (again, _, _) = (filled_store(trajectories=n) for n in (trajectories, 0))
+    saved.draw(batch)
+    oldest = int(batch["age"].max())
+    again.restore(carried(saved.state()))
+    again.miss(20)
+    assert 0 < again.size() <= saved.size()
+    ages = set()
+    for _ in range(20):
+        again.draw(batch)
+        ages |= set(batch["age"].tolist())
+    assert min(ages) >= 20 and max(ages) < 80
+    assert (oldest + 20 < 80) == (again.size() == saved.size())
+
+
+def test_of_a_store_that_was_saved_long_ago_nothing_is_left_and_another_may_begin():
+    (saved, _, _), (again, _, _) = filled_store(), filled_store(trajectories=0)
+    again.restore(carried(saved.state()))
+    again.miss(1_000)
+    assert (again.size(), again.ready()) == (0, False)
+    again.add(0, play(World(0, 2, False, np.random.default_rng(0)), layout(7, 2), 7)[0], 5)
+    assert again.ready()
 
 
 def test_the_same_seed_draws_the_same_samples():

@@ -7,7 +7,7 @@ anew. Each kind is a file in `stores/`; nobody else asks which kind it is.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
 from tianji.core.frames import BEFORE, FIRST, MEMORY
 from tianji.core.schema import Arrays, Field, Schema
+from tianji.core.state import State
 
 
 class Amount(NamedTuple):
@@ -60,6 +61,17 @@ class Store(Protocol):
 
         Called only where the sampling `reweighs`; `feedback` is as `feedback_schema` lays it out.
         """
+
+
+@runtime_checkable
+class Recoverable(Protocol):
+    """A store that can go on from what was saved of another, some time before that was lost."""
+
+    def restore(self, state: State) -> None:
+        """Holds what the other held when it was saved."""
+
+    def miss(self, n_steps: int) -> None:
+        """Is told how many steps the other took after that: what they had overwritten goes too."""
 
 
 class Sampling(Protocol):

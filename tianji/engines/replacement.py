@@ -1,8 +1,7 @@
 """A new life of a process that was lost: its roles go on where the last one stood.
 
 What survives a process lies in shared memory: all it has sent, its counters, the weights that a
-learner published last. A learner has its newest checkpoint besides. A buffer begins empty: what
-was in it was lost, and counts as received.
+learner published last. Its newest checkpoint is there besides, which may have samples of a buffer.
 """
 
 from __future__ import annotations
@@ -73,7 +72,8 @@ class Replacement:
             return [ring.take_over(self._shared.block(f"trajectories {role.name}"))]
         if isinstance(role, Buffer):
             handed, sampling = self._handed(group_of(role.name)), self._job.sampling
-            lost_learner.take_over_buffer(role, handed, sampling)
+            saved = None if sampling.once else newest_part(self._run, role.name)
+            lost_learner.take_over_buffer(role, handed, sampling, saved)
             names = self._trajectories(group_of(role.name))
             return [ring.skip_taken(self._shared.block(name)) for name in names]
         if isinstance(role, Learner):

@@ -120,9 +120,12 @@ class Upkeep:
 
 def ratio_of(progress: Progress, job: Job) -> float | None:
     """Samples consumed per sample received, as the balance counts: without warm-up and drops."""
-    warmup = job.sampling.warmup * job.config.n_groups
-    beyond = progress.total(Count.UNITS_RECEIVED, Kind.BUFFER) - warmup
-    return progress.total(Count.UNITS_CONSUMED, Kind.BUFFER) / beyond if beyond > 0 else None
+    warmup, buffers = job.sampling.warmup, Kind.BUFFER
+    received = (
+        c[Count.UNITS_RECEIVED] for n, c in progress.counts.items() if kind_of(n) is buffers
+    )
+    beyond = float(sum(max(0.0, units - warmup) for units in received))  # each warms up by itself
+    return progress.total(Count.UNITS_CONSUMED, buffers) / beyond if beyond else None
 
 
 def row(

@@ -15,7 +15,7 @@ from tianji.core.channel import Message
 from tianji.core.counts import Count
 from tianji.core.schema import Arrays
 from tianji.core.state import State, copied
-from tianji.core.store import Sampling
+from tianji.core.store import Recoverable, Sampling
 from tianji.roles.buffer import Buffer
 from tianji.roles.learner import Learner
 
@@ -53,11 +53,14 @@ def _count_on(algorithm: Algorithm, n: int) -> None:
         algorithm.restore(copied(known | {"updates": known["updates"] + n}))
 
 
-def take_over_buffer(buffer: Buffer, handed: int, sampling: Sampling) -> None:
-    """Begins empty, after so many batches handed out, and warms up again.
+def take_over_buffer(
+    buffer: Buffer, handed: int, sampling: Sampling, saved: State | None = None
+) -> None:
+    """Begins with the samples that were saved, or empty, after so many batches handed out.
 
-    Nothing is owed for what was lost, so no burst of updates follows. Synchronous actors have sent
-    what the next version needs, or some have: it is given up, and all collect for the one after.
+    What lacks of a warm-up has to come first. Nothing is owed for what was lost, so no burst of
+    updates follows. Synchronous actors have sent what the next version needs, or some have: it is
+    given up, and all collect for the one after.
     """
     counts, balance = buffer.counts, buffer.balance
     buffer.received_before = int(counts[Count.UNITS_RECEIVED])
@@ -70,4 +73,15 @@ def take_over_buffer(buffer: Buffer, handed: int, sampling: Sampling) -> None:
     buffer.opening = 0
     buffer.received = int(counts[Count.RECEIVED])
     balance.consumed = handed * balance.batch
-    balance.received = math.ceil(balance.consumed / balance.ratio)
+    _recover(buffer, saved)
+    warm = min(balance.warmup, buffer.store.size())
+    balance.received = math.ceil(balance.consumed / balance.ratio) + warm
+
+
+def _recover(buffer: Buffer, saved: State | None) -> None:
+    """Takes the samples of a checkpoint, if it has them and they can be drawn again."""
+    store, samples = buffer.store, None if saved is None else saved["store"]
+    if saved is not None and samples is not None and isinstance(store, Recoverable):
+        store.restore(samples)
+        store.miss(max(0, buffer.received - saved["received"]))
+    print(f"{buffer.name}: goes on with {store.size():,} samples", flush=True)

@@ -234,12 +234,12 @@ def recall(role: Role, saved: checkpoint.Checkpoint, in_flight: bool) -> None:
 def newest_part(run: Path, name: str) -> State | None:
     """What a role saved last, if that is whole; None where nothing is to be had.
 
-    Only this part is looked at: the samples of others may take long to read.
+    Only this part is looked at, with its samples: those of others may take long to read.
     """
     for folder in reversed(checkpoint.folders_of(run)):
         try:
             found = checkpoint.open_checkpoint(folder)
-            checkpoint.verify(found, (f"{name}.safetensors",))
+            checkpoint.verify(found, (f"{name}.safetensors", f"{name}{STORE}.safetensors"))
             part = part_of(found, name)
         except (TianJiError, OSError):  # damaged, or removed meanwhile: an older one will do
             continue

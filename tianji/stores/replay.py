@@ -385,6 +385,19 @@ class ReplayStore:
         restore_random(self._random, state["random"])
         self._count_rows()
 
+    def miss(self, n_steps: int) -> None:
+        """After `restore`: so many steps came since, and went with the store that had them."""
+        self._received += n_steps
+        valid, born = self._rows["valid"], self._rows["born"]
+        old = np.flatnonzero(valid & (born <= self._received - self._sampling.capacity))
+        if 2 * len(old) > self._n_valid:  # few would be left, and long to find
+            self.clear()
+            return
+        self._n_valid -= len(old)
+        valid[old] = False
+        self._cut[...] = True  # the next steps do not follow
+        self._rewritten(old)
+
     def _check_same(self, state: State, used: int) -> None:
         if state["kept"] != self._kept:
             raise TianJiError(
