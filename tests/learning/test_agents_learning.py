@@ -85,9 +85,9 @@ def test_they_do_on_a_larger_field_and_where_no_food_is_for_one_alone(tmp_path, 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_particles_learn_to_cover_landmarks(tmp_path, seed):
+@pytest.mark.parametrize("task", ["spread_qmix.py", "spread_maddpg.py"])
+def test_particles_learn_to_cover_landmarks(tmp_path, task, seed):
     pytest.importorskip("mpe2")
-    task = TASKS / "spread_qmix.py"
-    done = train(task, tmp_path / "run", "--engine", "local", "--seed", str(seed))
+    done = train(TASKS / task, tmp_path / "run", "--engine", "local", "--seed", str(seed))
     assert done.status == 0, done.err
     assert done.summary["status"] == "solved"  # 100 games at -19.5, six deviations from random
