@@ -1,5 +1,6 @@
 """`tianji eval` on runs that were trained for a moment."""
 
+import importlib.util
 import json
 import shutil
 import signal
@@ -7,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from commands import TASKS, train
+from commands import ROOT, TASKS, train
 
 from tianji.cli import main
 from tianji.core.checkpoint import folders_of
@@ -16,6 +17,7 @@ from tianji.runs import trained
 
 pytestmark = pytest.mark.process
 
+JAX = pytest.mark.skipif(importlib.util.find_spec("jaxmarl") is None, reason="no jaxmarl")
 LOCAL = ("--engine", "local", "--quiet")
 
 
@@ -265,23 +267,29 @@ def test_a_gymnasium_environment_is_filmed_at_its_own_speed(cartpole, tmp_path, 
         assert film.info["duration"] == 20
 
 
-def test_a_game_of_several_agents_is_filmed(tmp_path, tianji):
+@pytest.mark.parametrize(
+    ("config", "steps"),
+    [
+        (TASKS / "spread_qmix.py", 15),
+        pytest.param(ROOT / "configs/marl/maddpg_spread.py", 25, marks=[pytest.mark.slow, JAX]),
+    ],
+)
+def test_a_game_of_several_agents_is_filmed(tmp_path, tianji, config, steps):
     for package in ("mpe2", "pygame"):
         pytest.importorskip(package)
     image = pytest.importorskip("PIL.Image")
-    options = ("--max-seconds", "0.5", *LOCAL)
-    done = train(TASKS / "spread_qmix.py", tmp_path / "run", *options)
+    done = train(config, tmp_path / "run", "--max-seconds", "0.5", *LOCAL)
     assert done.status == 0, done.err
     file = tmp_path / "game.gif"
     status, out, err = tianji("eval", done.folder, "--video", file, "--episodes", 2)
-    assert (status, err) == (0, "")
-    assert f"{file}: return" in out and "in 15 steps" in out
+    assert status == 0 and ("mpe2 plays" in err) == (steps == 25)
+    assert f"{file}: return" in out and f"in {steps} steps" in out
     with image.open(file) as film:
         milliseconds = 0  # pictures that are alike are one, and shown for longer
         for i in range(film.n_frames):
             film.seek(i)
             milliseconds += film.info["duration"]
-    assert milliseconds == 16 * 100
+    assert milliseconds == (steps + 1) * 100
 
 
 def test_what_is_missing_for_a_film_is_named(cartpole, tmp_path, tianji, monkeypatch):

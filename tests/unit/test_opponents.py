@@ -262,7 +262,7 @@ def test_a_game_with_opponents_is_shown_and_tells_of_lost_episodes():
     counts, own = np.zeros(len(Count)), make(wanted, 1, ".")
     EnvRestart(lambda: own, 0, Mishaps("actor-0.0", counts, 0)).mend(own)
     own.reset()
-    broken = own._env._games[0]
+    broken = own._whole._games[0]
     outcome = broken.step
     broken.step = lambda *given: replace(outcome(*given), lost=True)
     assert own.step(np.zeros((1, 3), np.int64)).first[0] and counts[Count.LOST_EPISODES] == 1

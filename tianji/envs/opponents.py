@@ -39,7 +39,7 @@ class Opponents:
 
         Each is "random", a function as "module:function", or the folder of a run.
         """
-        full, self._env, self._name = env.spec, env, name
+        full, self._whole, self._name = env.spec, env, name
         whom = _whom(name, full, opponents, kwargs.get("teams"))
         self._played = [(at, who, _player(name, full, who, at, folder)) for who, at in whom]
         self._forgets = not any(_is_run(who) for who, _ in whom)
@@ -60,12 +60,12 @@ class Opponents:
         """Starts every environment anew and returns what is observed, [E, ...]."""
         if seed is not None:
             self._random = np.random.default_rng((seed, len(self._keep)))
-        self._seen, self._first = self._env.reset(seed), np.ones_like(self._first)
+        self._seen, self._first = self._whole.reset(seed), np.ones_like(self._first)
         return _rows(self._seen, self._keep)
 
     def step(self, action: npt.NDArray[Any]) -> Step:
         """Applies the actions of those that learn, and those of all others."""
-        full = self._env.spec
+        full = self._whole.spec
         joint = np.zeros((full.n_envs, *full.action.shape), full.action.dtype)
         joint[:, self._keep] = self._choices.check(action, None, self._first)
         for places, who, play in self._played:
@@ -77,7 +77,7 @@ class Opponents:
                     f"want {want.dtype}{list(want.shape)}"
                 )
             joint[:, places] = own
-        step = self._env.step(joint)
+        step = self._whole.step(joint)
         self._seen, self._first = step.obs, step.first.copy()
         reward, score = self._earned(step)
         return replace(step, obs=_rows(step.obs, self._keep), reward=reward, score=score)
@@ -85,24 +85,24 @@ class Opponents:
     @property
     def fps(self) -> float:
         """Pictures per second at which the first environment runs as it should."""
-        return cast(ShownEnv, self._env).fps
+        return cast(ShownEnv, self._whole).fps
 
     def picture(self) -> Picture:
         """The first environment as it is now, if it was made to be shown."""
-        return cast(ShownEnv, self._env).picture()
+        return cast(ShownEnv, self._whole).picture()
 
     def mend(self, mishaps: Mishaps) -> None:
         """From now on what a game loses is told, where it can be."""
-        if isinstance(self._env, MendingEnv):
-            self._env.mend(mishaps)
+        if isinstance(self._whole, MendingEnv):
+            self._whole.mend(mishaps)
 
     def close(self) -> None:
         """Closes the environment."""
-        self._env.close()
+        self._whole.close()
 
     def state(self) -> State | None:
         """Where the games stand and what is drawn next; None with runs, which may remember."""
-        inner = state_of(self._env)
+        inner = state_of(self._whole)
         if inner is None or not self._forgets:
             return None
         seen = {"seen": copied(self._seen), "first": self._first}
@@ -110,13 +110,13 @@ class Opponents:
 
     def restore(self, state: State) -> None:
         """Goes on within the same episodes."""
-        restore_to(self._env, state["env"])
+        restore_to(self._whole, state["env"])
         restore_random(self._random, state["random"])
         self._seen, self._first = copied(state["seen"]), np.array(state["first"], np.bool_)
 
     def _earned(self, step: Step) -> tuple[npt.NDArray[np.float32], Any]:
         """The rewards of those that learn, and of several teams the first one's score."""
-        if not self._env.spec.reward_per_agent:
+        if not self._whole.spec.reward_per_agent:
             return step.reward, step.score
         own = step.reward[:, self._keep]
         if self.spec.n_teams == 1:
