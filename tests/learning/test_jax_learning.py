@@ -39,8 +39,8 @@ def test_the_presets_cover_all_landmarks(tmp_path, preset):
 
 
 def test_predators_catch_a_prey_at_random(tmp_path):
-    """In all three; if they run about at random too they get 15 (512 games)."""
-    assert after(tmp_path, "maddpg_tag.py", "exp.train_steps=200_000").mean >= 60
+    """All three together: 122 was seen; running about at random they get 15 (512 games)."""
+    assert after(tmp_path, "maddpg_tag.py", "exp.train_steps=100_000").mean >= 60
 
 
 @pytest.mark.parametrize(
