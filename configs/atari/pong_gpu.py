@@ -1,9 +1,10 @@
 # Pong on a machine with a GPU and many cores: three actors act on the GPU in one half of their
-# games while the other half moves, and the learner on the GPU never waits for one of them.
+# games while the other half moves, and the learner on the GPU never waits for one of them. Without
+# a GPU the same file trains on the CPU; one of both devices set to "cpu" mixes them.
 
 parallel_parameters = dict(
-    actor_cfg=dict(num=3, envs=64, device="cuda"),
-    learner_cfg=dict(num=1, device="cuda"),
+    actor_cfg=dict(num=3, envs=64, device="auto"),
+    learner_cfg=dict(num=1, device="auto"),
 )
 
 model = dict(type="CNN", hidden=[512], norm=True)

@@ -125,7 +125,7 @@ def test_a_buffer_on_a_gpu_rides_with_one_learner_that_is_there_too(overrides, w
 def test_without_a_gpu_it_is_refused_before_there_is_a_folder(tmp_path, monkeypatch, engine):
     monkeypatch.setattr(start.resources, "gpu_of", lambda device: None)
     config = load(TASKS / "walk_dqn.py", [CUDA, "learner_cfg.device=cuda"])
-    with pytest.raises(TianJiError, match=r"_cfg\.device: torch sees no GPU"):
+    with pytest.raises(TianJiError, match=r"_cfg\.device='cuda': torch sees no GPU"):
         start.refuse(config, engine)
 
 

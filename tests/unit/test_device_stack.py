@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from film import film_spec
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +13,8 @@ from tianji.config.keys import ModelConfig
 from tianji.core.algorithm import Task
 from tianji.core.env import EnvSpec
 from tianji.core.schema import Field
+from tianji.models.acting_module import ModuleForward
+from tianji.models.device import device_for
 from tianji.models.device_stack import DeviceStack
 from tianji.models.frame_stack import FrameStack
 from tianji.models.layout import network_of
@@ -97,6 +100,26 @@ def test_a_restored_policy_goes_on_after_the_same_frames(monkeypatch, saved_by_n
     for _ in range(4):
         obs = {"obs": frames_of(random)}
         assert (one(obs, no) == other(obs, no)).all()
+
+
+@pytest.mark.parametrize(
+    ("device", "has_gpu", "found"),
+    [("auto", True, "cuda"), ("auto", False, "cpu"), ("cpu", True, "cpu"), ("cuda", True, "cuda")],
+)
+def test_where_a_network_of_torch_acts(monkeypatch, device, has_gpu, found):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    assert device_for(device, "actor_cfg.device") == found
+    wanted = []
+
+    def cpu(*asked):
+        wanted.append(asked)
+        return "cpu"
+
+    monkeypatch.setattr("tianji.models.acting_module.device_for", cpu)
+    env = EnvSpec((Field("obs", "float32", (3,)),), Field("action", "int64"), (4,), N)
+    task = Task(env, ModelConfig(), SimpleNamespace())
+    ModuleForward(network_of(task, 4), device)
+    assert wanted == [(device, "actor_cfg.device")]  # left to the machine where it is left open
 
 
 def test_a_policy_of_vectors_stacks_nowhere():

@@ -172,10 +172,12 @@ def test_a_learner_for_a_gpu_that_is_not_there_is_refused_before_measuring(
     dqn, probed, monkeypatch
 ):
     monkeypatch.setattr(resources, "gpu_of", lambda _: None)
-    with pytest.raises(TianJiError, match=r"--gpu.*torch sees no GPU here"):
+    with pytest.raises(TianJiError, match=r"learner_cfg\.device='cuda': torch sees no GPU"):
         follow("auto", dqn, "learner_cfg.device='cuda'")
-    with pytest.raises(TianJiError, match=r"--gpu.*torch sees no GPU here"):
+    with pytest.raises(TianJiError, match=r"learner_cfg\.device='cuda': torch sees no GPU"):
         planner.measure(dqn, ["learner_cfg.device='cuda'"], 4)
+    with pytest.raises(TianJiError, match=r"actor_cfg\.device='cuda': torch sees no GPU"):
+        planner.measure(dqn, ["actor_cfg.device='cuda'"], 4)
     assert not probed
     assert planner.measure(dqn, ["learner_cfg.device='cuda'"], 4, profile=costs_of(dqn))
 

@@ -7,6 +7,7 @@ import subprocess
 import time
 
 import pytest
+from commands import TASKS
 
 from tianji import config as configs
 from tianji.core.env import EnvSpec
@@ -23,11 +24,13 @@ from tianji.machine.resources import (
     _quota_in,
     assign,
     available_cores,
+    devices_of,
     free_bytes,
     gpu_of,
     n_usable,
     process_started_at,
     quota,
+    refuse_without_gpu,
     refuse_without_memory,
     usable_here,
 )
@@ -243,6 +246,32 @@ def test_a_learners_gpu_is_known_by_its_model(device, torch_says):
     torch_says("Some GPU, 80 GiB", "Another, 8 GiB")
     assert gpu_of(device) == "Some GPU, 80 GiB"
     assert gpu_of("cpu") is None
+
+
+@pytest.mark.parametrize(
+    ("overrides", "acting"),
+    [
+        ((), "cpu"),  # numpy
+        (("model.type='CNN'",), "auto"),
+        (("model.type='my:Own'",), "auto"),
+        (("actor_cfg.device='cuda'",), "cuda"),
+        (("actor_cfg.device='cpu'", "model.type='CNN'"), "cpu"),
+    ],
+)
+def test_actors_that_leave_it_open_may_need_a_gpu_where_they_need_torch(overrides, acting):
+    config = configs.load(TASKS / "echo_dqn.py", overrides)
+    found = devices_of(config)
+    assert found == {"learner_cfg": "cpu", "actor_cfg": acting, "buffer_cfg": "cpu"}
+
+
+@pytest.mark.parametrize("section", ["learner_cfg", "actor_cfg"])
+def test_a_gpu_that_any_section_asks_for_and_nobody_has_is_refused(section, torch_says):
+    config = configs.load(TASKS / "echo_dqn.py", [f"{section}.device='cuda'"])
+    torch_says()
+    with pytest.raises(TianJiError, match=rf"{section}\.device='cuda': torch sees no GPU"):
+        refuse_without_gpu(config)
+    torch_says("Some GPU, 80 GiB")
+    refuse_without_gpu(config)
 
 
 def test_auto_is_the_cpu_where_torch_can_use_no_gpu(torch_says):

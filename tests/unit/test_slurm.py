@@ -93,6 +93,8 @@ def test_the_job_runs_where_it_was_written():
 def test_a_learner_on_a_gpu_asks_for_one():
     with pytest.raises(TianJiError, match="would ask for no GPU: add --gpus 1"):
         written("learner_cfg.device='cuda'")
+    with pytest.raises(TianJiError, match=r"actor_cfg\.device is 'cuda'"):
+        written("actor_cfg.device='cuda'")
     assert asked(written("learner_cfg.device='cuda'", gpus=1))["gpus-per-node"] == "1"
 
 

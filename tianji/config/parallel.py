@@ -133,7 +133,9 @@ class ActorConfig:
     )
     envs: int = key(1, "environments per actor, stepped at once", at_least=1, at_most=65536)
     device: Literal["auto", "cpu", "cuda"] = key(
-        "auto", "where policies compute; auto: numpy for an MLP, else the CPU"
+        "auto",
+        "where policies compute; auto: an MLP in numpy, and what needs torch, as a CNN, on the GPU "
+        "if there is one",
     )
     inference: bool = key(
         False,

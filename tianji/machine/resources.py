@@ -99,8 +99,31 @@ def usable_here() -> int:
     return n_usable(unbound_cores() if inside else available_cores(), quota())
 
 
+IN_NUMPY = ("MLP", "GRU")  # networks that act without torch, unless a GPU is asked for
+
+
+def devices_of(config: Config) -> dict[str, str]:
+    """The device that each section of the configuration asks for: the CPU, the GPU or `auto`."""
+    parallel = config.parallel
+    acting = parallel.actor_cfg.device
+    if acting == "auto" and config.model.type in IN_NUMPY:
+        acting = "cpu"
+    learning = parallel.learner_cfg.device
+    return {"learner_cfg": learning, "actor_cfg": acting, "buffer_cfg": parallel.buffer_cfg.device}
+
+
+def refuse_without_gpu(config: Config) -> None:
+    """Raises where a section asks for a GPU that this machine has not."""
+    wanted = [section for section, device in devices_of(config).items() if device == "cuda"]
+    if wanted and gpu_of("cuda") is None:
+        raise TianJiError(
+            f"{wanted[0]}.device='cuda': torch sees no GPU here: write 'auto' or 'cpu', or leave "
+            "it out; tianji doctor says more"
+        )
+
+
 def gpu_of(device: str) -> str | None:
-    """The model of the GPU that a learner with this `learner_cfg.device` uses; None: the CPU.
+    """The model of the GPU that is used with this device of a section; None: the CPU.
 
     Torch is asked in a process of its own, as by the doctor, and only where there may be a GPU.
     """

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from tianji.config import Config
 from tianji.core.errors import TianJiError
 from tianji.machine.placement import n_ranks, place
+from tianji.machine.resources import devices_of
 from tianji.roles.role_specs import LAUNCHER
 
 MARKER = "# Written by `tianji slurm`"  # by it a file of ours is known
@@ -110,9 +111,10 @@ def _refuse_unwritable(text: str, wrong: re.Pattern[str]) -> None:
 
 
 def _refuse_without_gpu(config: Config, wish: Wish) -> None:
-    if config.parallel.learner_cfg.device == "cuda" and wish.gpus is None:
+    wanted = [section for section, device in devices_of(config).items() if device == "cuda"]
+    if wanted and wish.gpus is None:
         raise TianJiError(
-            "learner_cfg.device is 'cuda', and the job would ask for no GPU: add --gpus 1"
+            f"{wanted[0]}.device is 'cuda', and the job would ask for no GPU: add --gpus 1"
         )
 
 

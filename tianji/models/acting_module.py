@@ -19,7 +19,7 @@ class ModuleForward:
 
     def __init__(self, network: Network, device: str) -> None:
         self.flat = np.zeros(network.n_weights, np.float32)
-        self.device = device_for("cpu" if device == "auto" else device, "actor_cfg.device")
+        self.device = device_for(device, "actor_cfg.device")
         module = network.module(torch.Generator().manual_seed(0))
         self._module = module.to(self.device).requires_grad_(False)
         if isinstance(self._module, CNN):

@@ -82,8 +82,7 @@ def _refuse_missing_trackers(config: Config) -> None:
 
 def _refuse_to_record(config: Config, engine: str) -> None:
     """What `tianji replay` could not do again, or need not."""
-    parallel = config.parallel
-    sections = ("learner_cfg", "actor_cfg", "buffer_cfg")
+    devices = resources.devices_of(config)
     if engine == "local":
         problem = (
             "engine local repeats itself, the same command trains the same: leave it out, or use "
@@ -93,7 +92,7 @@ def _refuse_to_record(config: Config, engine: str) -> None:
         problem = f"engine {engine} keeps no record: use --engine process"
     elif config.n_groups > 1 or config.n_learners > 1:
         problem = "want one group with one learner (global_cfg.group_num, learner_cfg.num)"
-    elif gpu := [each for each in sections if resources.gpu_of(getattr(parallel, each).device)]:
+    elif gpu := [each for each, device in devices.items() if resources.gpu_of(device)]:
         problem = f"{gpu[0]}.device: a GPU does not add up twice in the same order: want 'cpu'"
     elif config.exp.trace_seconds is not None:
         problem = "a run can be traced or recorded, not both: leave --trace out"
@@ -120,12 +119,8 @@ def _refuse_without_gpu(config: Config, engine: str) -> None:
     from tianji.job.validate import check_device
 
     check_device(config)
-    sections = ("learner_cfg", "actor_cfg", "buffer_cfg")
-    wanted = [each for each in sections if getattr(config.parallel, each).device == "cuda"]
-    if engine != "mpi" and wanted and resources.gpu_of("cuda") is None:
-        raise TianJiError(
-            f"{wanted[0]}.device: torch sees no GPU here: write 'cpu', or leave it out"
-        )
+    if engine != "mpi":
+        resources.refuse_without_gpu(config)
 
 
 def start(

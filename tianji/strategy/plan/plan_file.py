@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -150,7 +150,7 @@ def check(
             f"{machine.cores}: make a plan here with tianji plan CONFIG, or leave --plan out"
         )
     warnings = []
-    if (there.cpu, there.gpu) != (machine.cpu, machine.gpu):
+    if replace(there, cores=machine.cores) != machine:
         warnings.append(
             f"{source} was made on another machine ({_name_of(there)}; this one is "
             f"{_name_of(machine)}): what it predicts does not hold here, and another split may be "
@@ -191,7 +191,8 @@ def _about_cores(plan: Plan, machine: Machine, source: str, hosts: int) -> Itera
 
 
 def _name_of(machine: Machine) -> str:
-    return machine.cpu + (f" with {machine.gpu}" if machine.gpu else "")
+    gpu = machine.gpu or machine.acting_gpu
+    return machine.cpu + (f" with {gpu}" if gpu else "")
 
 
 def compare(plan: Plan, measured: Pace | None) -> Comparison:

@@ -29,6 +29,7 @@ class Machine:
     cpu: str  # the model's name
     cores: int = count(REQUIRED, "that this process may use")
     gpu: str | None = None  # the learner's, if it had one; a host has one for all its learners
+    acting_gpu: str | None = None  # the actors', if they had one; it is the same one
 
 
 @dataclass(frozen=True)

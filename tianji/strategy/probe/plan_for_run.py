@@ -61,7 +61,7 @@ def for_run(
         except TianJiError as error:
             raise TianJiError(f"{source}: {error}") from error
     followed = _following(chosen, source, file, given)
-    machine = this_machine(spread.cores, followed.parallel.learner_cfg.device)
+    machine = this_machine(spread.cores, followed)
     warnings = plan_file.check(chosen, followed, machine, source, spread.hosts)
     plan_file.refuse_other_batch(chosen, config, source)
     if engine != "mpi" and alone:

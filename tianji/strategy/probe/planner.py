@@ -15,6 +15,7 @@ from tianji.core.errors import TianJiError
 from tianji.core.signals import Interrupted, Signals
 from tianji.job.job import Job
 from tianji.job.preflight import try_out
+from tianji.job.validate import check_device
 from tianji.machine import resources
 from tianji.roles.role_specs import Kind, role_name, roles_of
 from tianji.strategy.plan.model import predict
@@ -149,11 +150,8 @@ def _configured(config: Config, profile: Profile, wish: Wish) -> Choice | None:
 
 def _tried(config: Config, refuse: Callable[[Work], None]) -> Job:
     """The job that is to be measured; raises for what no measurement can mend."""
-    if config.parallel.learner_cfg.device == "cuda" and resources.gpu_of("cuda") is None:
-        raise TianJiError(
-            "learner_cfg.device='cuda' (--gpu): torch sees no GPU here: leave it out, or measure "
-            "where there is one; tianji doctor says more"
-        )
+    check_device(config)
+    resources.refuse_without_gpu(config)
     job = try_out(config)
     refuse(work_of(job))
     return job

@@ -32,7 +32,7 @@ def probe(
 ) -> Profile:
     """What a job costs; at most `n_cores` of this machine's cores are used for `seconds`."""
     ends, cores = time.monotonic() + seconds, resources.available_cores()[:n_cores]
-    machine = this_machine(len(cores), job.config.parallel.learner_cfg.device)
+    machine = this_machine(len(cores), job.config)
     others = Others(cores)
     with ExitStack() as stack:
         found = _profile(Crew(job, cores, machine.gpu is not None, ends, say, stack), machine)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from tianji.config import Config
 from tianji.core.wording import count_of
 from tianji.job.job import Job
+from tianji.machine.resources import devices_of
 from tianji.strategy.plan.profile import ActorCost, LearnerCost
 from tianji.strategy.probe.measure import LEAST_STEPS, LEAST_UPDATES
 from tianji.strategy.probe.probe_handle import Answer, Hand, OutOfMemory, Task, together
@@ -90,9 +91,10 @@ class Crew:
         stack: ExitStack,
     ) -> None:
         """`ends` is the moment of `time.monotonic` by which all should be measured."""
-        device = job.config.parallel.learner_cfg.device
+        devices = devices_of(job.config)
 
         def hands(kind: str, threads: Iterable[int]) -> list[Hand]:
+            device = devices[f"{kind}_cfg"]
             return [stack.enter_context(Hand(kind, n, device)) for n in threads]
 
         in_turns = takes_turns(job)

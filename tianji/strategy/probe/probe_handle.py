@@ -37,7 +37,7 @@ class Hand:
     """One child, of one kind, with a number of threads that it keeps."""
 
     def __init__(self, kind: str, threads: int, device: str = "cpu") -> None:
-        """`device` is where a learner computes, so that it can be made ready."""
+        """`device` is where it computes, so that it can be made ready."""
         self.kind = kind
         self.threads = threads
         share = Share(available_cores(), threads)

@@ -31,15 +31,13 @@ def main() -> int:
     ending_with(int(os.environ["TIANJI_LAUNCHER"]), signal.SIGKILL)()
     yield_to_others(kind)
     preload(kind)
-    if kind == "learner":
-        _wake(device)
+    _wake(device)
     _say(answers, {"loaded": True})
     for line in sys.stdin:
         task = json.loads(line)
         _sit_on(task["cores"])
         _measure(kind, task, answers)
-        if kind == "learner":
-            _give_back()
+        _give_back()
     return 0
 
 
@@ -52,6 +50,8 @@ def _wake(device: str) -> None:
     from tianji.core.lazy import torch
     from tianji.models.device import device_for
 
+    if device == "cpu":  # an actor may need no torch
+        return
     with suppress(TianJiError, RuntimeError):
         if (found := device_for(device)) != "cpu":
             some = torch.ones(8, 8, device=found)
@@ -67,6 +67,8 @@ def _sit_on(cores: list[int]) -> None:
 
 def _give_back() -> None:
     """What the GPU had for this measurement is for those who are measured next."""
+    if "torch" not in sys.modules:
+        return
     from tianji.core.lazy import torch
 
     if torch.cuda.is_available():

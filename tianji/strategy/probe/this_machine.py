@@ -8,13 +8,16 @@ from collections.abc import Collection
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
-from tianji.machine.resources import gpu_of, idle_seconds
+from tianji.config import Config
+from tianji.machine.resources import devices_of, gpu_of, idle_seconds
 from tianji.strategy.plan.profile import Machine
 
 
-def this_machine(cores: int, device: str) -> Machine:
-    """This machine, with the cores that may be used, and where a learner computes on `device`."""
-    return Machine(cpu_name(), cores, gpu_of(device))
+def this_machine(cores: int, config: Config) -> Machine:
+    """This machine, with the cores that may be used, and the GPU of those who compute on one."""
+    devices = devices_of(config)
+    gpus = [gpu_of(devices[section]) for section in ("learner_cfg", "actor_cfg")]
+    return Machine(cpu_name(), cores, *gpus)
 
 
 def cpu_name() -> str:
