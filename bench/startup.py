@@ -70,7 +70,7 @@ def measure(options: argparse.Namespace, seed: int) -> dict[str, Any]:
         log = Path(folder) / "log"
         with log.open("w") as file:
             child = subprocess.Popen(words, cwd=ROOT, stdout=file, stderr=file, env=environment())
-            peaks = watch(child, options.seconds + START_SECONDS)
+            peaks = watch(child, options.seconds + 2 * START_SECONDS)
             if child.poll() is None:
                 child.terminate()
             if child.wait():
