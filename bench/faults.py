@@ -2,7 +2,8 @@
 
   a  CartPole to 300 by PPO and by DQN, with an actor killed every 3 s and without: times, and ratio
   b  one kill after the other: seconds until the launcher has seen it, and until a new actor reports
-  c  random schedules of kills, ten in a run: runs that hang, what is left behind, lost counts
+  c  random schedules of kills, of actors and now and then of the learner with its buffer, ten in a
+     run: runs that hang, what is left behind, lost counts
   d  runs without faults, with supervision (the default) and without (global_cfg.restarts=0)
 
 CartPole is solved in a second or two. In part a its steps are slept, and the preset's environments
@@ -42,6 +43,7 @@ SLOW = {  # steps that are slept: the preset's environments, four actors, 10 to 
 FREE = ("global_cfg.restarts=100000", "global_cfg.rebalance=False")
 EVERY = 3.0  # seconds between kills, in part a
 PER_RUN = 10  # schedules
+VICTIMS = {"actor-0.0": 0.6, "actor-0.1": 0.6, "learner-0.0": 0.1}  # how often, in part c
 MOST_PAUSE = 1.2  # seconds between two schedules of a run
 PATIENCE = 90.0  # seconds for a run to go on after faults: a pause of 30 s may be among them
 END_SECONDS = 10.0  # promised from SIGTERM to the end
@@ -215,14 +217,15 @@ def kills_of(task: str, n: int, seed: int, sheet: Sheet) -> None:
 
 def schedules(task: str, n: int, seed: int) -> Row:
     """Part c: so many random schedules of kills in one run, and what is wrong after them."""
-    draw, kills = random.Random(seed), 0
-    with running(task, [*ENDLESS, *FREE, "actor_cfg.num=2"], seed) as run:
+    draw, killed = random.Random(seed), set[int]()
+    settings = [*ENDLESS, *FREE, "actor_cfg.num=2", "exp.save_seconds=1"]
+    with running(task, settings, seed) as run:
         memory = memory_of(run.process.pid)
         for _ in range(n):
             time.sleep(draw.uniform(0, MOST_PAUSE))
             crew = run.crew()
-            victims = [home for home in ("actor-0.0", "actor-0.1") if draw.random() < 0.7]
-            kills += sum(kill(crew[home]) for home in victims if home in crew)
+            victims = [home for home, share in VICTIMS.items() if draw.random() < share]
+            killed |= {crew[home] for home in victims if home in crew and kill(crew[home])}
         goes_on = run.learns()
         run.crew()
         ended = run.end()
@@ -230,7 +233,7 @@ def schedules(task: str, n: int, seed: int) -> Row:
         left = [pid for pid in run.ever if home_of(pid)]
         summary = run.summary() if ended else {}
         found = {
-            "kills": kills,
+            "kills": len(killed),
             "restarts": summary.get("restarts"),
             "hang": int(not (goes_on and ended and run.process.returncode == 143)),
             "left": len(left) + len(holders(memory)),

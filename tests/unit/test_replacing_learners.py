@@ -73,14 +73,14 @@ class Stage:
     def mark(self, role):
         """Gives each trajectory a number, by which it is known when it is learned from."""
         if role.name.startswith("actor"):
-            push = role.trajectory.push
+            push = role.trajectory.send
 
             def numbered():
                 self.sent += 1
                 role.trajectory._rows["reward"].fill(self.sent)
                 return push()
 
-            role.trajectory.push = numbered
+            role.trajectory.send = numbered
         elif role.name.startswith("learner"):
             prepare = role.algorithm.stage
 

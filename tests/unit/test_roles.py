@@ -206,6 +206,21 @@ def test_a_full_channel_paces_an_actor_and_loses_nothing():
     assert stage.trajectories.take().arrays["obs"].ravel().tolist() == [4, 5, 6, 7, 8]
 
 
+def test_what_wakes_a_receiver_was_counted_before():
+    stage, counted = Stage(), []
+    send = stage.actor.trajectory._outbox.commit
+
+    def commit(version):
+        counted.append(int(stage.actor.counts[Count.PRODUCED]))
+        send(version)
+
+    stage.actor.trajectory._outbox.commit = commit
+    stage.publish(0)
+    stage.run(2 * LENGTH)
+    assert len(counted) == 2 and 0 < counted[0] < counted[1]
+    assert counted[1] == stage.actor.counts[Count.PRODUCED]
+
+
 def test_a_paced_actor_still_takes_weights():
     stage = Stage(depth=1)
     stage.publish(0)

@@ -19,7 +19,7 @@ def missing_steps(job: Job, transport: ShmTransport) -> int:
     What a buffer refused for its age, or lost with its process, it had received before.
 
     All have ended by now, or it may be that something is on its way. A process that was killed
-    between sending a trajectory and counting it leaves one that only the receiver has counted.
+    between counting a trajectory and sending it leaves one that nobody receives.
     """
     made = _sum(job, transport, Kind.ACTOR, Count.PRODUCED)
     taken = _sum(job, transport, Kind.BUFFER, Count.RECEIVED)

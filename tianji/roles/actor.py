@@ -124,7 +124,9 @@ class Actor(Role):
 
     def _push(self) -> None:
         self.tracer.begin()
-        self.counts[Count.PRODUCED] += self.trajectory.push()
+        # Counted first: sending wakes others, and behind it one may be killed before it counts.
+        self.counts[Count.PRODUCED] += self.trajectory.n_valid
+        self.trajectory.send()
         self.tracer.sent(What.TRAJECTORY, self.trajectory.version)
         self.counts[Count.PUSHED] = self.trajectory.sent
         self.log.push()

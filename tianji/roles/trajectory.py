@@ -77,15 +77,26 @@ class TrajectoryWriter:
 
     def push(self) -> int:
         """Sends the open trajectory; returns how many of its steps are valid."""
+        n_valid = self.n_valid
+        self.send()
+        return n_valid
+
+    @property
+    def n_valid(self) -> int:
+        """Valid steps of the trajectory that is open."""
+        rows = self._rows
+        assert rows is not None
+        return int(np.count_nonzero(rows["valid"][: self.length]))
+
+    def send(self) -> None:
+        """Sends the open trajectory."""
         rows = self._rows
         assert rows is not None
         rows["length"][...] = self.length
-        n_valid = int(np.count_nonzero(rows["valid"][: self.length]))
         self._before = self._older()
         self._outbox.commit(self.version)
         self._rows = None
         self.sent += 1
-        return n_valid
 
     def close(self) -> None:
         """Ends the stream."""

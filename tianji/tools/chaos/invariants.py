@@ -215,7 +215,7 @@ def restarts(record: Record) -> Verdict:
 def nothing_uncounted(record: Record) -> Verdict:
     """What actors sent, buffers have counted, or it lies in the channels still.
 
-    Who is killed between sending a trajectory and counting it leaves that one uncounted.
+    Who is killed between counting a trajectory and sending it leaves one that nobody receives.
     """
     assert record.ending is not None
     missing = record.ending.summary.get("missing_steps")
