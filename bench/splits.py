@@ -13,6 +13,7 @@ LEARNER_SECONDS = 4 / 5_700
 With four cores a learner then consumes 5,700 samples per second, and two of them 11,400: the limit
 that the paper's Table 1 shows. That cores add up ideally is an assumption of the simulation.
 """
+FUSION_INTERVAL = 3  # updates of a group from one fusion with the others to the next
 STEP_SECONDS, ENVS = 0.01, 16
 """Simulated: 16 environments that take 10 ms for a step, 1,600 steps per second and actor."""
 
@@ -56,6 +57,8 @@ class Split:
             "global_cfg.group_num": self.n_learners,
             "actor_cfg.num": self.n_actors // self.n_learners,
         }
+        if self.n_learners > 1:
+            keys["learner_cfg.send_root_interval"] = FUSION_INTERVAL
         if is_real:
             return keys | {"learner_cfg.cores": self.learner_cores}
         return keys | {

@@ -8,7 +8,7 @@ exp = dict(stop_return=300, train_steps=1_000_000_000, seed=0, save_seconds=None
 # A group: one learner, and actors that step 16 environments at once.
 parallel_parameters = dict(
     global_cfg=dict(group_num=1),
-    learner_cfg=dict(num=1, send_root_interval=3),
+    learner_cfg=dict(num=1),
     actor_cfg=dict(num=1, envs=16),
 )
 

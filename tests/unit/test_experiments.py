@@ -244,6 +244,11 @@ def test_a_real_split_asks_for_cores_and_a_simulated_one_for_sleep():
     assert "learner_cfg.cores" not in slept and slept["hyp.sample_seconds"] > 0
 
 
+def test_only_several_groups_are_told_when_to_fuse():
+    assert Split(2, 8).settings(False)["learner_cfg.send_root_interval"] == 3
+    assert "learner_cfg.send_root_interval" not in Split(1, 8).settings(False)
+
+
 def test_samples_are_as_fresh_with_more_learner_cores():
     given = argparse.Namespace(real=False, lr_rule="linear", envs=1)
     one, four = (scaling.settings(given, 8, cores) for cores in (1, 4))
