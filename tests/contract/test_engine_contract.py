@@ -16,13 +16,13 @@ MPI = pytest.param("mpi", marks=pytest.mark.skipif(MISSING is not None, reason=s
 
 @pytest.fixture(params=["local", "process", MPI])
 def run(request, tmp_path):
-    """Runs one of the echo tasks without a target, unless one is given."""
+    """Runs one of the echo tasks, or of another game, without a target unless one is given."""
 
-    def go(task, *overrides):
+    def go(task, *overrides, game="echo"):
         options = ["--engine", request.param, "--set", "exp.stop_return=1e9"]
         for override in overrides:
             options += ["--set", override]
-        done = train(TASKS / f"echo_{task}.py", tmp_path / "run", *options)
+        done = train(TASKS / f"{game}_{task}.py", tmp_path / "run", *options)
         assert done.status == 0, done.err
         assert done.summary["engine"] == request.param
         return done
@@ -136,6 +136,36 @@ def test_groups_share_the_steps_and_are_fused(run):
     assert 0 < summary["fusions"] <= min(versions) / 5
     assert summary["fusion_distance"] > 0
     assert summary["replay_ratio"]["measured"] == pytest.approx(8, rel=0.01)
+
+
+SEVERAL_AGENTS = {
+    "qmix": ("global_cfg.group_num=2", "learner_cfg.send_root_interval=5", "exp.train_steps=3600"),
+    "maddpg": ("actor_cfg.num=2", "buffer_cfg.cores=1"),
+    "mappo": (
+        *("learner_cfg.num=2", "actor_cfg.num=2", "actor_cfg.envs=4"),
+        "exp.train_steps=3600",
+    ),
+}
+PROCESS_DAILY = [
+    "process",
+    pytest.param("local", marks=pytest.mark.slow),
+    pytest.param("mpi", marks=[pytest.mark.slow, *MPI.marks]),
+]
+
+
+@pytest.mark.parametrize("run", PROCESS_DAILY, indirect=True)
+@pytest.mark.parametrize("task", SEVERAL_AGENTS)
+def test_several_agents_keep_the_balance_in_groups_and_with_several_learners(run, task):
+    summary = run(task, *SEVERAL_AGENTS[task], game="two_step").summary
+    roles = summary["roles"]
+    assert (summary["status"], summary["warnings"]) == ("finished", [])
+    assert all(said["produced"] > 0 for name, said in roles.items() if name.startswith("actor"))
+    assert summary["replay_ratio"]["measured"] == pytest.approx(
+        summary["replay_ratio"]["target"], rel=0.03
+    )
+    assert summary["updates"] > 20
+    assert (summary["staleness"]["max"] == 0) == (task == "mappo")
+    assert (summary["fusions"] > 0) == (task == "qmix")
 
 
 def test_learners_of_a_group_make_every_update_together(run):

@@ -28,16 +28,19 @@ SMALL = {
 
 NUMBERS = ("exp.train_steps=400", "exp.max_step=20", "hyp.warmup_size=100", "model.hidden=[16]")
 CONTINUOUS = {"pendulum_sac": NUMBERS, "pendulum_td3": NUMBERS}
-CHUNKS = {
-    "marl/qmix_two_step": ("exp.train_steps=1500", "hyp.warmup_size=100", "model.hidden=[16]")
+AGENTS = {
+    "marl/qmix_two_step": ("exp.train_steps=1500", "hyp.warmup_size=100", "model.hidden=[16]"),
+    "two_step_maddpg": ("exp.train_steps=1000",),
+    "two_step_mappo": ("exp.train_steps=1600",),
 }
 
 
 @pytest.fixture(scope="session")
 def make_job(root):
     def make(name, *overrides):
-        given = (*(SMALL | CONTINUOUS | CHUNKS)[name], "exp.stop_return=1e9", *overrides)
-        config = configs.load(root / f"configs/{name}.py", given)
+        given = (*(SMALL | CONTINUOUS | AGENTS)[name], "exp.stop_return=1e9", *overrides)
+        folder = "tests/tasks" if name.startswith("two_step") else "configs"
+        config = configs.load(root / folder / f"{name}.py", given)
         env = factory.make_env(config)
         env.close()
         return prepare(config, env.spec)
@@ -63,7 +66,7 @@ def same(job):
     return (outcome.algorithm.weights().copy(), outcome.version), ours
 
 
-@pytest.mark.parametrize("name", SMALL | CONTINUOUS | CHUNKS)
+@pytest.mark.parametrize("name", SMALL | CONTINUOUS | AGENTS)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_local_engine_is_serial_training_bit_for_bit(make_job, name, seed):
     job = make_job(name, NO_SLACK, f"exp.seed={seed}")
@@ -116,6 +119,7 @@ ORDERED = {
     "synchronous ppo": ("cartpole_ppo", SEVERAL),
     "asynchronous ppo": ("cartpole_ppo", SEVERAL, NO_SLACK, *ASYNC),
     "sac": ("pendulum_sac", SEVERAL, NO_SLACK),
+    "mappo": ("two_step_mappo", SEVERAL),
 }
 
 

@@ -108,6 +108,26 @@ def test_a_resumed_run_shows_no_dent(tmp_path, name):
         assert made <= explored(last, *actors) - explored(kept, *actors) <= made * 1.5 + 200
 
 
+AGENTS = {"qmix": (), "mappo": ("learner_cfg.num=2",), "maddpg": ("global_cfg.group_num=2",)}
+
+
+@pytest.mark.parametrize(
+    "name", ["qmix", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mappo", "maddpg"))]
+)
+def test_a_run_of_several_agents_goes_on(tmp_path, name):
+    folder, overrides = tmp_path / "run", ("actor_cfg.num=2", *AGENTS[name])
+    task = TASKS / f"two_step_{name}.py"
+    first = interrupted(task, folder, *options(overrides), steps=1_000).summary
+    done = resume(folder, *more(first, 1_000))
+    assert done.status == 0, done.err
+    second = done.summary
+    assert (second["status"], second["resumes"], second["warnings"]) == ("finished", 1, [])
+    assert all(second[key] > first[key] for key in GROWING)
+    ratio = second["replay_ratio"]
+    assert ratio["measured"] == pytest.approx(ratio["target"], rel=0.06)
+    assert (second["fusions"] > 0) == (name == "maddpg")
+
+
 @pytest.mark.slow  # the local engine does the same faster
 def test_without_its_samples_a_run_says_so_and_fills_its_store_again(tmp_path):
     folder = tmp_path / "run"
