@@ -197,7 +197,7 @@ def test_places_without_end_are_no_places(tmp_path):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """The folder of a run that ended after several checkpoints."""
-    overrides = ["exp.train_steps=1500", "exp.save_freq=2", "exp.save_keep=3"]
+    overrides = ["exp.train_steps=6000", "exp.save_freq=2", "exp.save_keep=3"]
     config = load_config(TASKS / "walk_ppo.py", overrides)
     return launch.train(config, "local", tmp_path_factory.mktemp("outside") / "run", True).folder
 
