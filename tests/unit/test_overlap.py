@@ -5,6 +5,7 @@ from commands import ROOT
 from learners import Averaging, GroupOfLearners
 
 from tianji import config as configs
+from tianji.core.channel import empty_handed
 from tianji.core.counts import Count
 from tianji.engines.local import LocalEngine
 from tianji.job import factory, serial
@@ -76,6 +77,17 @@ def test_what_was_staged_is_used_once_and_every_batch_is_learned_from_once(learn
     assert one.counts[Count.CONSUMED] == pushed * group.rows
     learned = [word for word in one.algorithm.order if word.startswith("learn")]
     assert learned == [f"learn {i + 1}" for i in range(pushed)]
+
+
+def test_a_version_that_was_given_up_is_neither_staged_nor_learned_from(learner):
+    group, one = learner
+    group.push()
+    group.batches.slot()
+    group.batches.commit(empty_handed(1))
+    group.run()
+    assert one.version == 2
+    assert one.algorithm.order[1:] == ["stage 1", "learn 1", "weights 1", "weights 1"]
+    assert one.counts[Count.CONSUMED] == group.rows
 
 
 def test_where_no_batch_waits_nothing_is_staged_twice(learner):

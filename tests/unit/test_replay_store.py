@@ -237,20 +237,21 @@ def test_a_sample_is_new_until_it_was_drawn():
     assert seen == set(oracle.samples())
 
 
-@pytest.mark.parametrize("trajectories", [9, 30])
-def test_a_store_that_was_saved_forgets_what_would_have_been_overwritten_since(trajectories):
-    (saved, batch, _), (again, _, _) = (filled_store(trajectories=n) for n in (trajectories, 0))
-    saved.draw(batch)
-    oldest = int(batch["age"].max())
+def test_a_store_that_was_saved_keeps_nothing_longer_for_what_was_lost_since():
+    (saved, _, oracle), (again, batch, _) = (filled_store(1, trajectories=n) for n in (9, 0))
     again.restore(carried(saved.state()))
-    again.miss(20)
-    assert 0 < again.size() <= saved.size()
-    ages = set()
-    for _ in range(20):
-        again.draw(batch)
-        ages |= set(batch["age"].tolist())
-    assert min(ages) >= 20 and max(ages) < 80
-    assert (oldest + 20 < 80) == (again.size() == saved.size())
+    again.miss(28)
+    assert saved.size() > again.size() > 0.5 * saved.size()
+    world, ages = World(10**6, 2, False, np.random.default_rng(0)), set()
+    expected = oracle.samples()
+    for version in range(9, 15):
+        for _ in range(20):
+            again.draw(batch)
+            ages |= set(batch["age"].tolist())
+            for row, obs in enumerate(batch["obs"][:, 0].astype(int).tolist()):
+                assert obs > 10**6 or expected[obs][3] == batch["next_obs"][row, 0]
+        again.add(0, play(world, layout(7, 2), 7)[0], version)
+    assert min(ages) == 0 and 60 < max(ages) <= 80
 
 
 def test_of_a_store_that_was_saved_long_ago_nothing_is_left_and_another_may_begin():

@@ -73,8 +73,8 @@ class Supervisor:
     def __init__(self, job: Job, crew: Crew, transport: ShmTransport, watch: Watch) -> None:
         self._crew, self._transport, self._watch = crew, transport, watch
         parallel = job.config.parallel
-        self._replaces = not parallel.actor_cfg.inference  # who acts for it would have to know
-        self._budget = parallel.global_cfg.restarts if self._replaces else 0
+        self._acts_for_all = parallel.actor_cfg.inference  # another role, which would have to know
+        self._budget = parallel.global_cfg.restarts
         self._step_seconds = job.config.environment.step_seconds
         homes: dict[str, dict[str, Vector]] = {}
         for role in roles_of(job.config):
@@ -139,12 +139,13 @@ class Supervisor:
         charge.first_words = charge.first_words or words
         while charge.lost_at and now - charge.lost_at[0] > BUDGET_SECONDS:
             charge.lost_at.popleft()
-        if len(charge.lost_at) >= self._budget:
+        acted_for = charge.is_actor and self._acts_for_all
+        if len(charge.lost_at) >= self._budget or acted_for:
             before = (
                 f"was replaced {self._budget} times within an hour before (global_cfg.restarts)"
-                if self._replaces
-                else "is not replaced: another role acts for it (actor_cfg.inference)"
             )
+            if acted_for:
+                before = "is not replaced: another role acts for it (actor_cfg.inference)"
             left = charge.first_words or "it left no word in its log"
             raise RoleFailed(f"{home} {how}, and {before}:\n{left}")
         charge.lost_at.append(now)
@@ -218,9 +219,9 @@ def _replaced(config: Config) -> set[Kind]:
     """Whose processes are replaced.
 
     Learners that share a batch are one, and what is recorded can be repeated only up to a loss:
-    there an actor may be lost, and nobody else. Where another acts for it, nobody.
+    there an actor may be lost, and nobody else.
     """
-    if config.n_learners > 1 or config.exp.record or config.parallel.actor_cfg.inference:
+    if config.n_learners > 1 or config.exp.record:
         return {Kind.ACTOR}
     return {Kind.ACTOR, Kind.BUFFER, Kind.LEARNER}
 

@@ -104,7 +104,7 @@ class Learner(Role):
 
     def _end(self, batch: Arrays, scalars: dict[str, Any]) -> bool:
         """Stages the next batch, if one waits, before the device is waited for."""
-        if (message := self._peek()) is not None:
+        if (message := self._peek()) is not None and message.version >= 0:
             self._ahead = message.sequence, self.algorithm.stage(message.arrays)
         self._begun = None
         self._learned(batch, scalars)

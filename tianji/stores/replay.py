@@ -386,17 +386,22 @@ class ReplayStore:
         self._count_rows()
 
     def miss(self, n_steps: int) -> None:
-        """After `restore`: so many steps came since, and went with the store that had them."""
+        """After `restore`: so many steps came since, and went with the store that had them.
+
+        They leave a gap, an equal part of it in each ring, so that nothing stays longer for it.
+        """
         self._received += n_steps
-        valid, born = self._rows["valid"], self._rows["born"]
-        old = np.flatnonzero(valid & (born <= self._received - self._sampling.capacity))
-        if 2 * len(old) > self._n_valid:  # few would be left, and long to find
+        gap = math.ceil(n_steps / (len(self._written) * self._n_envs))
+        for number, written in enumerate(self._written.tolist()):
+            places = np.arange(written, written + gap + self._stack)[: self._ring] % self._ring
+            self._by_time["valid"][number, places] = False
+            self._rewritten(self._rings.rows(number, places))
+        self._n_valid = int(np.count_nonzero(self._rows["valid"]))
+        self._written += gap
+        self._cut[...], self._known[...] = True, 0  # the next steps do not follow
+        self._count_rows()
+        if 2 * self._n_valid < self._rows_up_to[-1]:  # the others would take long to find
             self.clear()
-            return
-        self._n_valid -= len(old)
-        valid[old] = False
-        self._cut[...] = True  # the next steps do not follow
-        self._rewritten(old)
 
     def _check_same(self, state: State, used: int) -> None:
         if state["kept"] != self._kept:
