@@ -1,9 +1,12 @@
 """A replay whose frames lie on a device draws what one in the CPU's memory draws."""
 
 import dataclasses
+import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from commands import TASKS
 from film import Recorder, film_spec
 from hypothesis import given, settings
@@ -14,6 +17,7 @@ from tianji.core.errors import TianJiError
 from tianji.core.frames import TICKET
 from tianji.core.state import state_of
 from tianji.job.validate import check_device, on_device
+from tianji.job.wiring import n_device_bytes_of
 from tianji.models import device_frames
 from tianji.models.device_frames import BATCHES, observed
 from tianji.runs import start
@@ -98,6 +102,56 @@ def test_frames_on_a_device_are_in_no_checkpoint_and_take_no_memory_of_the_cpu()
     n = sampling.n_rows(actor.schema, 1)
     frames = sampling.n_bytes(actor.schema, 1, 0) - less.n_bytes(actor.schema, 1, 0)
     assert frames == n * 2 * 2 * 4
+
+
+@pytest.mark.parametrize("capacity", [40, 1000])
+def test_what_it_takes_of_a_device_is_known_before(capacity):
+    actor = Recorder(film_spec(3, 2), 5)
+    on_cpu = Replay(4, capacity, 0)
+    sampling = dataclasses.replace(on_cpu, device="cpu")
+    held = sampling.build(actor.schema, 1, 0, 0)._rings.frames
+    tensors = [value for value in vars(held).values() if isinstance(value, torch.Tensor)]
+    assert sum(t.nbytes for t in tensors) == sampling.n_device_bytes(actor.schema, 1) > 0
+    assert on_cpu.n_device_bytes(actor.schema, 1) == 0
+
+
+@pytest.fixture
+def on_gpu(monkeypatch):
+    """A run that keeps frames of 2 x 2 bytes there, where `free` bytes are; what it notes."""
+
+    def try_out(free, capacity=1000):
+        job = SimpleNamespace(
+            sampling=Replay(4, capacity, 0, device="cuda"),
+            trajectory=Recorder(film_spec(3, 2), 5).schema,
+            task=SimpleNamespace(n_actors=1),
+            config=SimpleNamespace(n_groups=1),
+        )
+        said = []
+        monkeypatch.setattr("tianji.job.preflight.try_out", lambda _: job)
+        monkeypatch.setattr("tianji.job.wiring.n_bytes_of", lambda _: {"channels": 1, "store": 1})
+        monkeypatch.setattr(start.resources, "free_gpu_bytes", lambda: free)
+        monkeypatch.setattr(start, "_note", said.append)
+        start._try_out(load(TASKS / "walk_dqn.py", []))
+        return [each for each in said if each], n_device_bytes_of(job)[0]
+
+    return try_out
+
+
+def test_a_replay_larger_than_the_gpu_is_refused_with_what_fits(on_gpu):
+    notes, needed = on_gpu(1 << 20)
+    assert needed < 1 << 20 and not notes
+    for free in (needed - 1, needed // 2):
+        with pytest.raises(TianJiError, match=r"buffer_cfg\.device='cuda'.*GPU") as error:
+            on_gpu(free)
+        fits = int(re.search(r"hyp\.buffer_size=(\d+)", str(error.value))[1])
+        assert fits < 1000 and on_gpu(free, fits)
+    assert on_gpu(needed) and on_gpu(None)
+
+
+def test_a_large_one_is_told(on_gpu, monkeypatch):
+    monkeypatch.setattr(start.notices, "LARGE", 1000)
+    (note,), _ = on_gpu(1 << 31)
+    assert "1,000 samples" in note and "GPU" in note and "2.00 GiB" in note
 
 
 def test_a_store_that_is_gone_leaves_nothing_behind():

@@ -26,6 +26,7 @@ from tianji.machine.resources import (
     available_cores,
     devices_of,
     free_bytes,
+    free_gpu_bytes,
     gpu_of,
     n_usable,
     process_started_at,
@@ -272,6 +273,17 @@ def test_a_gpu_that_any_section_asks_for_and_nobody_has_is_refused(section, torc
         refuse_without_gpu(config)
     torch_says("Some GPU, 80 GiB")
     refuse_without_gpu(config)
+
+
+def test_what_a_gpu_has_left_is_asked_of_torch(monkeypatch):
+    asked = []
+
+    def run(command, **_):
+        asked.append(command[-1])
+        return subprocess.CompletedProcess([], 0, json.dumps({"free_bytes": 7}))
+
+    monkeypatch.setattr(resources.subprocess, "run", run)
+    assert (free_gpu_bytes(), asked) == (7, ["free"])
 
 
 def test_auto_is_the_cpu_where_torch_can_use_no_gpu(torch_says):

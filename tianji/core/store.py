@@ -135,6 +135,18 @@ class Sampling(Protocol):
         """Bytes that `build` will take."""
 
 
+@runtime_checkable
+class Placed(Protocol):
+    """A sampling whose store may take memory of a device."""
+
+    @property
+    def room(self) -> int | None:
+        """As of any `Sampling`."""
+
+    def n_device_bytes(self, trajectory: Schema, n_sources: int) -> int:
+        """Bytes that `build` will take there."""
+
+
 def trajectory_schema(env: EnvSpec, extra: tuple[Field, ...], length: int) -> Schema:
     """The layout of a trajectory: T = `length` steps of E environments.
 

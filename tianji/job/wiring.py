@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from tianji.core.channel import ChannelSpec, Delivery
 from tianji.core.counts import actor_report_schema, learner_report_schema, report_schema
-from tianji.core.store import feedback_schema
+from tianji.core.frames import STACKED
+from tianji.core.store import Placed, feedback_schema, step_fields
 from tianji.job.advice import advice_schema
 from tianji.job.job import Job
 from tianji.roles.allreduce import exchange_schema
@@ -148,3 +149,14 @@ def n_bytes_of(job: Job) -> dict[str, int]:
     rings = sum(ring.n_bytes(spec) for spec in channels_of(job))
     store = job.sampling.n_bytes(job.trajectory, job.task.n_actors, job.slack)
     return {"channels": rings, "store": store * job.config.n_groups}
+
+
+def n_device_bytes_of(job: Job) -> tuple[int, int]:
+    """Memory of the GPU that the stores will take, and how much of it however few samples."""
+    if not isinstance(job.sampling, Placed):
+        return 0, 0
+    each = job.sampling.n_device_bytes(job.trajectory, job.task.n_actors)
+    if not each:
+        return 0, 0
+    samples = (job.sampling.room or 0) * step_fields(job.trajectory)[STACKED].n_bytes
+    return each * job.config.n_groups, (each - samples) * job.config.n_groups

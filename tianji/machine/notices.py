@@ -52,6 +52,14 @@ def large_store(n_bytes: int, room: int | None, free: int | None, unsaved: str) 
     return f"{room:,} samples take {gib(n_bytes)} when all have come{known}{unsaved}"
 
 
+def large_on_gpu(n_bytes: int, room: int | None, free: int | None) -> str | None:
+    """What stores of `room` samples take of the GPU's memory."""
+    if n_bytes < LARGE or room is None:
+        return None
+    known = "" if free is None else f", {gib(free)} are free"
+    return f"{room:,} samples take {gib(n_bytes)} of the GPU's memory from the beginning{known}"
+
+
 def _spilling(busy: Iterable[str], shares: Mapping[str, Share]) -> str | None:
     """That learners were given so many cores that others have to compute on them as well."""
     learners = {home: shares[home] for home in busy if kind_of(home) is Kind.LEARNER}

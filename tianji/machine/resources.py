@@ -12,6 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tianji.config import Config
 from tianji.core.errors import TianJiError
@@ -134,13 +135,23 @@ def gpu_of(device: str) -> str | None:
 
 @cache
 def _gpu_for_torch() -> str | None:
-    command = [sys.executable, "-m", "tianji.models.gpu"]
+    gpus: list[str] = _asked_of_torch("gpus") or []
+    return gpus[0] if gpus else None
+
+
+def free_gpu_bytes() -> int | None:
+    """Memory of the GPU that can still be taken; None where nobody knows."""
+    free: int | None = _asked_of_torch("free_bytes", "free")
+    return free
+
+
+def _asked_of_torch(name: str, *words: str) -> Any:
+    command = [sys.executable, "-m", "tianji.models.gpu", *words]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TORCH_SECONDS)
-        gpus: list[str] = json.loads(done.stdout.strip().splitlines()[-1])["gpus"]
-    except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
+        return json.loads(done.stdout.strip().splitlines()[-1])[name]
+    except (OSError, ValueError, KeyError, IndexError, subprocess.TimeoutExpired):
         return None
-    return gpus[0] if gpus else None
 
 
 def idle_seconds(cores: Collection[int], path: Path = Path("/proc/stat")) -> float | None:
@@ -290,6 +301,21 @@ def refuse_without_memory(
     raise TianJiError(
         f"not enough memory: this run needs {gib(total)} ({parts}) and {gib(free)} are free: "
         f"{what} actor_cfg.num, actor_cfg.envs or the rollout length"
+    )
+
+
+def refuse_without_gpu_memory(needed: int, fixed: int, free: int | None, room: int | None) -> None:
+    """Raises if what stores of `room` samples keep on the GPU does not fit there.
+
+    `fixed` of the bytes are needed however few samples they keep.
+    """
+    if free is None or needed <= free:
+        return
+    fits = 0 if room is None else _room_within(free - fixed, needed - fixed, room)
+    what = f"write hyp.buffer_size={fits} or less" if fits else "lower hyp.buffer_size"
+    raise TianJiError(
+        f"not enough memory: with buffer_cfg.device='cuda' samples take {gib(needed)} of the GPU's "
+        f"memory and {gib(free)} are free: {what}, or write buffer_cfg.device='cpu'"
     )
 
 

@@ -41,6 +41,11 @@ class DeviceFrames:
         self._number = next(_numbers)
         _held[self._number] = self
 
+    @staticmethod
+    def n_bytes(frame: Field, n_rows: int, stack: int, batch: int) -> int:
+        """Memory of the device that these take, all of it from the beginning."""
+        return (n_rows + BATCHES * 2 * batch * stack) * frame.n_bytes
+
     def write(self, rows: Index, frames: npt.NDArray[Any]) -> None:
         """Copies one frame into each row."""
         values = torch.tensor(frames.reshape(-1, *self._frames.shape[1:]), device=self._device)

@@ -1,4 +1,4 @@
-"""What torch sees of this machine, as JSON: `python -m tianji.models.gpu`.
+"""What torch sees of this machine, as JSON: `python -m tianji.models.gpu [free]`.
 
 A process of its own, so that a driver that hangs or crashes takes nobody with it.
 """
@@ -6,6 +6,7 @@ A process of its own, so that a driver that hangs or crashes takes nobody with i
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import torch
@@ -24,5 +25,11 @@ def seen() -> dict[str, Any]:
     }
 
 
+def free() -> dict[str, Any]:
+    """The bytes of the first GPU that can still be taken; this process takes some of them."""
+    usable = torch.cuda.is_available()
+    return {"free_bytes": torch.cuda.mem_get_info()[0] if usable else None}
+
+
 if __name__ == "__main__":
-    print(json.dumps(seen()))
+    print(json.dumps(free() if sys.argv[1:] == ["free"] else seen()))

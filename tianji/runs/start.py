@@ -250,7 +250,7 @@ def _placement_here(config: Config, name: str) -> str:
 
 def _try_out(config: Config) -> Job:
     from tianji.job.preflight import try_out
-    from tianji.job.wiring import n_bytes_of
+    from tianji.job.wiring import n_bytes_of, n_device_bytes_of
     from tianji.runs.checkpoint_schedule import left_out
 
     job = try_out(config)
@@ -259,4 +259,9 @@ def _try_out(config: Config) -> Job:
     store = needed["store"] // config.n_groups
     unsaved = left_out(config, store)
     _note(notices.large_store(store, room, free, f"; {unsaved}" if unsaved else ""))
+    on_gpu, fixed = n_device_bytes_of(job)
+    if on_gpu and mpirun.inside() is None:  # else it may be another machine's
+        free = resources.free_gpu_bytes()
+        resources.refuse_without_gpu_memory(on_gpu, fixed, free, room)
+        _note(notices.large_on_gpu(on_gpu, room, free))
     return job

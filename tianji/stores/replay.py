@@ -134,6 +134,13 @@ class Replay:
         fields = self.row(trajectory).fields
         return self.n_rows(trajectory, n_sources) * sum(field.n_bytes for field in fields)
 
+    def n_device_bytes(self, trajectory: Schema, n_sources: int) -> int:
+        """Bytes of the frames, and of the batches drawn from them, on a device."""
+        if self.device is None:
+            return 0
+        n_rows, frame = self.n_rows(trajectory, n_sources), step_fields(trajectory)[STACKED]
+        return DeviceFrames.n_bytes(frame, n_rows, stack_of(trajectory), self.batch)
+
 
 class ReplayStore:
     """One ring in time per actor; successors and n-step returns are put together when drawing.
