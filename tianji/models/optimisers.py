@@ -8,6 +8,7 @@ few seconds feels. Adam's arithmetic is torch's own fused kernel, the same that
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
@@ -100,28 +101,54 @@ class RAdam(Adam):
     """Rectified Adam (Liu et al. 2020): no adaptive steps while their variance is too large."""
 
     BETA1, BETA2 = 0.9, 0.999
+    LONGEST = 2 / (1 - BETA2) - 1  # steps that the moving average of squares comes to
 
     @torch.no_grad()
     def step(self) -> None:
         """Moves the vector against its gradient."""
         sound = self._sound.look()
-        if sound is False or (sound is not True and bool(sound)):  # it waits for a GPU anyway
+        if sound is False:
+            return
+        if sound is not True:
+            self._step_unseen(sound)
             return
         self.count += 1
-        count, beta2 = float(self.count), self.BETA2
         self.mean.lerp_(self._gradient, 1 - self.BETA1)
-        self.square.mul_(beta2).addcmul_(self._gradient, self._gradient, value=1 - beta2)
-        step = self.lr / (1 - self.BETA1**count)
-        longest = 2 / (1 - beta2) - 1
-        length = longest - 2 * count * beta2**count / (1 - beta2**count)
+        self.square.mul_(self.BETA2).addcmul_(self._gradient, self._gradient, value=1 - self.BETA2)
+        count = float(self.count)
+        step, length = self.lr / (1 - self.BETA1**count), self._length(count)
         if length <= 5:
             self._vector.add_(self.mean, alpha=-step)
             return
+        spread = self.square.sqrt().add_(self._eps)
+        scale = math.sqrt(self._rectified(count, length))
+        self._vector.addcdiv_(self.mean, spread, value=-step * scale)
+
+    def _step_unseen(self, bad: torch.Tensor) -> None:
+        """The same on a GPU, which nobody waits for; where `bad` is 1 nothing changes."""
+        self.count += 1 - bad
+        gradient = torch.where(bad > 0, 0.0, self._gradient)
+        self.mean.lerp_(gradient, (1 - self.BETA1) * (1 - bad))
+        self.square.mul_(torch.where(bad > 0, 1.0, self.BETA2))
+        self.square.addcmul_(gradient, gradient, value=1 - self.BETA2)
+        count = self.count.double().clamp(min=1)  # of differences of large numbers
+        step, length = self._rate / (1 - self.BETA1**count), self._length(count)
+        scale = self._rectified(count, length).clamp(min=0).sqrt()
+        adapted = self.mean / self.square.sqrt().add_(self._eps) * scale
+        move = torch.where(length > 5, adapted, self.mean)
+        self._vector.sub_(torch.where(bad > 0, 0.0, move * step))
+
+    def _length(self, count: Any) -> Any:
+        """Of the moving average of squares after `count` steps, in steps."""
+        decayed = self.BETA2**count
+        return self.LONGEST - 2 * count * decayed / (1 - decayed)
+
+    def _rectified(self, count: Any, length: Any) -> Any:
+        """What the square of an adaptive step is multiplied with."""
+        longest = self.LONGEST
         rectified = (length - 4) * (length - 2) * longest
         rectified /= (longest - 4) * (longest - 2) * length
-        spread = self.square.sqrt().add_(self._eps)
-        scale = math.sqrt(rectified * (1 - beta2**count))
-        self._vector.addcdiv_(self.mean, spread, value=-step * scale)
+        return rectified * (1 - self.BETA2**count)
 
 
 class RMSProp(Adam):
