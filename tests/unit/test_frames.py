@@ -14,14 +14,10 @@ from scipy import stats
 
 from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
-from tianji.core.frames import places_of, stacked_shape
+from tianji.core.frames import BEFORE, STACKED, places_of, stacked_shape
 from tianji.core.schema import Field
 from tianji.core.store import feedback_schema, stack_of, trajectory_schema
-from tianji.models.frame_stack import (
-    FrameStack,
-    RolloutPlaces,
-    rollout_stacks,
-)
+from tianji.models.frame_stack import FrameStack, RolloutPlaces
 from tianji.models.inputs import RolloutInputs
 from tianji.models.staging import Stage
 from tianji.stores.prioritised import Prioritised
@@ -88,6 +84,16 @@ def test_places_lead_no_further_back_than_an_episodes_beginning():
     rows = (places_of(first, 4)[:, 0] - 3).tolist()
     assert rows[:3] == [[-3, -2, -1, 0], [-2, -1, 0, 1], [2, 2, 2, 2]]
     assert rows[3:] == [[2, 2, 2, 3], [2, 2, 3, 4], [2, 3, 4, 5]]
+
+
+def rollout_stacks(batch, places):
+    """Stacks [n, k, H, W] in numpy: what `stacks` must give on any device."""
+    frames = np.concatenate((batch[BEFORE], batch[STACKED]), 1)
+    frames = frames.reshape(-1, *frames.shape[3:])
+    if (final := batch.get(f"final_{STACKED}")) is not None:
+        frames = np.concatenate((frames, final.reshape(-1, *final.shape[3:])))
+    n, k = places.shape
+    return frames[places].reshape(n, *stacked_shape(k, frames.shape[1:]))
 
 
 @settings(max_examples=80, deadline=None)

@@ -11,9 +11,3 @@ def test_a_page_is_xml_whatever_the_words_are():
     assert (root.get("width"), root.get("height")) == ("30", "20")
     (words,) = root.iter("{http://www.w3.org/2000/svg}text")
     assert (words.text, words.get("x"), words.get("y")) == ("a < b & c", "1", "2.5")
-
-
-def test_a_line_has_what_else_it_is_given():
-    line = xml.fromstring(svg.line(1, 2.5, 3, 4, "#000000", ' stroke-width="3"'))
-    there = dict(x1="1", y1="2.5", x2="3", y2="4", stroke="#000000") | {"stroke-width": "3"}
-    assert line.attrib == there

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tianji.core.env import BoolArray, EnvSpec
-from tianji.core.frames import BEFORE, FIRST, STACKED, places_of, stacked_shape
+from tianji.core.frames import BEFORE, FIRST, places_of, stacked_shape
 from tianji.core.lazy import torch
 from tianji.core.schema import Arrays
 from tianji.core.state import State
@@ -95,16 +95,6 @@ class RolloutPlaces:
         """Of `final_obs`, in the order [N, T, E], where environments reset within the step."""
         older = self._of[:, :-1, :, 1:].reshape(-1, self._k - 1)
         return np.column_stack((older, self._finals + np.arange(len(older))))
-
-
-def rollout_stacks(batch: Arrays, places: Index) -> Frames:
-    """Stacks [n, k, H, W] in numpy: what `stacks` must give on any device."""
-    frames = np.concatenate((batch[BEFORE], batch[STACKED]), 1)
-    frames = frames.reshape(-1, *frames.shape[3:])
-    if (final := batch.get(f"final_{STACKED}")) is not None:
-        frames = np.concatenate((frames, final.reshape(-1, *final.shape[3:])))
-    n, k = places.shape
-    return frames[places].reshape(n, *stacked_shape(k, frames.shape[1:]))
 
 
 def stacks(frames: torch.Tensor, places: torch.Tensor) -> torch.Tensor:

@@ -29,8 +29,3 @@ def text(
 def rect(x: float, y: float, width: float, height: float, colour: str) -> str:
     """A filled box."""
     return f'<rect x="{x:.2f}" y="{y:g}" width="{width:.2f}" height="{height:g}" fill="{colour}"/>'
-
-
-def line(x1: float, y1: float, x2: float, y2: float, colour: str, more: str = "") -> str:
-    """A straight one; `more` are further attributes, each with a space before it."""
-    return f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}"{more}/>'
