@@ -14,7 +14,7 @@ from tianji.core import atomic_file
 from tianji.core.columns import fitted
 from tianji.core.wording import count_of
 from tianji.tools.chaos.invariants import Record, Trial, Verdict
-from tianji.tools.chaos.schedule import MEANINGS, NOT_HERE, RUN, Fault
+from tianji.tools.chaos.schedule import MEANINGS, RUN, Fault
 from tianji.tools.chaos.settings import Settings
 
 FILE = "chaos.json"
@@ -47,8 +47,6 @@ def faults(trials: Sequence[Trial], chosen: Sequence[Fault], width: int | None =
     rows = [("fault", "done", "survived", "seen after, s", "back after, s", "what it is")]
     for fault in Fault:
         of_it = [trial for trial in trials if trial.strike.fault is fault]
-        if fault in NOT_HERE:
-            rows.append((fault, "-", "-", "-", "-", f"left out: {NOT_HERE[fault]}"))
         if fault not in chosen:
             continue
         done = [trial for trial in of_it if not trial.undone]

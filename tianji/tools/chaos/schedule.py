@@ -29,7 +29,6 @@ class Fault(enum.StrEnum):
     RAISE = "raise"
     NAN = "nan"
     DISK = "disk"
-    CUT = "cut"
 
 
 MEANINGS = {
@@ -42,7 +41,6 @@ MEANINGS = {
     Fault.RAISE: "an environment raises an exception",
     Fault.NAN: "an environment pays NaN",
     Fault.DISK: "no file can be written for some seconds",
-    Fault.CUT: "a link between two hosts is cut",
 }
 
 LASTING = {Fault.STOP: (1.0, 4.0), Fault.SLOW: (1.0, 4.0), Fault.DISK: (6.0, 8.0)}
@@ -56,8 +54,6 @@ CHANGING = {Fault.KILL, Fault.ACTORS, Fault.SEGFAULT, Fault.HANG}
 
 IN_ENVIRONMENT = {Fault.SLOW, Fault.HANG, Fault.RAISE, Fault.NAN}
 """Faults that happen within a step of an environment."""
-
-NOT_HERE = {Fault.CUT: "the processes of one machine have no link to another"}
 
 
 @dataclass(frozen=True)
@@ -110,22 +106,18 @@ def _in_turns(things: Sequence[T], random: np.random.Generator) -> Iterator[T]:
 def chosen(words: str | None) -> list[Fault]:
     """The faults that `--faults` names, as in "kill,hang"; without it all that can be had here."""
     if words is None:
-        return [fault for fault in Fault if fault not in NOT_HERE]
+        return list(Fault)
     names = [word.strip() for word in words.split(",")]
     for name in names:
         if name not in list(Fault):
             near = nearest(name, [fault.value for fault in Fault], "There are")
             raise TianJiError(f"--faults: {name!r} is no fault. {near}")
-    found = list(dict.fromkeys(map(Fault, names)))
-    for fault in found:
-        if fault in NOT_HERE:
-            raise TianJiError(f"--faults: {fault} cannot be had here: {NOT_HERE[fault]}")
-    return found
+    return list(dict.fromkeys(map(Fault, names)))
 
 
 def victims(fault: Fault, homes: Sequence[str]) -> list[str]:
     """Whom a fault may hit."""
-    if fault in (Fault.ACTORS, Fault.DISK, Fault.CUT):
+    if fault in (Fault.ACTORS, Fault.DISK):
         return [RUN]
     if fault is Fault.STOP:
         return list(homes)
