@@ -10,10 +10,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from tianji.core.json_file import LONGEST_LINE, number, parsed_row, read_json, whole
+from tianji.core.json_file import number, parsed_row, read_json, whole
 from tianji.core.signals import ending_with
+from tianji.observe.report.run_files import Tail
 from tianji.runs.run import SUMMARY
 from tianji.tools.chaos import processes
 from tianji.tools.chaos.env_orders import FOLDER
@@ -59,8 +60,7 @@ class RunUnderTest:
     def __init__(self, words: Sequence[str], folder: Path, orders: Path) -> None:
         self.run = folder / "run"
         self._output = (folder / OUTPUT).open("wb")
-        self._rows_file: IO[bytes] | None = None
-        self._part = b""  # of a line that is being written
+        self._tail = Tail(self.run / ROWS)
         self._usage_due = 0.0
         self.rows: list[Row] = []
         self.usages: list[tuple[float, Usage]] = []
@@ -86,20 +86,11 @@ class RunUnderTest:
         now = time.monotonic()
         self.workers = processes.children_of(self.pid)
         self.ever |= {pid: home for home, pid in self.workers.items()}
-        self.rows += self._new_rows(now)
+        found = (row_of(parsed_row(line), now) for line in self._tail.lines())
+        self.rows += [row for row in found if row is not None]
         if now >= self._usage_due and self.rows:
             self._usage_due = now + USAGE_SECONDS
             self.usages.append((now, processes.usage((self.pid, *self.workers.values()))))
-
-    def _new_rows(self, now: float) -> list[Row]:
-        if self._rows_file is None:
-            try:
-                self._rows_file = (self.run / ROWS).open("rb")
-            except OSError:
-                return []
-        *lines, self._part = (self._part + self._rows_file.read(LONGEST_LINE)).split(b"\n")
-        found = [row_of(parsed_row(line), now) for line in lines]
-        return [row for row in found if row is not None]
 
     def has_ended(self) -> bool:
         """Whether the launcher has gone."""
@@ -127,5 +118,3 @@ class RunUnderTest:
         self.process.kill()
         self.process.wait()
         self._output.close()
-        if self._rows_file is not None:
-            self._rows_file.close()
