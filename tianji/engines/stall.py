@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tianji.core.alarm import STALL_SECONDS
 from tianji.core.counts import WAITS, Count, Vector
 from tianji.observe.watch import Progress
 from tianji.roles.role_specs import Kind, kind_of
+
+if TYPE_CHECKING:
+    from tianji.engines.remote import Processes
 
 START_SECONDS = 120.0  # until it is told that not every role is ready
 STACK_SECONDS = 0.5  # for a process to write down where it is
@@ -29,23 +32,13 @@ WORDS = {
 OF_ACTOR, OF_BUFFER = "waits for room: its buffer takes nothing", "waits for its learner to learn"
 
 
-class Stacks(Protocol):
-    """Processes that can be asked where they are."""
-
-    def ask_for_stacks(self) -> None:
-        """Has each write its stacks into its log."""
-
-    def stacks(self) -> dict[str, str]:
-        """What each has written since it was asked."""
-
-
 class StallWatch:
     """Tells of a run whose actors push nothing and whose learners learn nothing, or never begin.
 
     It is told after a minute, or two at the start, and then after twice as long every time.
     """
 
-    def __init__(self, processes: Stacks, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, processes: Processes, clock: Callable[[], float] = time.monotonic) -> None:
         self._processes, self._clock = processes, clock
         self._moved_at, self._patience = clock(), START_SECONDS
         self._made: tuple[int, ...] = ()  # by then

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,16 +14,12 @@ from tianji.core.schema import Arrays
 from tianji.models.layout import Floats
 from tianji.models.staging import Stage
 
+if TYPE_CHECKING:
+    from tianji.models.agent_actor_critic import AgentsActorCritic
+
 CHUNK = 8_192  # steps that pass through a network at once, where no gradient is wanted
 
 Fields = dict[str, torch.Tensor]
-
-
-class Judging(Protocol):
-    """What says how agents decide and what that is worth, as an `AgentsActorCritic` does."""
-
-    def __call__(self, seen: Fields) -> tuple[torch.Tensor, torch.Tensor]:
-        """The policies' outputs [B, T, A, n] and the values [B, T, C]."""
 
 
 class AgentsInputs:
@@ -99,7 +95,9 @@ class AgentsInputs:
         return told
 
     @torch.no_grad()
-    def through(self, networks: Judging, with_policy: bool) -> tuple[torch.Tensor | None, Floats]:
+    def through(
+        self, networks: AgentsActorCritic, with_policy: bool
+    ) -> tuple[torch.Tensor | None, Floats]:
         """The policies' outputs [R, L, A, n], if wanted, and the values [n, T+1, E, C]."""
         seen = self._all | self._memory
         total = len(seen["obs"])
@@ -116,7 +114,7 @@ class AgentsInputs:
         steps = self._steps_of(torch.cat(outs))[:, :-1]
         return self._rows_of(steps)[self._chosen.to(steps.device)], found
 
-    def policy(self, networks: Judging) -> torch.Tensor:
+    def policy(self, networks: AgentsActorCritic) -> torch.Tensor:
         """The policies' outputs [R, L, A, n], not too many at once."""
         n_parts = -(-len(self.rows) * self.acts.shape[1] // CHUNK)
         return torch.cat([networks(self(rows))[0] for rows in self.rows.tensor_split(n_parts)])
