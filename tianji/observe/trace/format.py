@@ -18,8 +18,10 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from tianji.config import REQUIRED, Section, bind, key
+from tianji.config.section import Place
 from tianji.core.errors import TianJiError
-from tianji.core.json_file import number, parsed, whole
+from tianji.core.json_file import parsed
 
 MAGIC = b"TIANJI\x00\x01"
 PREFIX = struct.Struct("<8sqII")
@@ -82,11 +84,13 @@ class Heading:
     home: str  # the process
     roles: tuple[str, ...]  # by the number that rows give them
     host: str
-    pid: int
-    seconds: float  # that were to be recorded
-    capacity: int  # rows
-    offset: float  # seconds to be added to get the launcher's clock
-    recorded_at: str  # when recording began, local time
+    pid: int = key(REQUIRED, "of the process", at_least=1)
+    seconds: float = key(REQUIRED, "that were to be recorded", at_least=-LATEST, at_most=LATEST)
+    capacity: int = key(REQUIRED, "rows", at_least=1)
+    offset: float = key(
+        REQUIRED, "seconds to add for the launcher's clock", at_least=-LATEST, at_most=LATEST
+    )
+    recorded_at: str = key(REQUIRED, "when recording began, local time")
 
     def to_bytes(self) -> tuple[bytes, int]:
         """The text, and the bytes before the first row."""
@@ -96,22 +100,8 @@ class Heading:
 
 def heading_from(text: bytes) -> Heading:
     """The inverse of `Heading.to_bytes`; ValueError where it is not one."""
-    with suppress(TianJiError, TypeError, KeyError):
-        about = parsed(text, "its heading")
-        heading = Heading(**about | {"roles": tuple(about["roles"])})
-        if _is_whole(heading):
+    with suppress(TianJiError):
+        heading = bind(Heading, Section.of(parsed(text, "its heading"), Place()), "its heading")
+        if len(heading.roles) <= MOST_ROLES:
             return heading
     raise ValueError("its heading is damaged: nobody can say whose rows these are")
-
-
-def _is_whole(heading: Heading) -> bool:
-    """Whether everything is of its kind; JSON may say anything."""
-    texts = (heading.home, heading.host, heading.recorded_at, *heading.roles)
-    sizes = (heading.pid, heading.capacity)
-    times = (heading.seconds, heading.offset)
-    return (
-        len(heading.roles) <= MOST_ROLES
-        and all(isinstance(text, str) for text in texts)
-        and all((whole(size) or 0) > 0 for size in sizes)
-        and all(number(seconds) is not None and abs(seconds) < LATEST for seconds in times)
-    )
