@@ -11,8 +11,9 @@ import time
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from socketserver import ThreadingTCPServer
 from typing import TYPE_CHECKING, Any
 
 from tianji.core.errors import TianJiError
@@ -44,7 +45,7 @@ class Dashboard:
     def __init__(self, folder: Path, port: int | None = None) -> None:
         self._port = LIVE_PORT if port is None else port
         self._source = Source(folder)
-        self._server: ThreadingHTTPServer | None = None
+        self._server: ThreadingTCPServer | None = None
 
     def start(self) -> str:
         """Begins to serve beside everything else; returns the address to open."""
@@ -65,7 +66,7 @@ class Dashboard:
         self._server = None
 
 
-def _bound(port: int, source: Source) -> ThreadingHTTPServer:
+def _bound(port: int, source: Source) -> ThreadingTCPServer:
     if not 0 <= port <= 65_535:
         raise TianJiError(f"dashboard: want a port from 0 to 65535, got {port}")
     other = port + 1 if 1024 <= port < 65_535 else LIVE_PORT  # those below belong to the system
@@ -77,21 +78,14 @@ def _bound(port: int, source: Source) -> ThreadingHTTPServer:
         raise TianJiError(f"dashboard: port {port} {why}: {advice}") from error
 
 
-class _Server(ThreadingHTTPServer):
+class _Server(ThreadingTCPServer):
+    allow_reuse_address = True
     daemon_threads = True  # a browser that hangs keeps no run from ending
 
     def __init__(self, address: tuple[str, int], handler: Any) -> None:
         self._deadlines: dict[socket.socket, float] = {}  # of the connections that are open
         self._lock = threading.Lock()
         super().__init__(address, handler)
-
-    def server_bind(self) -> None:
-        """Without the name lookup of the base class, which may ask the network."""
-        # What a run before this one served may linger in the kernel for a minute.
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind(self.server_address)
-        self.server_address = self.socket.getsockname()
-        self.server_name, self.server_port = HOST, self.server_address[1]
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answers in a thread of its own, or hangs up if too many are being answered."""
@@ -200,7 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _asked_of_us(self) -> bool:
         """A page elsewhere could make its own name point here; then the browser names that host."""
         assert isinstance(self.server, _Server)
-        ours = {f"{host}:{self.server.server_port}" for host in (HOST, "localhost", "[::1]")}
+        ours = {f"{host}:{self.server.server_address[1]}" for host in (HOST, "localhost", "[::1]")}
         named = self.headers.get_all("Host") or []
         return len(named) == 1 and named[0].strip().lower() in ours
 
