@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 
 import pytest
+import release_files
 
 from tianji.config import Config
 from tianji.config.loader import resolve
 from tianji.config.reader import parse
+from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
+from tianji.job.job import Job, prepare
 from tianji.job.preflight import try_out
 
 CARTPOLE = "environment = dict(type='GymEnv', gym_name='CartPole-v1')\n"
@@ -208,3 +212,55 @@ def test_starcraft_says_that_the_game_is_missing() -> None:
     text = "environment = dict(type='StarCraft2Env', map_name='3m', difficulty='7', seed=None)"
     with pytest.raises(TianJiError, match=r"StarCraft2Env 3m needs SMAC[\s\S]*SC2PATH"):
         try_out(config(text + MIXING))
+
+
+# ---------------------------------------------------------------------------------- whole files
+
+PARTS = {"StarCraft2Env": ("smac", "needs SMAC"), "LunarLander": ("Box2D", r"gymnasium\[box2d\]")}
+MISSING = {n: words for n, (part, words) in PARTS.items() if not importlib.util.find_spec(part)}
+MISSING |= dict.fromkeys(("AirFightEnv", "PredatorEnv"), "was never released")
+KNOWN_GAMES: dict[str, EnvSpec] = {}  # an emulator takes .14 s to start
+
+
+def started(config: Config) -> Job:
+    name = config.environment.gym_name or ""
+    if name in KNOWN_GAMES:
+        return prepare(config, KNOWN_GAMES[name])
+    job = try_out(config)
+    if config.environment.type == "AtariEnv":
+        KNOWN_GAMES[name] = job.task.env
+    return job
+
+
+@pytest.mark.parametrize("name", release_files.TABLE)
+def test_a_file_of_the_release_starts_or_says_what_is_missing(name: str) -> None:
+    text = release_files.text(name)
+    missing = [reason for word, reason in MISSING.items() if word in text]
+    if missing:
+        with pytest.raises(TianJiError, match=missing[0]):
+            started(config(text))
+        return
+    job = started(config(text))
+    assert job.config.agent.type == re.findall(r"agent = .*type='(\w+)'", text)[0]
+
+
+def test_the_releases_values_arrive() -> None:
+    job = started(config(release_files.text("ppo/assault_group_distribution")))
+    learner, h = job.config.parallel.learner_cfg, job.task.hyp
+    assert (h.lr, h.clip_param, h.step_len, h.batch_size, h.update_step) == (2.5e-4, 0.1, 200, 4, 4)
+    assert (job.config.n_groups, job.config.max_fusions, job.config.stop_return) == (2, 10_000, 12)
+    assert (learner.cores, learner.send_interval, learner.send_root_interval) == (16, 1, 1)
+
+
+def test_the_release_counts_episodes_between_evaluations() -> None:
+    cartpole = config(release_files.text("dqn/cartpole_config"))
+    assert cartpole.exp.eval_step == 100 * 500
+    assert "exp.eval_step 100" in told(cartpole)
+    assert config(release_files.text("maddpg/maddpg_mpe_config")).exp.eval_step == 5 * 25
+    pong = config(release_files.text("dqn/dqn_pong_config"))  # without exp.max_step
+    assert pong.exp.eval_step == 100_000
+    assert "exp.eval_step 100000" in told(pong)
+    ours = config(release_files.text("dqn/cartpole_config").replace("hooks = ", "# "))
+    assert ours.exp.eval_step == 100 and "exp.eval_step 100" not in told(ours)
+    given = config(release_files.text("dqn/cartpole_config"), "exp.eval_step=700")
+    assert given.exp.eval_step == 700  # on the command line it is steps, as everywhere here

@@ -20,7 +20,7 @@ from tianji.config.keys import (
 )
 from tianji.config.parallel import ParallelConfig
 from tianji.config.reader import Source, parse, parse_value, read_text
-from tianji.config.release import translated
+from tianji.config.release import evaluated, translated
 from tianji.config.section import Place, Section, nearest
 
 SECTIONS = ("environment", "exp", "agent", "model", "hyp", "parallel_parameters")
@@ -58,6 +58,8 @@ def resolve(source: Source, overrides: Sequence[str], name: str, folder: str) ->
     """The `Config` that a file's names and the overrides come to."""
     notices: list[str] = []
     tree = _sections(source, notices)
+    if "hooks" in source.names:  # which only files of the release have
+        tree = evaluated(tree, notices)
     for override in overrides:
         tree = _overridden(tree, override)
     tree = translated(tree, notices)

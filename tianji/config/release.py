@@ -84,6 +84,20 @@ def translated(tree: Section, notices: list[str]) -> Section:
     return _publishing(tree, notices)
 
 
+def evaluated(tree: Section, notices: list[str]) -> Section:
+    """`exp.eval_step` of a file of the release, whose evaluations are so many episodes apart."""
+    exp = tree.get_section("exp")
+    n, limit, place = exp.get("eval_step"), exp.get("max_step"), exp.at("eval_step")
+    if not isinstance(n, int):
+        return tree
+    why = "the release counts episodes, and exp.max_step does not say how long one is"
+    if isinstance(limit, int):
+        why = f"episodes in the release, of at most {limit} (exp.max_step)"
+        n *= limit
+    notices.append(f"{place}: exp.eval_step {exp['eval_step']} is read as {n} steps: {why}")
+    return _put(tree, "exp", exp.replaced("eval_step", n, place))
+
+
 def _environment(tree: Section, notices: list[str]) -> Section:
     section = tree.get_section("environment")
     name, place = section.get("gym_name"), section.at("gym_name")
