@@ -70,7 +70,7 @@ def check(folder, pids):
     config = json.loads((folder / "config.json").read_text())["config"]
     length = config["hyp"].get("step_len") or config["parallel"]["actor_cfg"]["send_size"]
     trajectory = length * config["parallel"]["actor_cfg"]["envs"]
-    assert abs(summary["missing_steps"]) <= trajectory * summary["restarts"]
+    assert abs(summary["missing_steps"] or 0) <= trajectory * summary["restarts"]
     assert summary["staleness"]["max"] >= 0
     assert summary["restarts"] == written[-1]["time/restarts"]
     assert not any(map(alive, pids))
@@ -207,6 +207,20 @@ def test_in_every_layout(begin, config, options, homes):
         run.kill(*homes)
         run.comes_back((i + 1) * len(homes))
     assert run.stop()["restarts"] == 3 * len(homes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("home", ["learner-0.0", "actor-0.0"])
+def test_one_that_is_lost_before_a_resumed_run_has_begun(begin, home):
+    run = begin(TASKS / "echo_ppo.py")
+    eventually(lambda: run.last["updates"] > 5, what="updates")
+    before = run.stop()["updates"]
+    run.process = start(TASKS / "echo_ppo.py", run.folder, *ENDLESS)
+    eventually(lambda: home in children(run.process.pid), what="a process")
+    time.sleep(0.7)  # it loads its libraries
+    run.kill(home)
+    eventually(lambda: run.last["updates"] > before + 20, what="more updates")
+    assert run.stop()["restarts"] == 1
 
 
 @pytest.mark.slow

@@ -78,10 +78,9 @@ def train(
         return
     everybody, life = roles_of(job.config), int(description.get("life", 0))
     mine = [replace(role, life=life) for role in everybody if role.home == home]
-    counts, run = (
-        counts_for([role.name for role in mine], ports.shared),
-        Path(description["checkpoints"]).parent,
-    )
+    counts = counts_for([role.name for role in mine], ports.shared)
+    had_begun = life and all(vector is not None and vector.any() for vector in counts.values())
+    run = Path(description["checkpoints"]).parent
     replacement = Replacement(job, ports.shared, run) if life else None
     if replacement is not None:
         replacement.make_way(mine)
@@ -94,12 +93,12 @@ def train(
         from tianji.observe.trace.recording import record
 
         recording = record(roles, job.config, run, home, clock, life)
+    if description["resumed"] is not None and not had_begun:
+        _resume(roles, description["resumed"])
     if replacement is not None:
         moved = replacement.take_over(roles)
         if recording is not None:
             recording.replaced(roles, moved)
-    elif description["resumed"] is not None:
-        _resume(roles, description["resumed"])
     learns = any(role.kind is Kind.LEARNER for role in mine)
     control = ports.inbox("control") if learns else None
     folder, seen = Path(description["checkpoints"]), int(description.get("seen", 0))
