@@ -82,7 +82,7 @@ def other_target(learner):
 def values(task, networks, batch, i):
     """Every agent's values [T+1, A, n] of sequence i: acted step by step in numpy."""
     flat = torch.cat([p.detach().reshape(-1) for p in networks.agents.parameters()])
-    acting = ActingAgents(QMIX.policy(task, 0, 0)._acting.layout, 1)
+    acting = ActingAgents(QMIX.policy(task, 0, 0).outputs.layout, 1)
     acting.load(flat.numpy())
     if "memory" in batch:
         acting._memory = batch["memory"][i : i + 1].copy()

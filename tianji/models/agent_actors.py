@@ -5,16 +5,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tianji.core.algorithm import Task, Weights
+from tianji.core.algorithm import Task
 from tianji.core.env import BoolArray, EnvSpec
 from tianji.core.schema import Arrays
-from tianji.core.state import State, random_state, restore_random
 from tianji.models.layout import Floats
-from tianji.models.policies import Bounds
+from tianji.models.policies import Bounds, Remembering
 from tianji.models.recurrent import ActingAgents, AgentsLayout, any_possible
 
 
-class ActorAgents:
+class ActorAgents(Remembering[ActingAgents]):
     """Each agent takes the best of its possible options, or a vector of numbers within bounds.
 
     It explores by Gumbel noise on the logits, which draws each option with its probability, or by
@@ -25,19 +24,13 @@ class ActorAgents:
     def __init__(
         self, task: Task, layout: AgentsLayout, seed: int, noise: float, random_until: float
     ) -> None:
-        self._acting = ActingAgents(layout, task.env.n_envs)
+        super().__init__(ActingAgents(layout, task.env.n_envs), seed)
         self._bounds = None if task.env.n_actions is not None else Bounds(task.env)
         self._noise, self._random_until = np.float32(noise), random_until
-        self._random = np.random.default_rng(seed)
-        self._steps = 0
-
-    def load(self, weights: Weights, version: int) -> None:
-        """Copies the weights of every group's actor."""
-        self._acting.load(weights)
 
     def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
         """One action for each agent of each environment."""
-        out, _ = self._acting(obs["obs"], first)
+        out, _ = self.outputs(obs["obs"], first)
         at_random = explore and self._steps < self._random_until
         self._steps += len(out) if explore else 0
         if self._bounds is not None:
@@ -58,17 +51,6 @@ class ActorAgents:
         if explore:
             action = action + self._noise * self._random.standard_normal(out.shape, np.float32)
         return np.clip(action, -1, 1)
-
-    def state(self) -> State:
-        """The weights, the stream of draws, and the steps made so far."""
-        drawn = {"random": random_state(self._random), "steps": self._steps}
-        return {**self._acting.state(), **drawn}
-
-    def restore(self, state: State) -> None:
-        """Explores on where another policy stopped."""
-        self._acting.restore(state)
-        restore_random(self._random, state["random"])
-        self._steps = state["steps"]
 
 
 def numbers_used(env: EnvSpec, n: int) -> npt.NDArray[np.float32]:

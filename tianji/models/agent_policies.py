@@ -8,10 +8,10 @@ from tianji.core.algorithm import Task, Weights
 from tianji.core.env import BoolArray
 from tianji.core.frames import MEMORY
 from tianji.core.schema import Arrays
-from tianji.core.state import State, random_state, restore_random
+from tianji.core.state import State
 from tianji.models.agent_actors import numbers_used
 from tianji.models.layout import Floats
-from tianji.models.policies import LOG_2PI, chosen
+from tianji.models.policies import LOG_2PI, Remembering, chosen
 from tianji.models.recurrent import (
     FORBIDDEN,
     ActingAgents,
@@ -21,7 +21,7 @@ from tianji.models.recurrent import (
 )
 
 
-class GreedyAgents:
+class GreedyAgents(Remembering[ActingAgents]):
     """Each agent takes its best possible action, or any of them with a probability that falls.
 
     Epsilon has fallen when enough steps were made and enough updates: with many environments the
@@ -39,14 +39,13 @@ class GreedyAgents:
     ) -> None:
         """Epsilon falls from 1 to `final` over `steps` of this policy's own, and over `updates`."""
         self._final, self._over_steps, self._over_updates = final, steps, updates
-        self._acting = ActingAgents(layout, task.env.n_envs)
+        super().__init__(ActingAgents(layout, task.env.n_envs), seed)
         self._remembers = layout.network.n_memory > 0
-        self._random = np.random.default_rng(seed)
-        self._steps = self._version = 0
+        self._version = 0
 
     def load(self, weights: Weights, version: int) -> None:
         """Copies the agents' weights; their version is the number of updates behind them."""
-        self._acting.load(weights)
+        super().load(weights, version)
         self._version = version
 
     @property
@@ -58,7 +57,7 @@ class GreedyAgents:
 
     def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
         """One action for each agent of each environment, and what was remembered before."""
-        values, memory = self._acting(obs["obs"], first)
+        values, memory = self.outputs(obs["obs"], first)
         mask = obs["mask"]
         action = best_possible(values, mask)
         if explore:
@@ -73,24 +72,21 @@ class GreedyAgents:
 
         Steps and updates are what epsilon depends on.
         """
-        come = {"steps": self._steps, "version": self._version}
-        return {**self._acting.state(), "random": random_state(self._random), **come}
+        return {**super().state(), "version": self._version}
 
     def restore(self, state: State) -> None:
         """Explores on where another policy stopped."""
-        self._acting.restore(state)
-        restore_random(self._random, state["random"])
-        self._steps, self._version = state["steps"], state["version"]
+        super().restore(state)
+        self._version = state["version"]
 
 
-class DrawingAgents:
+class DrawingAgents(Remembering[ActingAgents]):
     """Each agent draws one of its possible options, or a vector of numbers around its outputs."""
 
     def __init__(self, task: Task, layout: AgentsLayout, n_spread: int, seed: int) -> None:
         """The logarithms of the spread, `n_spread` numbers, lie behind the networks' weights."""
-        self._acting = ActingAgents(layout, task.env.n_envs)
+        super().__init__(ActingAgents(layout, task.env.n_envs), seed)
         self._remembers = layout.network.n_memory > 0
-        self._random = np.random.default_rng(seed)
         self._n_actions = task.env.n_actions
         self._spread = np.zeros((len(layout.groups), n_spread // len(layout.groups)), np.float32)
         self._log_std = np.zeros((layout.n_agents, self._spread.shape[1]), np.float32)
@@ -105,8 +101,8 @@ class DrawingAgents:
 
     def load(self, weights: Weights, version: int) -> None:
         """Copies the agents' weights, and how far they spread."""
-        self._acting.load(weights)
-        start = len(self._acting.flat)
+        self.outputs.load(weights)
+        start = len(self.outputs.flat)
         spread = weights[start : start + self._spread.size]
         self._set_spread(spread.reshape(self._spread.shape))
 
@@ -117,7 +113,7 @@ class DrawingAgents:
 
     def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
         """One action for each agent, the density of each draw, and what was remembered before."""
-        out, memory = self._acting(obs["obs"], first)
+        out, memory = self.outputs(obs["obs"], first)
         kept = {MEMORY: memory} if self._remembers else {}
         if self._n_actions is None:
             return self._numbers(out[..., : self._spread.shape[1]], explore) | kept
@@ -138,11 +134,9 @@ class DrawingAgents:
 
     def state(self) -> State:
         """The weights, what is remembered, the spread and the stream of draws."""
-        drawn = {"random": random_state(self._random), "spread": self._spread}
-        return {**self._acting.state(), **drawn}
+        return {**super().state(), "spread": self._spread}
 
     def restore(self, state: State) -> None:
         """Draws on where another policy stopped."""
-        self._acting.restore(state)
-        restore_random(self._random, state["random"])
+        super().restore(state)
         self._set_spread(state["spread"])

@@ -7,6 +7,7 @@ in the second case.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,9 @@ from tianji.core.schema import Arrays
 from tianji.core.state import State, random_state, restore_random
 from tianji.models.acting import Acting
 from tianji.models.layout import Floats, Network
+
+if TYPE_CHECKING:
+    from tianji.models.recurrent import ActingAgents
 
 IMPOSSIBLE = -1e9  # the logit, or value, of an action that cannot be taken
 LOG_2PI = float(np.log(2 * np.pi))
@@ -39,19 +43,41 @@ def chosen(
     return action, logits[np.arange(len(logits)), action] - np.log(weight.sum(1))
 
 
-class CategoricalPolicy:
+Outputs = TypeVar("Outputs", "Acting", "ActingAgents")
+
+
+class Remembering(Generic[Outputs]):
+    """What policies remember: their networks' weights, a stream of draws, and steps made so far."""
+
+    def __init__(self, outputs: Outputs, seed: int) -> None:
+        self.outputs: Outputs = outputs
+        self._random = np.random.default_rng(seed)
+        self._steps = 0  # that a schedule may depend on
+
+    def load(self, weights: Weights, version: int) -> None:
+        """Copies the weights that a learner published."""
+        self.outputs.load(weights)
+
+    def state(self) -> State:
+        """All of it."""
+        drawn = {"random": random_state(self._random), "steps": self._steps}
+        return {**self.outputs.state(), **drawn}
+
+    def restore(self, state: State) -> None:
+        """Acts on where another policy stopped."""
+        self.outputs.restore(state)
+        restore_random(self._random, state["random"])
+        self._steps = state.get("steps", 0)
+
+
+class CategoricalPolicy(Remembering[Acting]):
     """Draws one of n actions; the network's first n outputs are their logits."""
 
     def __init__(
         self, task: Task, network: Network, n_actions: int, seed: int, normalise: bool = False
     ) -> None:
-        self.outputs = Acting(task, network, normalise=normalise)
+        super().__init__(Acting(task, network, normalise=normalise), seed)
         self._n_actions, self._masked = n_actions, task.env.masked
-        self._random = np.random.default_rng(seed)
-
-    def load(self, weights: Weights, version: int) -> None:
-        """Copies the policy network's weights."""
-        self.outputs.load(weights)
 
     def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
         """Actions and the logarithms of their probabilities."""
@@ -60,15 +86,6 @@ class CategoricalPolicy:
             logits = np.where(obs["mask"], logits, np.float32(IMPOSSIBLE))
         action, logp = chosen(logits, self._random if explore else None)
         return {"action": action, "logp": logp}
-
-    def state(self) -> State:
-        """The weights and the stream of draws."""
-        return {**self.outputs.state(), "random": random_state(self._random)}
-
-    def restore(self, state: State) -> None:
-        """Draws on where another policy stopped."""
-        self.outputs.restore(state)
-        restore_random(self._random, state["random"])
 
 
 class SeveralChoicesPolicy(CategoricalPolicy):
@@ -96,21 +113,16 @@ class SeveralChoicesPolicy(CategoricalPolicy):
         return {"action": action, "logp": np.sum(logps, 0)}
 
 
-class GaussianPolicy:
+class GaussianPolicy(Remembering[Acting]):
     """Draws vectors of numbers around the network's first outputs."""
 
     def __init__(self, task: Task, network: Network, seed: int, normalise: bool = False) -> None:
         env = task.env
         self._shape = env.action.shape
         self._n = int(np.prod(self._shape, dtype=int))
-        self.outputs = Acting(task, network, n_more=self._n, normalise=normalise)
-        self._random = np.random.default_rng(seed)
+        super().__init__(Acting(task, network, n_more=self._n, normalise=normalise), seed)
         self._low = np.asarray(env.action_low, np.float32)
         self._high = np.asarray(env.action_high, np.float32)
-
-    def load(self, weights: Weights, version: int) -> None:
-        """Copies the policy network's weights and the logarithm of the spread."""
-        self.outputs.load(weights)
 
     def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
         """Actions within the space's bounds, what was drawn before the bounds, and its density."""
@@ -123,17 +135,8 @@ class GaussianPolicy:
         action = np.clip(raw, self._low, self._high).reshape(len(raw), *self._shape)
         return {"action": action, "raw": raw, "logp": logp}
 
-    def state(self) -> State:
-        """The weights, the spread and the stream of draws."""
-        return {**self.outputs.state(), "random": random_state(self._random)}
 
-    def restore(self, state: State) -> None:
-        """Draws on where another policy stopped."""
-        self.outputs.restore(state)
-        restore_random(self._random, state["random"])
-
-
-class GreedyPolicy:
+class GreedyPolicy(Remembering[Acting]):
     """Takes the action of the highest value, at random with a probability that falls over time."""
 
     def __init__(
@@ -153,14 +156,8 @@ class GreedyPolicy:
         """
         self._final, self._decay, self._random_until = final, decay, random_until
         self._n_actions, self._masked = task.env.n_actions, task.env.masked
-        self.outputs = Acting(task, network)
+        super().__init__(Acting(task, network), seed)
         self._values = values
-        self._random = np.random.default_rng(seed)
-        self._steps = 0
-
-    def load(self, weights: Weights, version: int) -> None:
-        """Copies the online network's weights."""
-        self.outputs.load(weights)
 
     @property
     def epsilon(self) -> float | Floats:
@@ -194,17 +191,6 @@ class GreedyPolicy:
         drawn: npt.NDArray[np.int64] = (self._random.random(mask.shape) * mask).argmax(1)
         return drawn
 
-    def state(self) -> State:
-        """The weights, the stream of draws, and the steps that epsilon depends on."""
-        drawn = {"random": random_state(self._random), "steps": self._steps}
-        return {**self.outputs.state(), **drawn}
-
-    def restore(self, state: State) -> None:
-        """Explores on where another policy stopped."""
-        self.outputs.restore(state)
-        restore_random(self._random, state["random"])
-        self._steps = state["steps"]
-
 
 class Bounds:
     """Vectors of numbers between an action space's bounds, and the same between -1 and 1."""
@@ -231,7 +217,7 @@ class Bounds:
         return np.divide(1, self.scale, out=np.ones_like(self.scale), where=self.scale > 0)
 
 
-class SquashedPolicy:
+class SquashedPolicy(Remembering[Acting]):
     """Vectors of numbers within bounds: the tanh of the network's first outputs."""
 
     def __init__(
@@ -249,13 +235,7 @@ class SquashedPolicy:
         """
         self._bounds, self._noise, self._random_until = Bounds(task.env), noise, random_until
         self._n = len(self._bounds.scale)
-        self.outputs = Acting(task, network)
-        self._random = np.random.default_rng(seed)
-        self._steps = 0
-
-    def load(self, weights: Weights, version: int) -> None:
-        """Copies the policy network's weights."""
-        self.outputs.load(weights)
+        super().__init__(Acting(task, network), seed)
 
     def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:
         """One action per environment."""
@@ -276,14 +256,3 @@ class SquashedPolicy:
             log_std = low + (high - low) / 2 * (np.tanh(out[:, self._n :]) + 1)
             return np.tanh(out[:, : self._n] + np.exp(log_std) * drawn)
         return np.clip(action + np.float32(self._noise) * drawn, -1, 1)
-
-    def state(self) -> State:
-        """The weights, the stream of draws, and the steps made so far."""
-        drawn = {"random": random_state(self._random), "steps": self._steps}
-        return {**self.outputs.state(), **drawn}
-
-    def restore(self, state: State) -> None:
-        """Explores on where another policy stopped."""
-        self.outputs.restore(state)
-        restore_random(self._random, state["random"])
-        self._steps = state["steps"]
