@@ -1,7 +1,8 @@
 """Pong to a mean of 18 on two cores: configs/atari/pong_laptop.py beside a plain loop.
 
-Runs are interleaved, seed by seed. Asked: at most 120 s from process start on a quiet machine, and
-at most 0.7 of the plain loop's time.
+With `--systems pqn` also configs/atari/pong_laptop_pqn.py, of which nothing is asked. Runs are
+interleaved, seed by seed. Asked: at most 120 s from process start on a quiet machine, and at most
+0.7 of the plain loop's time.
 """
 
 from __future__ import annotations
@@ -46,8 +47,17 @@ def spent() -> float:
 
 def ours(seed: int, o: argparse.Namespace) -> Row:
     """A run of the preset."""
-    done = training_of(CONFIGS / "atari" / "pong_laptop.py", o.set, o.seconds, seed)
-    return row_of(done)
+    return preset("pong_laptop.py", seed, o)
+
+
+def pqn(seed: int, o: argparse.Namespace) -> Row:
+    """The same frames, learned from by PQN."""
+    return preset("pong_laptop_pqn.py", seed, o)
+
+
+def preset(name: str, seed: int, o: argparse.Namespace) -> Row:
+    """A run of one of ours."""
+    return row_of(training_of(CONFIGS / "atari" / name, o.set, o.seconds, seed))
 
 
 def row_of(done: Training) -> Row:
@@ -79,7 +89,7 @@ def plain(seed: int, o: argparse.Namespace) -> Row:
     }
 
 
-SYSTEMS = {"ours": ours, "plain": plain}
+SYSTEMS = {"ours": ours, "plain": plain, "pqn": pqn}
 
 
 def measured(system: str, seed: int, o: argparse.Namespace) -> Row:
@@ -139,7 +149,7 @@ def trials(o: argparse.Namespace) -> Iterator[Trial]:
 
 def main() -> int:
     parser = Options(__doc__)
-    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=["ours", "plain"])
     parser.add_seeds()
     parser.add_argument("--seconds", type=positive, default=600.0, help="most that one run trains")
     parser.add_argument("--threads", type=count, help="of the plain loop; default: one per core")

@@ -52,6 +52,14 @@ def job_of(name, *overrides):
     return prepare(config, env.spec)
 
 
+def test_pqn_on_two_cores_sees_what_ppo_sees_there():
+    files = ("pong_laptop.py", "pong_laptop_pqn.py")
+    ppo, pqn = (load(CONFIGS / "atari" / name) for name in files)
+    assert ppo.environment.wrapping == pqn.environment.wrapping
+    assert (ppo.model.convs, ppo.model.hidden) == (pqn.model.convs, pqn.model.hidden)
+    assert pqn.stop_return == ppo.stop_return == 18
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_a_preset_can_be_trained_with(name):
     job = job_of(name, "actor_cfg.envs=2")
