@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_rollouts import BATCHES, random_batch
 
-from tianji.algorithms.base import Gains, advantages
+from tianji.algorithms.base import advantages
 from tianji.algorithms.drift import Drift
 from tianji.algorithms.ppo import PPO, PPOHyp
+from tianji.algorithms.surrogate import Gains
 from tianji.config.keys import ModelConfig
 from tianji.core.algorithm import Task
 from tianji.core.errors import TianJiError

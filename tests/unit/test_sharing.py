@@ -5,9 +5,9 @@ import pytest
 from fields import learned, spec_of
 from sharing import parts_of, several, together
 
-from tianji.algorithms.base import Gains, pooled
 from tianji.algorithms.dqn import DQN, DQNHyp
 from tianji.algorithms.ppo import PPO, PPOHyp
+from tianji.algorithms.surrogate import Gains, pooled
 from tianji.config.keys import ModelConfig
 from tianji.core.algorithm import Algorithm, Task
 from tianji.core.lazy import torch

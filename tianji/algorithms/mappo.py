@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tianji.algorithms.base import MEASURED, Gains, not_exported, other_default
+from tianji.algorithms.base import MEASURED, not_exported, other_default
 from tianji.algorithms.ppo import PPO, PPOHyp, Samples
+from tianji.algorithms.surrogate import Gains, objective
 from tianji.config.binder import key
 from tianji.core.algorithm import PolicyGraph, Task, Weights
 from tianji.core.lazy import torch
@@ -183,4 +184,4 @@ class MAPPO(PPO):
         logp, entropy = self.networks.log_probability(out, action, acts)
         valued = inputs.valued(rows)
         value, before, target = value[valued], before[valued], target[valued]
-        return self._objective(logp, entropy, value, old[acts], before, advantage[acts], target)
+        return objective(self.hyp, logp, entropy, value, old[acts], before, advantage[acts], target)

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tianji.algorithms.base import Gains, Moments, equal_share, pooled, surrogate_scalars
+from tianji.algorithms.base import equal_share
 from tianji.algorithms.drift import Drift, KLRate
 from tianji.algorithms.on_policy import OnPolicy
 from tianji.algorithms.scales import Scales
+from tianji.algorithms.surrogate import Gains, Moments, objective, pooled, surrogate_scalars
 from tianji.config.binder import Names, key
 from tianji.core.algorithm import Scalars, Task, Weights
 from tianji.core.balance import bound_of_lag
@@ -363,43 +364,7 @@ class PPO(OnPolicy):
         """The loss of one minibatch and what it is made of."""
         out, value = self.networks(inputs(rows))
         logp, entropy = self.networks.log_probability(inputs.possible(out, rows), action)
-        return self._objective(logp, entropy, value, old, before, advantage, target)
-
-    def _objective(
-        self,
-        logp: torch.Tensor,
-        entropy: torch.Tensor,
-        value: torch.Tensor,
-        old: torch.Tensor,
-        before: torch.Tensor,
-        advantage: torch.Tensor,
-        target: torch.Tensor,
-    ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
-        """The clipped surrogate, the value loss and the entropy bonus.
-
-        Values need not be as many as the samples of the policy.
-        """
-        h = self.hyp
-        change = logp - old
-        ratio = change.exp()
-        clipped = ratio.clamp(1 - h.clip_param, 1 + h.clip_param)
-        policy_loss = -torch.minimum(advantage * ratio, advantage * clipped).mean()
-        cost = self._cost(value, target)
-        if h.value_clip is not None:
-            bounded = before + (value - before).clamp(-h.value_clip, h.value_clip)
-            cost = torch.maximum(cost, self._cost(bounded, target))
-        value_loss = cost.mean()
-        loss = policy_loss + h.vf_coef * value_loss
-        if h.ent_coef:
-            loss = loss - h.ent_coef * entropy
-        return loss, (policy_loss, value_loss, entropy, change, ratio, clipped)
-
-    def _cost(self, value: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """Squared errors; those above `huber` count in a line from there."""
-        if self.hyp.huber is None:
-            return (value - target).square()
-        huber = torch.nn.functional.huber_loss
-        return 2 * huber(value, target, reduction="none", delta=self.hyp.huber)
+        return objective(self.hyp, logp, entropy, value, old, before, advantage, target)
 
     def load(self, weights: Weights) -> None:
         """Sets what actors need; an average begins anew."""
