@@ -14,6 +14,7 @@ from commands import ROOT, TASKS, train
 
 import tianji
 from tianji.algorithms.ppo import PPO
+from tianji.algorithms.qmix import QMIX
 from tianji.core.algorithm import Algorithm, PolicyGraph
 from tianji.core.errors import TianJiError
 from tianji.models.actor_critic import policy_network as policy_layout
@@ -157,6 +158,26 @@ def test_the_squashed_action_is_exported_without_noise(algorithm, tmp_path):
     assert action.std() > 0.1
 
 
+def test_agents_that_remember_are_given_their_memory_back(monkeypatch, tmp_path):
+    run = tmp_path / "run"
+    options = ("exp.train_steps=600", "exp.stop_return=1e9")
+    tianji.train(TASKS / "two_step_qmix.py", *options, engine="local", run_dir=run)
+    done = export.onnx(run, tmp_path / "policy.onnx")
+    assert done.inputs == (
+        "obs float32 [batch, 2, 3]",
+        "mask bool [batch, 2, 2]",
+        "memory float32 [batch, 2, 8]",
+        "first bool [batch]",
+    )
+    assert [each.split()[0] for each in done.outputs] == ["action", "q", "next_memory"]
+    assert done.parity.observations >= 2 * 512 and done.parity.difference < 1e-5
+    as_learned = QMIX.exported
+    monkeypatch.setattr(QMIX, "exported", lambda task, weights: as_learned(task, -weights))
+    with pytest.raises(TianJiError, match="would not act as the policy does"):
+        export.onnx(run, tmp_path / "contrary.onnx")
+    assert not (tmp_path / "contrary.onnx").exists()
+
+
 def test_any_number_of_observations_can_be_asked_about(dqn, tmp_path):
     file = export.onnx(dqn, tmp_path / "policy.onnx").path
     assert [len(outputs(file, np.zeros((n, 4)))[0]) for n in (0, 1, 33)] == [0, 1, 33]
@@ -263,7 +284,7 @@ def test_equally_good_actions_may_be_chosen_differently():
 def test_a_tie_is_one_of_the_best_scores_of_that_row_alone():
     scores = np.array([[1000.0, 999.99, 0.0], [1.0, 0.99, 0.0], [5.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
     one, other = np.array([0, 0, 1, 2]), np.array([1, 1, 2, 1])
-    assert export._ties(scores, one, other).tolist() == [True, False, False, True]
+    assert export.ties(scores, one, other).tolist() == [True, False, False, True]
 
 
 def test_the_example_says_what_it_wants():

@@ -268,11 +268,6 @@ def test_networks_that_it_cannot_have_are_refused(kind):
         MADDPG.n_weights(task)
 
 
-def test_it_is_not_exported():
-    with pytest.raises(TianJiError, match=r"tianji.load"):
-        MADDPG.exported(task_of(), np.zeros(1, "f4"))
-
-
 def test_a_replay_hands_out_what_every_agent_saw_and_earned():
     env = env_of()
     task = task_of(env, n_step=2)

@@ -335,8 +335,3 @@ def test_errors_count_in_a_line_beyond_huber():
 def test_what_it_cannot_learn_is_refused(env, kind, words):
     with pytest.raises(TianJiError, match=words):
         MAPPO.n_weights(job(env, kind))
-
-
-def test_it_is_not_exported():
-    with pytest.raises(TianJiError, match=r"IPPO cannot be exported.*tianji.load"):
-        IPPO.exported(job(algorithm=IPPO), np.zeros(1, "f4"))

@@ -345,10 +345,5 @@ def test_one_value_for_all_needs_one_reward_for_all(hyp, env, words):
     assert QMIX.n_weights(task_of(env, IQLHyp())) > 0
 
 
-def test_an_export_says_what_there_is_instead():
-    with pytest.raises(TianJiError, match=r"QMIX cannot be exported.*tianji\.load"):
-        QMIX.exported(task(), np.zeros(1, "f4"))
-
-
 def test_a_burn_in_that_leaves_nothing_is_refused():
     assert "leaves nothing" in replace(SMALL, burn_in=T).check()

@@ -233,15 +233,6 @@ def other_default(kind: type[Any], name: str, default: Any) -> Any:
     return dataclasses.field(default=default, metadata=kind.__dataclass_fields__[name].metadata)
 
 
-def not_exported(name: str) -> TianJiError:
-    """What algorithms of several agents say: an exported policy has one input."""
-    return TianJiError(
-        f"{name} cannot be exported: an exported policy is that of one agent, and these also read "
-        "which actions are possible, and may remember; tianji.load(RUN) gives a policy that acts "
-        "without torch"
-    )
-
-
 def one_choice(task: Task, name: str) -> int:
     """The number of actions; raises where an action is no single choice."""
     if task.env.n_actions is None:

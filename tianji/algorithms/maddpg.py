@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tianji.algorithms.base import not_exported, other_default
+from tianji.algorithms.base import other_default
 from tianji.algorithms.off_policy import OffPolicy, OffPolicyHyp, on
 from tianji.config.binder import key
 from tianji.core.algorithm import PolicyGraph, Scalars, Task, Weights
@@ -91,8 +91,12 @@ class MADDPG(OffPolicy):
 
     @classmethod
     def exported(cls, task: Task, weights: Weights) -> PolicyGraph:
-        """Refused: an exported policy has one input and is of one agent."""
-        raise not_exported("MADDPG")
+        """Each agent's best possible option, or its numbers within their bounds."""
+        from tianji.models.export_agents import exported_agents
+
+        layout, numbers = actors_of(task), task.env.n_actions is None
+        name, n = "mean" if numbers else "logits", layout.network.n_outputs
+        return exported_agents(layout, weights, task.env, name, n, squashed=numbers)
 
     def stage(self, batch: Arrays) -> Any:
         """What is learned from, on the device; actions are one-hot, or lie between -1 and 1."""

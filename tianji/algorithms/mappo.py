@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tianji.algorithms.base import MEASURED, not_exported, other_default
+from tianji.algorithms.base import MEASURED, other_default
 from tianji.algorithms.ppo import PPO, PPOHyp, Samples
 from tianji.algorithms.surrogate import Gains, objective
 from tianji.config.binder import key
@@ -29,6 +29,7 @@ from tianji.models.agent_actor_critic import (
 from tianji.models.agent_policies import DrawingAgents
 from tianji.models.layout import Floats
 from tianji.models.normaliser import Sums
+from tianji.models.recurrent import outputs_of
 from tianji.models.tensors import array_of
 
 _by_default = partial(other_default, PPOHyp)
@@ -105,8 +106,12 @@ class MAPPO(PPO):
 
     @classmethod
     def exported(cls, task: Task, weights: Weights) -> PolicyGraph:
-        """Refused: an exported policy has one input and is of one agent."""
-        raise not_exported(task.hyp.name)
+        """Each agent's likeliest possible option or its mean, and with a GRU its memory."""
+        from tianji.models.export_agents import exported_agents
+
+        name = "mean" if task.env.n_actions is None else "logits"
+        n_scores = outputs_of(task.env, task.hyp.name)
+        return exported_agents(actors_of(task), weights, task.env, name, n_scores)
 
     def stage(self, batch: Arrays) -> Any:
         """What is large goes to the device; the rest is looked at where it is."""

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from tianji.algorithms.base import GradientAlgorithm, not_exported, one_choice
+from tianji.algorithms.base import GradientAlgorithm, one_choice
 from tianji.config.binder import key
 from tianji.core.algorithm import PolicyGraph, Scalars, Task, Weights, learning_rate
 from tianji.core.errors import TianJiError
@@ -165,8 +165,11 @@ class QMIX(GradientAlgorithm):
 
     @classmethod
     def exported(cls, task: Task, weights: Weights) -> PolicyGraph:
-        """Refused: an exported policy has one input."""
-        raise not_exported(task.hyp.name)
+        """Each agent's best possible action, and with a GRU its memory."""
+        from tianji.models.export_agents import exported_agents
+
+        layout = agents_of(task)
+        return exported_agents(layout, weights, task.env, "q", layout.network.n_outputs)
 
     def stage(self, batch: Arrays) -> Any:
         """What is learned from, on the device."""

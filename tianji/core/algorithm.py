@@ -53,7 +53,8 @@ class PolicyGraph:
     """A policy without exploration, for other programs: what `tianji export` writes."""
 
     model: bytes  # ONNX: `obs` float32 [batch, ...] in; `action` and one output more out
-    scores: Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]  # the other, without ONNX
+    scores: Callable[..., npt.NDArray[np.float32]]  # obs -> the other, without ONNX
+    inputs: tuple[str, ...] = ("obs",)  # of several agents also `mask`, `memory` and `first`
 
 
 class Policy(Protocol):

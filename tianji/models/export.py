@@ -81,29 +81,40 @@ def traced(module: torch.nn.Module, env: EnvSpec, scores: str) -> PolicyGraph:
 
     `obs` is float32 [batch, ...]; the batch may have any size.
     """
-    if find_spec("onnxscript") is None:
-        raise TianJiError("exporting a torch module needs onnxscript: pip install onnxscript")
     import torch
 
     module = module.cpu().eval()
     example = torch.zeros(2, *env.input_shape)
-    with _silenced():
-        program = torch.onnx.export(
-            module,
-            (example,),
-            input_names=["obs"],
-            output_names=["action", scores],
-            dynamic_shapes=({0: torch.export.Dim("batch")},),
-            dynamo=True,
-            verbose=False,
-        )
-    assert program is not None  # with dynamo it always returns the program
+    model = converted(module, {"obs": example}, ["action", scores])
 
     def reference(obs: Floats) -> Floats:
         with torch.no_grad():
             return np.asarray(module(torch.from_numpy(obs))[1].numpy(), np.float32)
 
-    return PolicyGraph(program.model_proto.SerializeToString(), reference)
+    return PolicyGraph(model, reference)
+
+
+def converted(
+    module: torch.nn.Module, examples: dict[str, torch.Tensor], outputs: list[str]
+) -> bytes:
+    """A module as an ONNX file; the first axis of all its inputs is the batch, of any size."""
+    if find_spec("onnxscript") is None:
+        raise TianJiError("exporting a torch module needs onnxscript: pip install onnxscript")
+    import torch
+
+    batch = torch.export.Dim("batch")
+    with _silenced():
+        program = torch.onnx.export(
+            module,
+            kwargs=examples,
+            input_names=list(examples),
+            output_names=outputs,
+            dynamic_shapes={name: {0: batch} for name in examples},
+            dynamo=True,
+            verbose=False,
+        )
+    assert program is not None  # with dynamo it always returns the program
+    return bytes(program.model_proto.SerializeToString())
 
 
 @contextmanager

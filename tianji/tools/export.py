@@ -15,6 +15,7 @@ from tianji import __version__
 from tianji.core import atomic_file
 from tianji.core.algorithm import PolicyGraph
 from tianji.core.errors import TianJiError
+from tianji.core.frames import MEMORY
 from tianji.runs.trained import Trained, load
 
 PLAYED, DRAWN = 256, 256  # observations from episodes, and around them, that are compared
@@ -72,8 +73,8 @@ def onnx(run: str | Path, out: str | Path | None = None, trust: bool = False) ->
         raise TianJiError(f"{path} exists already: name another file with --out, or remove it")
     trained = load(run, trust=trust)
     graph = trained.algorithm.exported(trained.task, trained.weights)
-    session = _session(graph.model)
-    parity = compare(trained, graph, session, observations_of(trained))
+    session = _session(graph)
+    parity = _parity(trained, graph, session)
     if not parity.holds:
         raise TianJiError(
             f"{path} was not written, because it would not act as the policy does: {parity} "
@@ -95,6 +96,14 @@ def default_path(run: Path) -> Path:
         return run / "policy.onnx"
     path = whole.parent.parent / f"policy-{whole.stem}.onnx"
     return Path(min(str(path), os.path.relpath(path), key=len))  # however it reads best
+
+
+def _parity(trained: Trained, graph: PolicyGraph, session: Any) -> Parity:
+    if trained.task.env.agents:
+        from tianji.tools import export_agents
+
+        return export_agents.compare(trained, graph, session)
+    return compare(trained, graph, session, observations_of(trained))
 
 
 def observations_of(trained: Trained, seed: int = 0) -> Observations:
@@ -129,19 +138,19 @@ def compare(
         same = np.abs(action - expected).reshape(len(inputs), -1).max(1) <= tolerance
         return Parity(len(inputs), difference, tolerance, float(same.mean()), 0)
     same = (action == expected).reshape(len(inputs), -1).all(1)
-    ties = np.zeros_like(same)
+    tied = np.zeros_like(same)
     if want.shape == (len(inputs), trained.task.env.n_actions):  # one score per action
         same &= want.argmax(1) == expected  # or the reference is not of this policy either
-        ties = _ties(want, action, expected) & ~same
-    return Parity(len(inputs), difference, tolerance, float(same.mean()), int(ties.sum()))
+        tied = ties(want, action, expected) & ~same
+    return Parity(len(inputs), difference, tolerance, float(same.mean()), int(tied.sum()))
 
 
-def _ties(
+def ties(
     scores: npt.NDArray[Any], one: npt.NDArray[Any], other: npt.NDArray[Any]
 ) -> npt.NDArray[np.bool_]:
     """Where both choices are among the best of their row, as far as rounding can tell."""
     rows, best = np.arange(len(scores)), scores.max(1)
-    least = best - TOLERANCE * np.abs(scores).max(1)
+    least = best - TOLERANCE * np.abs(np.where(np.isfinite(scores), scores, 0)).max(1)
     return np.asarray((scores[rows, one] >= least) & (scores[rows, other] >= least))
 
 
@@ -154,26 +163,28 @@ def _need(*packages: str) -> None:
         )
 
 
-def _session(model: bytes) -> Any:
+def _session(graph: PolicyGraph) -> Any:
     """The graph, ready to run on one thread; its ends must have the promised names."""
     import onnxruntime  # type: ignore[import-untyped]  # it comes without annotations
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3  # errors alone
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(graph.model, options, providers=["CPUExecutionProvider"])
     inputs = [value.name for value in session.get_inputs()]
     outputs = [value.name for value in session.get_outputs()]
-    if inputs != ["obs"] or outputs[:1] != ["action"] or len(outputs) != 2:
+    n_outputs = 3 if MEMORY in graph.inputs else 2
+    if inputs != [*graph.inputs] or outputs[:1] != ["action"] or len(outputs) != n_outputs:
         raise TianJiError(
-            f"exported: want a graph from 'obs' to 'action' and one output more, got one from "
-            f"{inputs} to {outputs}"
+            f"exported: want a graph from {', '.join(graph.inputs)} to 'action' and "
+            f"{n_outputs - 1} more, got one from {inputs} to {outputs}"
         )
     return session
 
 
 def _signature(value: Any) -> str:
-    kind = {"tensor(float)": "float32", "tensor(int64)": "int64"}.get(value.type, value.type)
+    kinds = {"tensor(float)": "float32", "tensor(int64)": "int64", "tensor(bool)": "bool"}
+    kind = kinds.get(value.type, value.type)
     return f"{value.name} {kind} [{', '.join(map(str, value.shape))}]"
 
 
