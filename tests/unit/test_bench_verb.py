@@ -13,9 +13,9 @@ from tianji.core.errors import TianJiError
 from tianji.tools import bench, child_run
 
 
-def row(seed, mean=100.0, seconds=2.0, speed=1_000.0):
+def row(seed, mean=100.0, seconds=2.0, speed=1_000.0, won=None):
     status = "finished" if seconds is None else "solved"
-    values = (seed, status, mean, seconds, 5_000, 40, speed, 3.5)
+    values = (seed, status, mean, won, seconds, 5_000, 40, speed, 3.5)
     return dict(zip(bench.COLUMNS, values, strict=True))
 
 
@@ -73,6 +73,16 @@ def test_the_table_has_a_line_for_each_seed_and_one_for_all():
     assert lines[-1].split()[1:4] == ["2", "of", "3"] and lines[1].split()[2:4] == ["-", "-"]
     narrow = bench.table(rows, 60).splitlines()
     assert max(map(len, narrow)) <= 60 and "steps/s" in narrow[0]
+
+
+def test_what_was_won_is_told_where_games_can_be_won():
+    rows = [row(1, won=0.5), row(2, won=0.75), row(3, won=0.625)]
+    assert bench.aggregate(rows)["win_ratio"] == pytest.approx(0.625)
+    head, *lines = bench.table(rows).splitlines()
+    assert "won" in head and [line.split()[3] for line in lines[:3]] == ["0.50", "0.75", "0.62"]
+    assert "0.62" in lines[3] and "won 0.62" in bench.sentence(rows)
+    assert "won" not in bench.table([row(1)]) + bench.sentence([row(1)])
+    assert bench.aggregate([row(1)])["win_ratio"] is None
 
 
 def test_files_have_every_run(tmp_path):

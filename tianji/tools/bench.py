@@ -27,13 +27,14 @@ COLUMNS = {  # of `bench.csv`: the key of a run's summary that each is
     "seed": "seed",
     "status": "status",
     "mean_return": "mean_return_100",
+    "win_ratio": "win_ratio_100",  # None where games cannot be won
     "seconds_to_target": "final_time_seconds",
     "env_steps": "env_steps",
     "updates": "updates",
     "steps_per_second": "production_per_second",
     "wall_seconds": "wall_seconds",
 }
-HEAD = ("seed", "status", "return", "s to target", "steps", "updates", "steps/s", "s in all")
+HEAD = ("seed", "status", "return", "won", "s to target", "steps", "updates", "steps/s", "s in all")
 LEAST = ("s in all", "updates", "steps")  # the first to go where room is scarce
 Row = dict[str, Any]
 
@@ -77,7 +78,7 @@ def train_all(
 
 
 def aggregate(rows: Sequence[Row]) -> Row:
-    """Over all seeds: IQM of the returns, median time to the target and median speed.
+    """Over all seeds: IQM of returns and of wins, median time to the target and median speed.
 
     The 95 % bootstrap interval of the IQM is stretched as few values demand; one seed has none. A
     seed that never reached the target counts as infinitely slow, so a median may be None.
@@ -90,6 +91,8 @@ def aggregate(rows: Sequence[Row]) -> Row:
         wider = stats.few(len(returns))
         found["low"] = middle - wider * (middle - low)
         found["high"] = middle + wider * (high - middle)
+    wins = [row["win_ratio"] for row in rows if row["win_ratio"] is not None]
+    found["win_ratio"] = stats.iqm(wins) if wins else None
     times = [row["seconds_to_target"] for row in rows]
     found["solved"] = sum(each is not None for each in times)
     median = statistics.median(math.inf if each is None else each for each in times)
@@ -114,17 +117,20 @@ def write(folder: Path, settings: Row, rows: Sequence[Row]) -> list[Path]:
 
 
 def table(rows: Sequence[Row], width: int | None = None) -> str:
-    """A line for each seed, and one for all of them."""
+    """A line for each seed, and one for all of them; what was won where games can be won."""
     found = aggregate(rows)
     shown = [
         [str(row["seed"]), str(row["status"]), *_cells(list(row.values())[2:])] for row in rows
     ]
-    iqm, seconds, speed = _cells(
-        found[key] for key in ("iqm", "seconds_to_target", "steps_per_second")
+    iqm, won, seconds, speed = _cells(
+        found[key] for key in ("iqm", "win_ratio", "seconds_to_target", "steps_per_second")
     )
     solved = f"{found['solved']} of {len(rows)} solved"
-    last = ["all", solved, iqm, seconds, "", "", speed, ""]
-    return "\n".join(fitted([HEAD, *shown, last], width, left=(0, 1), least=LEAST))
+    lines = [list(HEAD), *shown, ["all", solved, iqm, won, seconds, "", "", speed, ""]]
+    if found["win_ratio"] is None:
+        for line in lines:
+            del line[HEAD.index("won")]
+    return "\n".join(fitted(lines, width, left=(0, 1), least=LEAST))
 
 
 def sentence(rows: Sequence[Row]) -> str:
@@ -133,6 +139,8 @@ def sentence(rows: Sequence[Row]) -> str:
     said = f"IQM of the returns {_number(found['iqm'])}"
     if found["low"] is not None:
         said += f", 95 % interval {_number(found['low'])} to {_number(found['high'])}"
+    if found["win_ratio"] is not None:
+        said += f"; of the shares of games won {_number(found['win_ratio'])}"
     return f"{said}; medians of s to target and steps/s."
 
 
