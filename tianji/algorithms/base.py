@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tianji.core.algorithm import Algorithm, Task, Weights
+from tianji.config.binder import key
+from tianji.core.algorithm import Algorithm, Task, Weights, learning_rate
 from tianji.core.errors import TianJiError
 from tianji.core.lazy import torch
 from tianji.core.schema import Arrays
@@ -18,10 +20,28 @@ from tianji.models.normaliser import Normaliser
 from tianji.models.tensors import array_of, copy_into
 
 if TYPE_CHECKING:
+    from tianji.models.flat import FlatParameters
     from tianji.models.optimisers import Adam
 
 
 MEASURED = 256  # actions of a batch by which it is seen how far a fusion moves a policy
+
+
+@dataclass(frozen=True)
+class FallingRate:
+    """The learning rate, which may fall in a line."""
+
+    lr: float = key(1e-3, "learning rate", above=0)
+    lr_decay: int | None = key(
+        None, "updates over which lr falls in a line to lr_final; None: it stays", at_least=1
+    )
+    lr_final: float = key(
+        0.0, "learning rate after lr_decay updates", at_least=0, needs={"lr_decay": ...}
+    )
+
+    def rate(self, n_updates: int) -> float:
+        """After so many updates."""
+        return learning_rate(self.lr, self.lr_final, self.lr_decay, n_updates)
 
 
 class GradientAlgorithm(Algorithm):
@@ -153,6 +173,32 @@ class GradientAlgorithm(Algorithm):
         if isinstance(network, CNN):
             network.precision = choose(network, batch, wanted)
             print(f"updates compute in {network.precision}", flush=True)
+
+
+class TargetAlgorithm(GradientAlgorithm):
+    """The same with target networks, whose parameters lie in `_target_flat`."""
+
+    _target_flat: FlatParameters
+
+    def _learned(self, tau: float | None, every: int) -> None:
+        """Counts an update; the target moves by the share `tau`, or is copied now and then."""
+        self._n_updates += 1
+        if tau is not None or self._n_updates % every == 0:
+            self._target_flat.follow(self._flat, tau or 1.0)
+
+    def load(self, weights: Weights) -> None:
+        """Sets the online networks, and the target networks with them."""
+        super().load(weights)
+        self._target_flat.follow(self._flat)
+
+    def state(self) -> State:
+        """All networks, the optimiser and the number of updates."""
+        return {**super().state(), "target": array_of(self._target_flat.vector)}
+
+    def restore(self, state: State) -> None:
+        """Learns on where another stopped."""
+        super().restore(state)
+        copy_into(self._target_flat.vector, state["target"], "target parameters")
 
 
 def advantages(

@@ -9,34 +9,27 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from tianji.algorithms.base import GradientAlgorithm, one_choice
+from tianji.algorithms.base import FallingRate, TargetAlgorithm, one_choice
 from tianji.config.binder import key
-from tianji.core.algorithm import PolicyGraph, Scalars, Task, Weights, learning_rate
+from tianji.core.algorithm import PolicyGraph, Scalars, Task, Weights
 from tianji.core.frames import TICKET
 from tianji.core.lazy import torch
 from tianji.core.schema import Arrays
-from tianji.core.state import State
 from tianji.models.layout import Floats, Network, network_of
 from tianji.models.policies import IMPOSSIBLE, GreedyPolicy
-from tianji.models.tensors import array_of, copy_into
+from tianji.models.tensors import array_of
 from tianji.stores.prioritised import Prioritised
 from tianji.stores.replay import Replay
 
 
 @dataclass(frozen=True)
-class DQNHyp:
+class DQNHyp(FallingRate):
     """Hyper-parameters of DQN, under the paper's names."""
 
     name: ClassVar[str] = "DQN"
     duels: ClassVar[bool] = False  # unless the model says so
 
     lr: float = key(5e-4, "learning rate of Adam", above=0)
-    lr_decay: int | None = key(
-        None, "updates over which lr falls in a line to lr_final; None: it stays", at_least=1
-    )
-    lr_final: float = key(
-        0.0, "learning rate after lr_decay updates", at_least=0, needs={"lr_decay": ...}
-    )
     gamma: float = key(0.99, "discount per step", at_least=0, at_most=1)
     epsilon: float = key(0.02, "final probability of a random action", at_least=0, at_most=1)
     max_decay_step: int = key(
@@ -113,7 +106,7 @@ class DQNHyp:
         return None
 
 
-class DQN(GradientAlgorithm):
+class DQN(TargetAlgorithm):
     """Q-learning from replayed samples (Mnih et al. 2015)."""
 
     Hyp = DQNHyp
@@ -188,17 +181,13 @@ class DQN(GradientAlgorithm):
     def updates(self, batch: Any) -> Generator[Weights, None, Scalars]:
         """One step of Adam on the TD error."""
         h = self.hyp
-        self._optimiser.lr = learning_rate(h.lr, h.lr_final, h.lr_decay, self._n_updates)
+        self._optimiser.lr = h.rate(self._n_updates)
         if self.task.n_learners == 1:
             scalars: Scalars = dict(self._update(batch))
         else:
             loss, scalars = self._loss(batch)
             yield from self._descend(loss, h.clip_grad_norm)
-        self._n_updates += 1
-        if h.target_tau is not None:
-            self._target_flat.follow(self._flat, h.target_tau)
-        elif self._n_updates % h.target_replace_iter == 0:
-            self._target_flat.follow(self._flat)
+        self._learned(h.target_tau, h.target_replace_iter)
         error = scalars.pop("priorities")
         return {**scalars, "priorities": array_of(error)} if h.prioritised else scalars
 
@@ -234,20 +223,6 @@ class DQN(GradientAlgorithm):
         loss = measure.smooth_l1_loss if self.hyp.loss == "huber" else measure.mse_loss
         q = chosen.detach()
         return loss(chosen, goal, reduction="none"), (goal - q).abs(), q, goal
-
-    def load(self, weights: Weights) -> None:
-        """Sets the online network, and the target network with it."""
-        super().load(weights)
-        self._target_flat.follow(self._flat)
-
-    def state(self) -> State:
-        """Both networks, the optimiser and the number of updates."""
-        return {**super().state(), "target": array_of(self._target_flat.vector)}
-
-    def restore(self, state: State) -> None:
-        """Learns on where another stopped."""
-        super().restore(state)
-        copy_into(self._target_flat.vector, state["target"], "target parameters")
 
 
 def q_network(task: Task) -> Network:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from tianji.core.algorithm import learning_rate
 from tianji.core.lazy import torch
 from tianji.core.state import State
+
+if TYPE_CHECKING:
+    from tianji.algorithms.ppo import PPOHyp
 
 LR_RANGE = (1e-6, 1e-2)  # within which `kl_target` moves the learning rate
 MOST = 20.0  # log of the largest ratio that is told apart: float32 goes further
@@ -43,30 +45,10 @@ class Drift:
         return dict(zip(cls.SCALARS, numbers, strict=True))
 
 
-class Rate(Protocol):
-    """The keys of a `Hyp` that say how the learning rate changes."""
-
-    @property
-    def lr(self) -> float:
-        """At first."""
-
-    @property
-    def lr_final(self) -> float:
-        """In the end."""
-
-    @property
-    def lr_decay(self) -> int | None:
-        """Updates in between."""
-
-    @property
-    def kl_target(self) -> float | None:
-        """KL divergence of an update that is wanted."""
-
-
 class KLRate:
     """A learning rate that falls in a line, and where a divergence is wanted, follows it."""
 
-    def __init__(self, hyp: Rate) -> None:
+    def __init__(self, hyp: PPOHyp) -> None:
         self._hyp = hyp
         self._factor = 1.0  # what the divergences have made of the rate
         self.kl = 0.0  # what the last update changed the policy by
@@ -79,7 +61,7 @@ class KLRate:
     def next(self, kl: float, n_updates: int) -> float:
         """Of the next update, when the last changed the policy by `kl`."""
         h = self._hyp
-        lr = learning_rate(h.lr, h.lr_final, h.lr_decay, n_updates)
+        lr = h.rate(n_updates)
         if h.kl_target is None:
             return lr
         if kl > 2 * h.kl_target:

@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from tianji.algorithms.base import vtrace
+from tianji.algorithms.base import FallingRate, vtrace
 from tianji.algorithms.drift import MOST, Drift
 from tianji.algorithms.on_policy import OnPolicy
 from tianji.config.binder import key
-from tianji.core.algorithm import Scalars, Task, Weights, learning_rate
+from tianji.core.algorithm import Scalars, Task, Weights
 from tianji.core.balance import bound_of_lag
 from tianji.core.lazy import torch
 from tianji.core.schema import Arrays
@@ -20,16 +20,10 @@ from tianji.stores.rollouts import Rollouts
 
 
 @dataclass(frozen=True)
-class IMPALAHyp:
+class IMPALAHyp(FallingRate):
     """Hyper-parameters of IMPALA."""
 
     lr: float = key(6e-4, "learning rate", above=0)
-    lr_decay: int | None = key(
-        None, "updates over which lr falls in a line to lr_final; None: it stays", at_least=1
-    )
-    lr_final: float = key(
-        0.0, "learning rate after lr_decay updates", at_least=0, needs={"lr_decay": ...}
-    )
     gamma: float = key(0.99, "discount per step", at_least=0, at_most=1)
     step_len: int = key(20, "steps per rollout and environment", at_least=1)
     batch_size: int | None = key(
@@ -100,7 +94,7 @@ class IMPALA(OnPolicy):
         if batch[0]["valid"].any():
             loss, scalars = self._loss(*batch)
             loss = loss * self.task.n_learners  # what they exchange is the mean
-        self._optimiser.lr = learning_rate(h.lr, h.lr_final, h.lr_decay, self._n_updates)
+        self._optimiser.lr = h.rate(self._n_updates)
         yield from self._descend(loss, h.max_grad_norm)
         self._n_updates += 1
         return scalars

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tianji.algorithms.base import GradientAlgorithm
+from tianji.algorithms.base import FallingRate, GradientAlgorithm
 from tianji.config.binder import key
-from tianji.core.algorithm import Scalars, Task, Weights, learning_rate
+from tianji.core.algorithm import Scalars, Task, Weights
 from tianji.core.errors import TianJiError
 from tianji.core.lazy import torch
 from tianji.core.state import State
@@ -25,17 +25,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class OffPolicyHyp:
+class OffPolicyHyp(FallingRate):
     """Hyper-parameters of replay, critics and soft targets."""
 
     lr: float = key(1e-3, "learning rate of Adam", above=0)
     actor_lr: float | None = key(None, "that of the actor; None: lr", above=0)
-    lr_decay: int | None = key(
-        None, "updates over which lr falls in a line to lr_final; None: it stays", at_least=1
-    )
-    lr_final: float = key(
-        0.0, "learning rate after lr_decay updates", at_least=0, needs={"lr_decay": ...}
-    )
     gamma: float = key(0.99, "discount per step", at_least=0, at_most=1)
     tau: float = key(
         0.005, "share of the way that target networks move at an update", above=0, at_most=1
@@ -118,7 +112,7 @@ class OffPolicy(GradientAlgorithm):
                 self._flat.add(actor_loss)
         if self.task.n_learners > 1:
             yield from self._flat.exchanged()
-        self._optimiser.lr = learning_rate(h.lr, h.lr_final, h.lr_decay, self._n_updates)
+        self._optimiser.lr = h.rate(self._n_updates)
         self._actor_optimiser.lr = self._optimiser.lr * (h.actor_lr or h.lr) / h.lr
         for part in self._parts:
             part.clip(h.clip_grad_norm)

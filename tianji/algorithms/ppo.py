@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tianji.algorithms.base import equal_share
+from tianji.algorithms.base import FallingRate, equal_share
 from tianji.algorithms.drift import Drift, KLRate
 from tianji.algorithms.on_policy import OnPolicy
 from tianji.algorithms.scales import Scales
@@ -49,16 +49,10 @@ CORRECTIONS = Names(
 
 
 @dataclass(frozen=True)
-class PPOHyp:
+class PPOHyp(FallingRate):
     """Hyper-parameters of PPO, under the paper's names."""
 
     lr: float = key(2.5e-3, "learning rate of Adam", above=0)
-    lr_decay: int | None = key(
-        None, "updates over which lr falls in a line to lr_final; None: it stays", at_least=1
-    )
-    lr_final: float = key(
-        0.0, "learning rate after lr_decay updates", at_least=0, needs={"lr_decay": ...}
-    )
     gamma: float = key(0.99, "discount per step", at_least=0, at_most=1)
     gae_lambda: float = key(
         0.95, "lambda of generalised advantage estimation", at_least=0, at_most=1

@@ -8,9 +8,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tianji.algorithms.base import GradientAlgorithm, advantages, equal_share, one_choice
+from tianji.algorithms.base import (
+    FallingRate,
+    GradientAlgorithm,
+    advantages,
+    equal_share,
+    one_choice,
+)
 from tianji.config.binder import key
-from tianji.core.algorithm import PolicyGraph, Scalars, Task, Weights, learning_rate
+from tianji.core.algorithm import PolicyGraph, Scalars, Task, Weights
 from tianji.core.lazy import torch
 from tianji.core.schema import Arrays
 from tianji.core.state import State, random_state, restore_random
@@ -21,16 +27,10 @@ from tianji.stores.rollouts import Rollouts
 
 
 @dataclass(frozen=True)
-class PQNHyp:
+class PQNHyp(FallingRate):
     """Hyper-parameters of PQN."""
 
     lr: float = key(2.5e-4, "learning rate of RAdam", above=0)
-    lr_decay: int | None = key(
-        None, "updates over which lr falls in a line to lr_final; None: it stays", at_least=1
-    )
-    lr_final: float = key(
-        0.0, "learning rate after lr_decay updates", at_least=0, needs={"lr_decay": ...}
-    )
     gamma: float = key(0.99, "discount per step", at_least=0, at_most=1)
     q_lambda: float = key(
         0.65,
@@ -118,7 +118,7 @@ class PQN(GradientAlgorithm):
         columns = np.flatnonzero(valid), arrays["action"][valid], goals
         on_device = [torch.from_numpy(each).to(self._device) for each in columns]
         n = max(1, round(valid.size * self.task.n_learners / h.minibatch))
-        lr = learning_rate(h.lr, h.lr_final, h.lr_decay, self._n_updates)
+        lr = h.rate(self._n_updates)
         scalars = dict.fromkeys(self.scalars, 0.0)
         for _ in range(h.update_step):
             order = torch.from_numpy(self._random.permutation(len(goals))).to(self._device)

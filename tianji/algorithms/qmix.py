@@ -6,18 +6,16 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from tianji.algorithms.base import GradientAlgorithm, one_choice
+from tianji.algorithms.base import FallingRate, TargetAlgorithm, one_choice
 from tianji.config.binder import key
-from tianji.core.algorithm import PolicyGraph, Scalars, Task, Weights, learning_rate
+from tianji.core.algorithm import PolicyGraph, Scalars, Task, Weights
 from tianji.core.errors import TianJiError
 from tianji.core.frames import MEMORY
 from tianji.core.lazy import torch
 from tianji.core.schema import Arrays, Field
-from tianji.core.state import State
 from tianji.models.agent_policies import GreedyAgents
 from tianji.models.mixer import Mixer, MixerLayout
 from tianji.models.recurrent import AgentsLayout, agents_layout
-from tianji.models.tensors import array_of, copy_into
 from tianji.stores.sequences import IS_FIRST, Sequences
 
 MIXES = {"mixer": ("qmix",)}
@@ -25,7 +23,7 @@ USED = ("obs", "mask", "action", "reward", "terminated", "truncated", "valid")
 
 
 @dataclass(frozen=True)
-class QMIXHyp:
+class QMIXHyp(FallingRate):
     """Hyper-parameters of QMIX, VDN and IQL."""
 
     name: ClassVar[str] = "QMIX"
@@ -46,12 +44,6 @@ class QMIXHyp:
         True, "the agents of a team have one network, which is told who each is; False: one each"
     )
     lr: float = key(5e-4, "learning rate", above=0)
-    lr_decay: int | None = key(
-        None, "updates over which lr falls in a line to lr_final; None: it stays", at_least=1
-    )
-    lr_final: float = key(
-        0.0, "learning rate after lr_decay updates", at_least=0, needs={"lr_decay": ...}
-    )
     optimiser: Literal["adam", "radam", "rmsprop"] = key("adam", "what makes a step of a gradient")
     adam_eps: float = key(1e-5, "epsilon of the optimiser", above=0)
     clip_grad_norm: float | None = key(
@@ -108,7 +100,7 @@ class QMIXHyp:
         return None
 
 
-class QMIX(GradientAlgorithm):
+class QMIX(TargetAlgorithm):
     """Monotonic value factorisation (Rashid et al. 2018), with TD(lambda) over sequences."""
 
     Hyp = QMIXHyp
@@ -186,13 +178,9 @@ class QMIX(GradientAlgorithm):
         total = counts.sum().clamp(min=1)
         q, goal = self._values_and_goals(batch)
         loss = ((q - goal).square() * counts).sum() / total
-        self._optimiser.lr = learning_rate(h.lr, h.lr_final, h.lr_decay, self._n_updates)
+        self._optimiser.lr = h.rate(self._n_updates)
         yield from self._descend(loss, h.clip_grad_norm)
-        self._n_updates += 1
-        if h.target_tau is not None:
-            self._target_flat.follow(self._flat, h.target_tau)
-        elif self._n_updates % h.target_replace_iter == 0:
-            self._target_flat.follow(self._flat)
+        self._learned(h.target_tau, h.target_replace_iter)
         means = ((value.detach() * counts).sum() / total for value in (q, goal))
         return dict(zip(self.scalars, (loss.detach(), *means), strict=True))
 
@@ -244,20 +232,6 @@ class QMIX(GradientAlgorithm):
         for t in range(after.shape[1] - 1, -1, -1):
             following = torch.addcmul(now[:, t], through[:, t], following, out=goal[:, t])
         return goal
-
-    def load(self, weights: Weights) -> None:
-        """Sets the agents' networks, and the target networks with them."""
-        super().load(weights)
-        self._target_flat.follow(self._flat)
-
-    def state(self) -> State:
-        """All networks, the optimiser and the number of updates."""
-        return {**super().state(), "target": array_of(self._target_flat.vector)}
-
-    def restore(self, state: State) -> None:
-        """Learns on where another stopped."""
-        super().restore(state)
-        copy_into(self._target_flat.vector, state["target"], "target parameters")
 
 
 class _Networks:
