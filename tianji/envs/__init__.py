@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import cast
 
-from tianji.config.keys import AGENTS_ENVIRONMENTS, ENVIRONMENTS
-from tianji.config.wrappers import Wrapping
+from tianji.config.keys import AGENTS_ENVIRONMENTS, EnvironmentConfig
 from tianji.core.env import BaseEnv, Env, EnvSpec, Rendering, Step
 from tianji.core.errors import TianJiError
 from tianji.envs.shown import ShownEnv, check_display, quietly
@@ -17,7 +16,6 @@ __all__ = [
     "BaseEnv",
     "Env",
     "EnvSpec",
-    "EnvironmentLike",
     "Rendering",
     "ShownEnv",
     "Step",
@@ -25,59 +23,9 @@ __all__ = [
     "make_shown",
 ]
 
-VECTORIZATIONS = ("auto", "single", "sync", "vector")
-
-
-class EnvironmentLike(Protocol):
-    """What `make` reads of the config's `environment` section."""
-
-    @property
-    def type(self) -> str:
-        """One of `ENVIRONMENTS`, or "module:Class" for one of one's own."""
-
-    @property
-    def gym_name(self) -> str | None:
-        """The registered name of a `GymEnv`."""
-
-    @property
-    def vectorization(self) -> str:
-        """One of `VECTORIZATIONS`."""
-
-    @property
-    def kwargs(self) -> Mapping[str, Any]:
-        """Arguments for the environment itself."""
-
-    @property
-    def render(self) -> bool | None:
-        """Whether to show the first environment in a window."""
-
-    @property
-    def game(self) -> str | None:
-        """The game of an `AtariEnv`, and so are all that follow."""
-
-    @property
-    def wrapping(self) -> Wrapping:
-        """What its wrappers mean together."""
-
-    @property
-    def sticky(self) -> float | None:
-        """Chance of each frame that the last action is kept."""
-
-    @property
-    def full_actions(self) -> bool:
-        """All 18 actions."""
-
-    @property
-    def max_frames(self) -> int:
-        """After which a game is cut off."""
-
-    @property
-    def threads(self) -> int | None:
-        """That play."""
-
 
 def make(
-    environment: EnvironmentLike, n_envs: int, folder: str, max_step: int | None = None
+    environment: EnvironmentConfig, n_envs: int, folder: str, max_step: int | None = None
 ) -> Env:
     """`n_envs` environments as the config describes them, behind one interface.
 
@@ -92,14 +40,14 @@ def make(
     return _make(_Wanted(environment, mode, n_envs, folder, max_step, rendering))
 
 
-def splits(environment: EnvironmentLike) -> bool:
+def splits(environment: EnvironmentConfig) -> bool:
     """Whether `make` gives a `SplitEnv`, of which each environment takes a while to make."""
     threads = environment.vectorization in ("auto", "vector") and not environment.render
     return environment.type == "AtariEnv" and threads
 
 
 def make_shown(
-    environment: EnvironmentLike, folder: str, max_step: int | None, rendering: Rendering
+    environment: EnvironmentConfig, folder: str, max_step: int | None, rendering: Rendering
 ) -> ShownEnv:
     """One environment to look at, whatever the config says about windows; or why it cannot be."""
     if rendering is Rendering.WINDOW:
@@ -121,8 +69,8 @@ def make_shown(
 class _Wanted:
     """Everything that is to be said about the environments to make."""
 
-    environment: EnvironmentLike
-    mode: str  # one of `VECTORIZATIONS`
+    environment: EnvironmentConfig
+    mode: str  # how they are stepped
     n_envs: int
     folder: str
     max_step: int | None
@@ -133,9 +81,10 @@ def _make(wanted: _Wanted) -> Env:
     environment = wanted.environment
     if wanted.n_envs < 1:
         raise TianJiError(f"environment: want at least one environment, got {wanted.n_envs}")
-    if wanted.mode not in VECTORIZATIONS:
+    if wanted.mode == "single" and wanted.n_envs != 1:
         raise TianJiError(
-            f"environment: vectorization {wanted.mode!r} is none of {', '.join(VECTORIZATIONS)}"
+            f"environment: vectorization 'single' is one environment, not {wanted.n_envs}: "
+            "use 'sync'"
         )
     if ":" in environment.type:
         return _make_own(wanted)
@@ -145,13 +94,7 @@ def _make(wanted: _Wanted) -> Env:
         return _make_atari(wanted)
     if environment.type == "Catch":
         return _make_catch(wanted)
-    if environment.type != "GymEnv":
-        raise TianJiError(
-            f"environment: type {environment.type!r} is none of {', '.join(ENVIRONMENTS)} and "
-            "'module:Class'"
-        )
-    if not environment.gym_name:
-        raise TianJiError("environment: a GymEnv needs gym_name, as in gym_name = 'CartPole-v1'")
+    assert environment.type == "GymEnv" and environment.gym_name, "the configuration is checked"
 
     from tianji.envs.gym import make_gym  # here, so that this package loads without gymnasium
 
@@ -170,8 +113,6 @@ def _make_own(wanted: _Wanted) -> Env:
     name, n_envs = wanted.environment.type, wanted.n_envs
     if wanted.mode == "vector":
         raise TianJiError(f"{name} has no vector environment: leave vectorization out")
-    if wanted.mode == "single" and n_envs != 1:
-        raise TianJiError(f"{name}: vectorization 'single' is one environment, not {n_envs}")
 
     from tianji.envs.template import make_own
 
@@ -212,8 +153,6 @@ def _make_agents(wanted: _Wanted) -> Env:
 
     name, n_envs, kwargs = wanted.environment.type, wanted.n_envs, dict(wanted.environment.kwargs)
     opponents = kwargs.pop("opponents", None)
-    if wanted.mode == "single" and n_envs != 1:
-        raise TianJiError(f"{name}: vectorization 'single' is one environment, not {n_envs}")
     if wanted.mode == "vector":
         raise TianJiError(f"{name} chooses by itself how it is stepped: leave vectorization out")
     asked = Wanted(n_envs, wanted.folder, wanted.max_step, wanted.rendering)

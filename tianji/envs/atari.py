@@ -218,10 +218,6 @@ def make_atari(
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
     rom, sticky = _game(wanted.game, ale_py.roms.get_all_rom_ids())
     sticky = sticky if wanted.sticky is None else wanted.sticky
-    if vectorization == "single" and n_envs != 1:
-        raise TianJiError(
-            f"AtariEnv {wanted.game}: vectorization 'single' is one game, not {n_envs}: use 'sync'"
-        )
     if vectorization in ("auto", "vector") and rendering is Rendering.NONE:
         threads = min(n_envs, wanted.threads or _n_cores())
         return AtariEnv(wanted, Threads(rom, wanted, sticky, n_envs, threads), n_envs)

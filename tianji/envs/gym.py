@@ -77,10 +77,6 @@ def find(gym_name: str, folder: str) -> Registered:
 
 def _wants_vector(registered: Registered, n_envs: int, vectorization: str, render: bool) -> bool:
     name, has_vector = registered.id, registered.vector_entry_point is not None
-    if vectorization == "single" and n_envs != 1:
-        raise TianJiError(
-            f"{name}: vectorization 'single' is one environment, not {n_envs}: use 'sync'"
-        )
     if vectorization == "vector" and not has_vector:
         raise TianJiError(f"{name} has no vector environment of its own: use vectorization 'sync'")
     if vectorization == "vector" and render:
