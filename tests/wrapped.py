@@ -1,7 +1,7 @@
 """The `environment` section of a config, for tests of environments."""
 
 from tianji.config.binder import bind
-from tianji.config.keys import EnvironmentConfig
+from tianji.config.environment import EnvironmentConfig
 from tianji.config.reader import parse_value
 from tianji.config.section import Place
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tianji.config import key
 from tianji.config.binder import facts_of
-from tianji.config.keys import WrapperConfig
+from tianji.config.wrappers import WrapperConfig
 
 PAGE = Path(__file__).parents[2] / "docs" / "config.md"
 sys.path.append(str(PAGE.parent))

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tianji.config.binder import bind, check_name
+from tianji.config.environment import EnvironmentConfig
 from tianji.config.keys import (
     AGENT_NAMES,
     HEAD_NAMES,
     HEADS,
     AgentConfig,
     Config,
-    EnvironmentConfig,
     ExpConfig,
     ModelConfig,
     from_section,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
-from tianji.config.keys import AGENTS_ENVIRONMENTS, EnvironmentConfig
+from tianji.config.environment import AGENTS_ENVIRONMENTS, EnvironmentConfig
 from tianji.core.env import BaseEnv, Env, EnvSpec, Rendering, Step
 from tianji.core.errors import TianJiError
 from tianji.envs.shown import ShownEnv, check_display, quietly
