@@ -17,7 +17,8 @@ import numpy.typing as npt
 from tianji.core.schema import Arrays, Field, Schema
 from tianji.core.state import State
 from tianji.core.store import Amount
-from tianji.stores.replay import Replay, ReplayStore
+from tianji.stores.replay import Replay
+from tianji.stores.replay_store import ReplayStore
 from tianji.stores.ring_memory import Index
 
 Priorities = npt.NDArray[np.float64]
