@@ -12,6 +12,7 @@ from tianji.core.channel import ChannelSpec, Delivery
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field, Schema
 from tianji.transports import ring
+from tianji.transports.bell import Silence
 from tianji.transports.courier import BEAT_SECONDS, Courier
 from tianji.transports.local import aligned
 from tianji.transports.routes import Beside, EveryIn, EveryOut, LatestIn, LatestOut
@@ -70,7 +71,7 @@ class Every:
         self.left = Courier(self.wires[0], {(0, 1): out}, [1])
         self.right = Courier(self.wires[1], {(0, 0): into}, [0])
         self.outbox = ring.sender(here, blocks[0], [])
-        self.inbox = ring.receiver(here, blocks[1], ring.Silence())
+        self.inbox = ring.receiver(here, blocks[1], Silence())
 
     def carry(self):
         pump(self.left, self.right)
@@ -235,7 +236,7 @@ class Latest:
     def _add_reader(self, net, here, block, rank):
         wire = self.wires[rank] = MemoryWire(net, rank, [0])
         self.couriers[rank] = Courier(wire, {(0, 0): LatestIn(0, here, block, 0, [Bell()])}, [0])
-        self.inboxes[rank] = ring.receiver(here, block, ring.Silence())
+        self.inboxes[rank] = ring.receiver(here, block, Silence())
 
     def publish(self, *values):
         for value in values:
@@ -420,7 +421,7 @@ def beside(delivery):
     net = {}
     wires = [MemoryWire(net, rank, set(range(3)) - {rank}) for rank in range(3)]
     courier = Courier(wires[0], {}, [1, 2], [Beside(here, block, 1, target, [bell])])
-    ends = ring.sender(here, block, []), ring.receiver(here, block, ring.Silence())
+    ends = ring.sender(here, block, []), ring.receiver(here, block, Silence())
     return wires, courier, bell, *ends
 
 

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from tianji.core.channel import ChannelSpec, Delivery, Inbox, Outbox
 from tianji.transports import ring
+from tianji.transports.bell import Bell
 from tianji.transports.courier import Courier
 from tianji.transports.descriptors import Meeting, fetch, reserve
 from tianji.transports.local import aligned
@@ -94,7 +95,7 @@ class Map:
         return by_host
 
 
-class Alarm(ring.Bell):
+class Alarm(Bell):
     """Wakes the courier's thread, which shares the process with whoever rings."""
 
     def __init__(self) -> None:
@@ -187,7 +188,7 @@ class ClusterTransport:
     def outbox(self, name: str) -> Outbox:
         """The sending end of the channel called `name`."""
         spec = self._specs[name]
-        bells: list[ring.Bell] = list(self._shared.bells(spec.targets))
+        bells: list[Bell] = list(self._shared.bells(spec.targets))
         if any(self._map.host(r) != self._map.here for r in (*spec.targets, *spec.readers)):
             bells.append(self._alarm)
         return ring.sender(spec, self._block(name), bells)

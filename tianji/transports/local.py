@@ -10,6 +10,7 @@ from tianji.core.channel import ChannelSpec, Descriptors, Inbox, Outbox
 from tianji.core.schema import ALIGNMENT
 from tianji.core.state import State, Stateful
 from tianji.transports import ring
+from tianji.transports.bell import Silence
 
 _End = TypeVar("_End", Inbox, Outbox)
 
@@ -20,7 +21,7 @@ class LocalTransport:
     def __init__(self, specs: list[ChannelSpec]) -> None:
         self._specs = {spec.name: spec for spec in specs}
         self._blocks = {spec.name: aligned(ring.n_bytes(spec)) for spec in specs}
-        self._silence = ring.Silence()
+        self._silence = Silence()
         self._ends: dict[str, Stateful] = {}  # in the order in which they were asked for
 
     @classmethod

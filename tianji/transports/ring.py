@@ -7,9 +7,7 @@ dies at any point leaves no half message.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +15,7 @@ import numpy.typing as npt
 from tianji.core.channel import ChannelSpec, Delivery, Inbox, Message, Outbox, number_of
 from tianji.core.schema import ALIGNMENT, Arrays, align
 from tianji.core.state import State
+from tianji.transports.bell import Bell, Silence
 
 Block = npt.NDArray[np.uint8]
 
@@ -28,37 +27,6 @@ AWAY = 2  # in place of CLOSED: the sender was lost, and another takes over wher
 CONTROL_BYTES = 4 * ALIGNMENT
 N_CELLS = 4  # LATEST: a reader has this many publications of time to finish its copy
 ATTEMPTS = 4  # LATEST: copies begun again before take() leaves it for the next probe
-
-
-class Flag(Protocol):
-    """A word that is not 0 while somebody sleeps."""
-
-    def __getitem__(self, place: Literal[0], /) -> int:
-        """Its value."""
-
-
-class Bell(ABC):
-    """Wakes whoever is at the other end, if they sleep."""
-
-    flag: Flag  # senders of small messages look at it themselves: they would feel a call
-
-    def ring(self) -> None:
-        """Costs nothing when the other end is awake."""
-        if self.flag[0]:
-            self.wake()
-
-    @abstractmethod
-    def wake(self) -> None:
-        """Returns at once."""
-
-
-class Silence(Bell):
-    """The bell of a channel within one process, where nobody sleeps."""
-
-    flag: Flag = (0,)
-
-    def wake(self) -> None:
-        """Does nothing."""
 
 
 def n_slots(spec: ChannelSpec) -> int:

@@ -15,12 +15,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 from tianji.core.channel import ChannelSpec
+from tianji.transports.bell import Bell
 from tianji.transports.ring import (
     ABANDONED,
     CLOSED,
     READ,
     WRITTEN,
-    Bell,
     Block,
     CellInbox,
     CellOutbox,

@@ -20,14 +20,15 @@ from tianji.core.channel import ChannelSpec, Delivery, Descriptors, Inbox, Outbo
 from tianji.core.errors import TianJiError
 from tianji.core.schema import ALIGNMENT, Schema, align
 from tianji.transports import ring
+from tianji.transports.bell import Bell, Flag
 from tianji.transports.descriptors import reserve
 from tianji.transports.fence import fence, fence_all, is_fenced_from_afar
 
 
-class DoorBell(ring.Bell):
+class DoorBell(Bell):
     """Wakes one process; rung by many."""
 
-    def __init__(self, flag: ring.Flag, event: int) -> None:
+    def __init__(self, flag: Flag, event: int) -> None:
         self.flag = flag
         self._event = event
 
