@@ -27,7 +27,6 @@ def sweep(
     cores: Sequence[int] = CORES,
     host_cores: int = HOST_CORES,
     learner_cores: int | None = None,
-    spread: float = 0.0,
 ) -> list[Simulated]:
     """One result for each number of cores, with what makes most of them.
 
@@ -35,7 +34,7 @@ def sweep(
     actors and hosts are found, and learner cores unless they are given.
     """
     find = Finder(profile, layout, learner_cores)
-    results = [simulate(profile, find.layout(n, host_cores), spread=spread) for n in cores]
+    results = [simulate(profile, find.layout(n, host_cores)) for n in cores]
     return [replace(result, offered=n) for n, result in zip(cores, results, strict=True)]
 
 
