@@ -5,6 +5,7 @@ import pytest
 from agents_tasks import agents_env, seen, task_of
 from fields import spec_of
 from learners import GroupOfLearners, N
+from tasks.masked import Doors
 
 from tianji.algorithms.base import MEASURED
 from tianji.algorithms.dqn import DQN
@@ -29,6 +30,7 @@ JOBS = {
     "ppo": (PPO, Task(DISCRETE, MODEL, PPOHyp(step_len=5))),
     "ppo-continuous": (PPO, Task(CONTINUOUS, MODEL, PPOHyp(step_len=5))),
     "ppo-long": (PPO, Task(DISCRETE, MODEL, PPOHyp(step_len=200))),
+    "ppo-masked": (PPO, Task(Doors(2).spec, MODEL, PPOHyp(step_len=5))),
     "impala": (IMPALA, Task(DISCRETE, MODEL, IMPALAHyp(step_len=5))),
     "mappo": (MAPPO, task_of(TEAM, MAPPOHyp(step_len=5), type="MLP")),
     "mappo-gru": (MAPPO, task_of(TEAM, MAPPOHyp(step_len=5), type="GRU", gru=8)),
@@ -46,7 +48,7 @@ def learner_and_batch(algorithm, task, n=2):
 
 def _rollout(rows, task, policy, random):
     length, n_envs = task.hyp.step_len, task.env.n_envs
-    if task.env.agents:
+    if task.env.agents or task.env.masked:
         shown = seen(task.env, random, length + 1, n_envs)
     else:
         shown = {"obs": random.standard_normal((length + 1, n_envs, 3)).astype(np.float32)}

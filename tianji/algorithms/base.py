@@ -131,9 +131,9 @@ class GradientAlgorithm(Algorithm):
         rows = torch.from_numpy(valid[:: -(-len(valid) // MEASURED) or 1])
         chosen = arrays["raw" if self.task.env.choices is None else "action"]
         action = torch.from_numpy(chosen).flatten(0, 2)[rows].to(self._device)
+        rows = rows.to(self._device)
         with torch.no_grad():
-            out = self.networks.decide(inputs(rows.to(self._device)))
-            return array_of(self.networks.log_probability(out, action)[0])
+            return array_of(self.networks.log_probability_at(inputs, rows, action))
 
     def _with_normalisers(self, vector: Weights) -> Weights:
         if not self._normalisers:
