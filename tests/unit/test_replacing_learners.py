@@ -191,6 +191,32 @@ def nothing_twice_and_all_counted(stage):
     assert 0.6 * missing * steps <= dropped <= missing * steps  # some of their steps were not valid
 
 
+class Killed(Exception):
+    """In the place of a signal."""
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_no_batch_is_counted_twice_whenever_a_learner_is_lost_while_it_counts(stage, moment):
+    stage = stage("walk_ppo.py", *ASYNC, *APART)
+    stage.updates(3)
+    [learner] = stage.processes["learner-0.0"]
+    add = learner.consumption.add
+
+    def cut_short(*given):
+        if moment == "after":
+            add(*given)
+        raise Killed
+
+    learner.consumption.add = cut_short
+    with pytest.raises(Killed):
+        stage.updates(2)
+    stage.processes["learner-0.0"] = stage.begin("learner-0.0", again=True)
+    stage.updates(3)
+    nothing_twice_and_all_counted(stage)
+    assert len(stage.learned) == stage.version
+    assert 0 < stage.total(Count.CONSUMED) <= stage.total(Count.RECEIVED)
+
+
 def test_a_learner_goes_on_at_its_version_with_the_weights_that_it_published_last(stage):
     stage = stage("walk_dqn.py")
     stage.updates(40)

@@ -139,10 +139,11 @@ class Learner(Role):
     def _learned(self, batch: Arrays, scalars: dict[str, Any]) -> None:
         if self._feedback is not None:
             self._send_back(self._feedback, batch, scalars.pop("priorities", None))
-        self.consumption.add(batch, self.version, scalars)
-        self.counts[Count.QUEUE] = self.batches.waiting
         self.version += 1
+        # First: by it a replacement knows what was learned from, and counts nothing twice.
         self.counts[Count.VERSION] = self.version
+        self.consumption.add(batch, self.version - 1, scalars)
+        self.counts[Count.QUEUE] = self.batches.waiting
         if self.fusion is not None:
             if self.exchange is None:  # several learners had the correction with their gradients
                 self._fuse(self.fusion.correction(), batch)
