@@ -402,7 +402,9 @@ def test_a_pool_that_is_lost_counts_as_dropped():
     store = sampling.build(TRAJECTORY, 1, 0, seed=0)
     buffer = Buffer("b", [], None, store, Balance(1.0, 4, sampling.warmup))
     buffer.counts[Count.UNITS_RECEIVED] = buffer.counts[Count.RECEIVED] = 40
-    lost_learner.take_over_buffer(buffer, 7, sampling)
-    assert buffer.counts[Count.DROPPED] == 40 - 7 * 4
+    for _ in range(4):  # whoever is lost before anything has come loses nothing more
+        lost_learner.take_over_buffer(buffer, 7, sampling)
+        assert buffer.counts[Count.DROPPED] == 40 - 7 * 4
+        assert buffer.counts[Count.UNITS_RECEIVED] == 7 * 4
     assert (buffer.handed, buffer.received, buffer.balance.consumed) == (7, 40, 28)
     assert buffer.given_up is None

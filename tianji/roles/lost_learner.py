@@ -65,7 +65,10 @@ def take_over_buffer(
     counts, balance = buffer.counts, buffer.balance
     buffer.received_before = int(counts[Count.UNITS_RECEIVED])
     if sampling.once:  # the others were learned from, and only cannot be again
-        counts[Count.DROPPED] += max(0, buffer.received_before - handed * balance.batch)
+        lost = max(0, buffer.received_before - handed * balance.batch)
+        buffer.received_before -= lost
+        counts[Count.UNITS_RECEIVED] = buffer.received_before  # whose next loss is another one
+        counts[Count.DROPPED] += lost
     if sampling.per_version is not None:
         buffer.given_up = handed
         handed += 1
