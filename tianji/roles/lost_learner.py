@@ -42,7 +42,8 @@ def take_over(
     _count_on(algorithm, version - learned)
     learner.version = version
     if said is not None:
-        learner.consumption.restore(said)
+        scalars = dict(zip(algorithm.scalars, said["scalars"].tolist(), strict=True))
+        learner.consumption.restore({**said, "scalars": scalars})
     print(f"{learner.name}: goes on at version {version:,} from {source}", flush=True)
 
 
