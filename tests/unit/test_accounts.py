@@ -12,6 +12,7 @@ from tianji.job.factory import make_env
 from tianji.job.job import prepare
 from tianji.roles import Buffer
 from tianji.roles.role_specs import homes_of
+from tianji.transports import ring
 from tianji.transports.shm import ShmTransport
 
 
@@ -86,6 +87,23 @@ def test_what_a_buffer_refuses_for_its_age_it_has_received(stage):
     buffer = Buffer("buffer-0.0", [], None, None, None, counts=counts)
     buffer.refuse(9)
     stage.inboxes[0].free()
+    assert stage.missing == 0
+
+
+def test_what_a_buffer_was_lost_with_as_it_copied_it_has_received(stage):
+    class Lost(Exception):
+        pass
+
+    class Store:
+        def add(self, source, trajectory, version):
+            raise Lost
+
+    stage.send(0, 7)
+    counts = live_counts(stage.transport, "buffer-0.0")
+    buffer = Buffer("buffer-0.0", stage.inboxes, None, Store(), None, counts=counts)
+    with pytest.raises(Lost):
+        buffer._store(0, stage.inboxes[0].take())
+    ring.skip_taken(stage.transport.block("trajectories actor-0.0"))
     assert stage.missing == 0
 
 

@@ -175,6 +175,11 @@ def trajectory_schema(env: EnvSpec, extra: tuple[Field, ...], length: int) -> Sc
     )
 
 
+def n_valid(trajectory: Arrays) -> int:
+    """Valid environment steps in the rows that are filled."""
+    return int(np.count_nonzero(trajectory["valid"][: int(trajectory["length"])]))
+
+
 def _history(env: EnvSpec, length: int, memory: tuple[Field, ...]) -> tuple[Field, ...]:
     """Where episodes begin, the frames before the first, and what was remembered of the past.
 

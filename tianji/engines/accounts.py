@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tianji.core.counts import Count
+from tianji.core.store import n_valid
 from tianji.engines.live_counts import live_counts
 from tianji.engines.worker_loop import shared_channels
 from tianji.job.job import Job
@@ -14,12 +13,13 @@ from tianji.transports.shm import ShmTransport
 
 
 def missing_steps(job: Job, transport: ShmTransport) -> int:
-    """Valid steps that actors count and nobody else: 0 if no count was lost.
+    """Valid steps that those who act count and nobody else: 0 if no count was lost.
 
-    What a buffer refused for its age, or lost with its process, it had received before.
+    What a buffer refused for its age, or lost with its store, it had received before.
 
     All have ended by now, or it may be that something is on its way. A process that was killed
-    between counting a trajectory and sending it leaves one that nobody receives.
+    between counting a trajectory and sending it, or between taking one and counting it, leaves one
+    that is missing.
     """
     made = _sum(job, transport, Kind.ACTOR, Count.PRODUCED)
     taken = _sum(job, transport, Kind.BUFFER, Count.RECEIVED)
@@ -28,7 +28,7 @@ def missing_steps(job: Job, transport: ShmTransport) -> int:
         if not spec.name.startswith("trajectories "):
             continue
         for rows in ring.in_flight(spec, transport.block(spec.name)):
-            under_way += int(np.count_nonzero(rows["valid"][: int(rows["length"])]))
+            under_way += n_valid(rows)
     return made - taken - under_way
 
 

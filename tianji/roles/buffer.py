@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tianji.core.balance import Balance
 from tianji.core.channel import Inbox, Message, Outbox, empty_handed, is_away
 from tianji.core.counts import Count, Vector
-from tianji.core.store import Store
+from tianji.core.store import Store, n_valid
 from tianji.core.tracer import What
 from tianji.roles.role import Role
 
@@ -109,16 +109,18 @@ class Buffer(Role):
 
     def refuse(self, steps: int) -> None:
         """Counts what came too late to be of use."""
-        self.received += steps
-        self.counts[Count.RECEIVED] = self.received
+        self._count(steps)
         self.counts[Count.DROPPED] += steps
 
+    def _count(self, steps: int) -> None:
+        self.received += steps
+        self.counts[Count.RECEIVED] = self.received
+
     def _store(self, source: int, message: Message) -> None:
+        self._count(n_valid(message.arrays))  # first: what was taken is not on its way any more
         added = self.store.add(source, message.arrays, message.version)
         self.tracer.received(What.TRAJECTORY, message, source)
         self.balance.receive(added.units)
-        self.received += added.steps
-        self.counts[Count.RECEIVED] = self.received
         self.counts[Count.UNITS_RECEIVED] = max(self.balance.received, self.received_before)
         self.counts[Count.QUEUE] = sum(inbox.waiting for inbox in self.trajectories)
 

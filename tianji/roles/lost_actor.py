@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from tianji.core.channel import Inbox, InFront, Message
 from tianji.core.schema import Schema
+from tianji.core.store import n_valid
 
 NOBODY = -1  # the number of a message that nobody has sent
 
@@ -62,8 +61,7 @@ class StandIn(InFront):
             if message.version >= version:
                 shares.came += 1
                 break
-            rows = message.arrays
-            shares.refuse(int(np.count_nonzero(rows["valid"][: int(rows["length"])])))
+            shares.refuse(n_valid(message.arrays))
             self._inbox.free()
         if message is None and shares.came and (self.closed or self.away):
             message = Message(self._empty, version, NOBODY)
