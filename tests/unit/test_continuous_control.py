@@ -92,6 +92,18 @@ def test_td3_explores_with_noise_in_units_of_its_bounds():
     np.testing.assert_allclose(drawn.std(0), [0.2, 0.3], rtol=0.05)
 
 
+def test_noise_that_is_kept_is_as_large_and_lasts():
+    task, still = task_of(TD3, noise=0.1, noise_kept=0.8), np.zeros((4, 3), "f4")
+    policy = policy_of(task, TD3, scale=0.0)
+    drawn = np.stack([act(policy, still)["action"] for _ in range(4_000)])
+    np.testing.assert_allclose(drawn.std((0, 1)), [0.2, 0.3], rtol=0.1)
+    around = drawn - drawn.mean((0, 1))
+    np.testing.assert_allclose((around[1:] * around[:-1]).mean() / around.var(), 0.8, atol=0.05)
+    other = policy_of(task, TD3, scale=0.0)
+    other.restore(policy.state())
+    assert (act(other, still)["action"] == act(policy, still)["action"]).all()
+
+
 @BOTH
 def test_critics_read_actions_between_minus_one_and_one(algorithm):
     batch = batch_of(4)

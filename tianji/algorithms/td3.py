@@ -23,6 +23,12 @@ class TD3Hyp(OffPolicyHyp):
     """
 
     noise: float = key(0.1, "deviation of the noise that actors explore with", at_least=0)
+    noise_kept: float = key(
+        0.0,
+        "correlation of the noise of one step with the next one's: what lasts leads farther",
+        at_least=0,
+        at_most=1,
+    )
     twin: bool = key(True, "two critics, of which the smaller value counts")
     delay: int = key(2, "updates of the critics for each of the actor", at_least=1)
     target_noise: float = key(0.2, "deviation of the noise on the target's actions", at_least=0)
@@ -111,8 +117,8 @@ class TD3(ContinuousControl):
     @classmethod
     def policy(cls, task: Task, actor: int, seed: int) -> SquashedPolicy:
         """The actor, and noise of one size."""
-        network, random_until = cls.actor_network(task), cls.random_steps(task)
-        return SquashedPolicy(task, network, seed, task.hyp.noise, random_until)
+        network, h, random_until = cls.actor_network(task), task.hyp, cls.random_steps(task)
+        return SquashedPolicy(task, network, seed, h.noise, random_until, h.noise_kept)
 
     def _critic_loss(self, batch: Any) -> tuple[Any, Any, Any]:
         h, after = self.hyp, batch["next_obs"]

@@ -227,13 +227,16 @@ class SquashedPolicy(Remembering[Acting]):
         seed: int,
         noise: float | None,
         random_until: float = 0.0,
+        noise_kept: float = 0.0,
     ) -> None:
         """Explores by noise of this deviation, where bounds are -1 and 1.
 
         Without `noise` the network's other outputs say how far it spreads before the tanh. Until
         `random_until` of this policy's own steps every action within the bounds is equally likely.
+        The noise of one step and the next correlate by `noise_kept`.
         """
         self._bounds, self._noise, self._random_until = Bounds(task.env), noise, random_until
+        self._kept, self._last = np.float32(noise_kept), np.zeros((0, 0), np.float32)
         self._n = len(self._bounds.scale)
         super().__init__(Acting(task, network), seed)
 
@@ -255,4 +258,16 @@ class SquashedPolicy(Remembering[Acting]):
             low, high = LOG_STD
             log_std = low + (high - low) / 2 * (np.tanh(out[:, self._n :]) + 1)
             return np.tanh(out[:, : self._n] + np.exp(log_std) * drawn)
+        if self._kept:
+            last = self._last if self._last.shape == drawn.shape else drawn
+            drawn = self._last = self._kept * last + np.sqrt(1 - self._kept**2) * drawn
         return np.clip(action + np.float32(self._noise) * drawn, -1, 1)
+
+    def state(self) -> State:
+        """The noise of the step before as well, where it lasts."""
+        return super().state() | ({"noise": self._last} if self._last.size else {})
+
+    def restore(self, state: State) -> None:
+        """Acts on where another policy stopped."""
+        super().restore(state)
+        self._last = np.array(state.get("noise", self._last))
