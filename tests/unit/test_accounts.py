@@ -19,8 +19,8 @@ from tianji.transports.shm import ShmTransport
 class Stage:
     """Two actors and a buffer that take down what they send and receive."""
 
-    def __init__(self):
-        config = load(TASKS / "walk_ppo.py", [])
+    def __init__(self, *overrides):
+        config = load(TASKS / "walk_ppo.py", overrides)
         self.job = prepare(config, make_env(config).spec)
         specs = shared_channels(self.job) + counts_channels(self.job)
         self.transport = ShmTransport.create(specs, homes_of(config))
@@ -69,6 +69,17 @@ def test_what_was_received_and_what_is_on_its_way_is_all_that_was_made(stage):
         assert stage.missing == 0
     stage.send(0)
     assert stage.missing == 0
+
+
+def test_of_actors_for_whom_another_role_acts_only_what_that_sends_was_made():
+    stage = Stage("actor_cfg.inference=True")
+    stage.send(0)  # the actors count both
+    stage.count("actor-0.1", Count.PRODUCED, 9)
+    stage.count("inference-0.0", Count.PRODUCED, 9)
+    assert stage.missing == 0
+    stage.take(0)
+    assert stage.missing == 0
+    stage.transport.close()
 
 
 def test_what_is_lost_or_invented_on_the_way_is_missing(stage):

@@ -17,6 +17,7 @@ from tianji.roles import role_state
 from tianji.roles.env_actor import EnvActor
 from tianji.roles.inference import Inference
 from tianji.roles.role_specs import roles_of
+from tianji.roles.trajectory import TrajectoryWriter
 from tianji.runs import start
 from tianji.strategy.probe import planner
 
@@ -136,6 +137,21 @@ def test_an_actor_has_no_policy_and_counts_what_is_made_of_its_steps(make_job):
     for count in (Count.PRODUCED, Count.PUSHED):
         assert sum(actor.counts[count] for actor in actors) == inference.counts[count] > 0
     assert {actor.counts[Count.VERSION] for actor in actors} == {inference.version}
+
+
+def test_a_trajectory_is_counted_before_it_is_sent(make_job, monkeypatch):
+    counted = []
+
+    def send(writer):
+        counted.append(int(of(engine, Inference).counts[Count.PRODUCED]))
+        send_it(writer)
+
+    send_it = TrajectoryWriter.send
+    monkeypatch.setattr(TrajectoryWriter, "send", send)
+    made = make_job("echo_ppo", INFERENCE, "exp.train_steps=1000")
+    engine = LocalEngine(made)
+    engine.train(Limits(made))
+    assert counted[0] > 0 and np.diff(counted).min() > 0
 
 
 @pytest.mark.parametrize("in_flight", [True, False])

@@ -21,7 +21,8 @@ def missing_steps(job: Job, transport: ShmTransport) -> int:
     between counting a trajectory and sending it, or between taking one and counting it, leaves one
     that is missing.
     """
-    made = _sum(job, transport, Kind.ACTOR, Count.PRODUCED)
+    who_acts = Kind.INFERENCE if job.config.parallel.actor_cfg.inference else Kind.ACTOR
+    made = _sum(job, transport, who_acts, Count.PRODUCED)
     taken = _sum(job, transport, Kind.BUFFER, Count.RECEIVED)
     under_way = 0
     for spec in shared_channels(job):

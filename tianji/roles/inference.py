@@ -51,7 +51,7 @@ class Inference(Role):
         if self.weights.closed:
             return self._finish()
         self.tracer.begin()
-        moved = [seat.receive() for seat in self.seats]
+        moved = [self._receive(seat) for seat in self.seats]
         if not self._large or not all(seat.trajectory.is_open for seat in self.seats):
             self.take_weights()
         begun = [seat for seat in self.seats if seat.begin(self.version)]
@@ -87,8 +87,18 @@ class Inference(Role):
             self.counts[Count.WEIGHTS_TAKEN] += 1
             self.tracer.received(What.WEIGHTS, message)
 
+    def _receive(self, seat: Seat) -> bool:
+        """Takes all that has come, and sends what has become full; False where nothing came."""
+        moved = False
+        while seat.receive():
+            moved = True
+            if seat.is_full:
+                # Counted first, as an `Actor` does: one may be killed before it counts.
+                self.counts[Count.PRODUCED] += seat.trajectory.n_valid
+                seat.trajectory.send()
+        return moved
+
     def _count(self) -> None:
-        self.counts[Count.PRODUCED] += sum(seat.take_produced() for seat in self.seats)
         self.counts[Count.PUSHED] = sum(seat.trajectory.sent for seat in self.seats)
         self.counts[Count.REFUSED] = sum(seat.trajectory.refused for seat in self.seats)
 
@@ -132,7 +142,6 @@ class Seat:
         self._halves = [_Half(policy) for policy in policies]
         self._stream = -1
         self._length, self._per_version = length, per_version
-        self._produced = 0  # steps that were pushed and not counted yet
 
     def load(self, weights: Weights, version: int) -> None:
         """Copies the weights that a learner published."""
@@ -140,14 +149,13 @@ class Seat:
             half.policy.load(weights, version)
 
     def receive(self) -> bool:
-        """Keeps all that has come; False where nothing has."""
-        moved = False
-        while (message := self._steps.take()) is not None:
-            arrays = {name: np.array(array) for name, array in message.arrays.items()}
-            self._steps.free()
-            self._keep(arrays)
-            moved = True
-        return moved
+        """Keeps the next step that has come; False where none has."""
+        if (message := self._steps.take()) is None:
+            return False
+        arrays = {name: np.array(array) for name, array in message.arrays.items()}
+        self._steps.free()
+        self._keep(arrays)
+        return True
 
     def _keep(self, arrays: Arrays) -> None:
         if (stream := int(arrays["stream"])) != self._stream:
@@ -171,8 +179,11 @@ class Seat:
         for half in self._halves:
             half.made = None
         self.trajectory.add(decision, step)
-        if self.trajectory.length == self._length:
-            self._produced += self.trajectory.push()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether its trajectory is to be sent."""
+        return self.trajectory.is_open and self.trajectory.length == self._length
 
     @property
     def is_between(self) -> bool:
@@ -215,11 +226,6 @@ class Seat:
             slot["action"][...] = decision["action"]
             slot["half"][...], slot["stream"][...] = i, self._stream
             self._actions.commit(version)
-
-    def take_produced(self) -> int:
-        """Valid steps that were pushed since the last call."""
-        produced, self._produced = self._produced, 0
-        return produced
 
     def owe(self, version: int) -> None:
         """A synchronous actor has sent what earlier versions had to come, and no more."""
