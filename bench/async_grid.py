@@ -34,6 +34,7 @@ SPREAD = (  # a small game, of two: a random pair returns -24, a good one -17
     *("environment.backend='mpe2'", "environment.N=2", "environment.max_cycles=15"),
     *("environment.reward='team'", "exp.stop_return=-20", "exp.train_steps=400_000"),
     *("actor_cfg.envs=16", "hyp.lr=2e-3", "hyp.step_len=16", "hyp.minibatch=512"),
+    *("hyp.gamma=0.99", "hyp.lr_final=2e-3"),
 )
 FORAGING = (  # a small field: a random pair eats one of four
     *("environment.name='Foraging-5x5-2p-1f-v3'", "exp.max_step=25", "exp.stop_return=0.75"),

@@ -3,7 +3,7 @@
 # JaxMARL's game (extra `smax`); StarCraft II is type="StarCraft2Env".
 environment = dict(type="SMAXEnv", map_name="3m", see_enemy_actions=True, walls_cause_death=True)
 
-exp = dict(train_steps=1_000_000, eval_step=100_000, eval_times=100, seed=0)
+exp = dict(train_steps=2_000_000, eval_step=100_000, eval_times=100, seed=0)
 
 # One actor that steps 64 games at once.
 parallel_parameters = dict(
@@ -12,14 +12,14 @@ parallel_parameters = dict(
 )
 
 hyp = dict(
-    LR=2e-3,
-    lr_decay=122,  # updates: 1,000,000 / (64 x 128)
+    LR=1e-3,
+    lr_decay=244,  # updates: 2,000,000 / (64 x 128)
     GAMMA=0.99,
     gae_lambda=0.95,
     step_len=128,
     update_step=4,     # epochs
-    minibatch=2_048,   # steps, of all agents
-    ent_coef=0.0,
+    minibatch=1_024,   # steps, of all agents
+    ent_coef=0.003,
     max_grad_norm=0.25,
 )
 

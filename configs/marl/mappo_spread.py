@@ -4,7 +4,7 @@
 environment = dict(type="MultiagentParticleEnv", scenario_name="simple_spread", backend="jax")
 
 # A random policy returns -81; local_ratio is 0.5, the return is the sum over all agents.
-exp = dict(train_steps=3_000_000, stop_return=-35, seed=0)
+exp = dict(train_steps=2_500_000, seed=0)
 
 # One actor that steps 128 games at once, an episode of each per update.
 parallel_parameters = dict(
@@ -13,11 +13,13 @@ parallel_parameters = dict(
 )
 
 hyp = dict(
-    LR=7e-4,
-    GAMMA=0.99,
+    LR=1e-3,
+    lr_decay=781,  # updates: 2,500,000 / (128 x 25), to ...
+    lr_final=1e-4,
+    GAMMA=0.95,
     step_len=26,       # an episode of 25 steps, and the row that resets
     update_step=10,    # epochs
-    minibatch=3_328,   # all at once
+    minibatch=832,     # a quarter
     ent_coef=0.01,
 )
 
