@@ -14,6 +14,7 @@ from tianji.cli import main
 from tianji.core.checkpoint import folders_of
 from tianji.roles import evaluation
 from tianji.runs import trained
+from tianji.tools import scores
 
 pytestmark = pytest.mark.process
 
@@ -406,3 +407,10 @@ def test_a_film_cannot_lie_within_a_file(run, tianji):
     status, _, err = tianji("eval", run, "--video", run / "file" / "game.gif")
     assert status == 2
     assert "there is no folder" in err
+
+
+def test_long_games_say_how_far_they_are(cartpole, tianji, monkeypatch):
+    monkeypatch.setattr(scores, "NEWS_SECONDS", 0.0)
+    status, _, err = tianji("eval", cartpole, "--episodes", 3)
+    assert status == 0
+    assert "0 of 3 games are over, after 1 step" in err and "1 of 3" in err

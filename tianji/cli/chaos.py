@@ -45,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--faults",
         metavar="LIST",
         help="only these, as in kill,hang (default: all that can be had here); there are kill, "
-        "stop, actors, segfault, slow, hang, raise, nan, disk and cut",
+        "stop, actors, segfault, slow, hang, raise, nan and disk",
     )
     add_overrides(parser, "override a key of the configuration")
     parser.add_argument(

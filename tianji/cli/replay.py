@@ -58,7 +58,7 @@ def describe(replayed: Replayed) -> str:
     """What came of it, in a sentence or two."""
     followed = replayed.followed
     done = f"{followed.steps:,} steps and {followed.updates:,} updates"
-    same = f"every trajectory and {followed.checks:,} checksums of the weights are the same"
+    same = f"every trajectory and all checksums of the weights ({followed.checks:,}) are the same"
     if replayed.final:
         same += ", and so are the weights that the run ended with, bit for bit"
     if followed.missing:

@@ -165,6 +165,8 @@ def _overridden(tree: Section, override: str) -> Section:
         keys = ["parallel_parameters", *keys]
     if keys[0] not in SECTIONS:
         hint = nearest(keys[0], (*SECTIONS, *PARALLEL), "The sections are")
+        if len(keys) == 1:
+            hint += f" A key stands behind its section, as in hyp.{override}"
         raise place.error(f"there is no section {keys[0]!r}. {hint}")
     return _put(tree, keys, parse_value(text, place), place)
 

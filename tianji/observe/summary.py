@@ -294,9 +294,9 @@ def _measured(summary: dict[str, Any]) -> list[Line]:
     used = f"{measured} samples consumed per sample produced (target {ratio['target']:#.3g})"
     rates = f"produced {made:,.0f} steps/s, consumed {learned:,.0f} samples/s"
     steps, episodes, updates = (summary[n] for n in ("env_steps", "episodes", "updates"))
-    old = f"samples were {stale['p50']:g} updates old (median), {stale['max']:g} at most"
+    old = f"samples were {stale['p50']:,g} updates old (median), {stale['max']:,g} at most"
     if (ess := summary.get("ess")) is not None and stale["max"]:
-        old += f"; they counted as {percent(ess)} as many new ones{_corrected(summary)}"
+        old += f"; they were worth {percent(ess)} of new ones{_corrected(summary)}"
     lines = [
         ("work", f"{steps:,} steps, {episodes:,} episodes, {updates:,} updates"),
         ("rates", rates + _short(summary)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +25,10 @@ FILE = "evaluations.jsonl"  # in a run's folder
 LOST = "evaluations.lost.jsonl"
 MOST_ENVS = 16  # environments that play side by side
 MOST_EPISODES = 100_000  # that one evaluation may have
+
+
+Tell = Callable[[int, int], None]
+"""Is told after every step how many games are over, and how many steps were played in each."""
 
 
 class Games:
@@ -55,6 +60,11 @@ class Games:
         self._steps = np.zeros(n_envs, np.int64)
         self._after_end = np.zeros(n_envs, np.bool_)
         self._left = n_episodes
+
+    @property
+    def over(self) -> int:
+        """Episodes that count and have ended."""
+        return len(self.returns) - self._left
 
     def reset(self, seed: int) -> None:
         """Begins anew; the same seed and the same weights give the same games."""
@@ -175,19 +185,25 @@ class Playable(Protocol):
         """Fresh environments to play `n_episodes` in."""
 
 
-def evaluate(trained: Playable, episodes: int, seed: int = 0) -> Evaluation:
+def evaluate(
+    trained: Playable, episodes: int, seed: int = 0, tell: Tell = lambda over, moves: None
+) -> Evaluation:
     """Plays `episodes` whole games without exploration; the same seed gives the same games."""
     check(episodes, seed)
-    return play(trained, trained.games_environment(episodes), episodes, seed)
+    return play(trained, trained.games_environment(episodes), episodes, seed, tell)
 
 
-def play(trained: Playable, env: Env, episodes: int, seed: int) -> Evaluation:
+def play(
+    trained: Playable, env: Env, episodes: int, seed: int, tell: Tell = lambda over, moves: None
+) -> Evaluation:
     """The same in environments of the caller's, which are closed in the end."""
     games = Games(env, trained.policy, episodes)
     try:
         games.reset(env_seed(seed))
+        moves = 1
         while not games.step():
-            pass
+            tell(games.over, moves)
+            moves += 1
     finally:
         env.close()
     return outcome(games, trained.version, seed)

@@ -10,12 +10,14 @@ from typing import Any
 
 from tianji.core import checkpoint
 from tianji.core.columns import aligned
+from tianji.core.terminal import say
 from tianji.core.wording import count_of, number
 from tianji.envs import Rendering
-from tianji.roles.evaluation import FILE, Evaluation, add_row, check, evaluate, play
+from tianji.roles.evaluation import FILE, Evaluation, Tell, add_row, check, evaluate, play
 from tianji.runs.trained import Trained, load, newest, run_of
 from tianji.runs.weights_file import BEST, FINAL
 
+NEWS_SECONDS = 5.0  # between words about games that are being played
 BAR = 20  # characters of the longest bar in a table
 
 
@@ -45,7 +47,21 @@ def kept(run: Path) -> list[Path]:
 
 def score(path: Path, episodes: int, seed: int, trust: bool = False) -> Score:
     """Plays with the weights at `path`: a run, a checkpoint's folder or a weights file."""
-    return _timed(path, trust, lambda trained: evaluate(trained, episodes, seed))
+    tell = _news(episodes)
+    return _timed(path, trust, lambda trained: evaluate(trained, episodes, seed, tell))
+
+
+def _news(episodes: int) -> Tell:
+    """Says now and then, on standard error, how far the games are."""
+    due = time.monotonic() + NEWS_SECONDS
+
+    def tell(over: int, moves: int) -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            due += NEWS_SECONDS
+            say("tianji", f"{over} of {episodes} games are over, after {count_of(moves, 'step')}")
+
+    return tell
 
 
 def show(path: Path, episodes: int, seed: int, trust: bool = False) -> Score:
