@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 STALL_SECONDS = 60.0  # without progress, until it is told
-FROM_ONE_TO_THE_NEXT = 1.0  # seconds: each time it is put off costs a thread
+FROM_ONE_TO_THE_NEXT = 1.0  # seconds at most: each time it is put off costs a thread
 
 
 class Alarm:
@@ -25,7 +25,7 @@ class Alarm:
         """What calls this now and then does not hang."""
         if (now := time.monotonic()) < self._due:
             return
-        self._due = now + FROM_ONE_TO_THE_NEXT
+        self._due = now + min(FROM_ONE_TO_THE_NEXT, self._seconds / 4)
         with suppress(AttributeError, OSError, ValueError, RuntimeError):  # no such stream
             faulthandler.dump_traceback_later(self._seconds)
 

@@ -74,7 +74,7 @@ def train(
     use_threads(home, threads)
     evaluator = evaluator_of(job.config)
     if evaluator is not None and home == evaluator.home:
-        Loop([factory.build(evaluator, job, ports)], ports).run()
+        Loop([factory.build(evaluator, job, ports)], ports, alarm=alarm).run()
         return
     everybody, life = roles_of(job.config), int(description.get("life", 0))
     mine = [replace(role, life=life) for role in everybody if role.home == home]
