@@ -73,8 +73,8 @@ class EnvironmentConfig:
     )
     step_seconds: float = key(
         60.0,
-        "engine process: seconds after which an actor that does not come out of a step is "
-        "replaced; three times the longest step so far where that is more",
+        "seconds in a step after which an actor hangs: engine process replaces it, unless three "
+        "times the longest step so far is more; engine mpi writes its stack into its log",
         at_least=1,
     )
     kwargs: Mapping[str, Any] = key(
