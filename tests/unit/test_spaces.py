@@ -184,3 +184,13 @@ SECTION = {"type": "GymEnv", "vectorization": "sync", "kwargs": {}, "render": Fa
 def test_a_spec_survives_its_description():
     spec = describe("drawn", NESTED, spaces.MultiDiscrete([3, 4]), 2, same_step=True)
     assert EnvSpec.from_json(spec.to_json()) == spec
+
+
+@pytest.mark.parametrize("shape", [(1,), (6,), (2, 3)])
+def test_actions_of_any_number_of_numbers_reach_the_environment(shape):
+    game = Drawn(action=spaces.Box(-1, 1, shape))
+    env = loop(game)
+    env.reset(seed=0)
+    action = np.linspace(-1, 1, np.prod(shape), dtype=np.float32).reshape(1, *shape)
+    env.step(action)
+    np.testing.assert_array_equal(game.acted[0], action[0])

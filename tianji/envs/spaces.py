@@ -285,7 +285,9 @@ class Actions:
         self._want = Field("action", spec.action.dtype, (spec.n_envs, *spec.action.shape))
         self._dtype = np.dtype(spec.action.dtype)
         limit = np.array(spec.choices or 0, np.uint64)
-        self._limit = limit[0] if self._single else limit.reshape(spec.action.shape)
+        if self._discrete:
+            limit = limit[0] if self._single else limit.reshape(spec.action.shape)
+        self._limit = limit
         self._n = spec.n_actions or 0
 
     def each(self, action: npt.NDArray[Any]) -> Any:
