@@ -154,7 +154,9 @@ PROCESS_DAILY = [
 
 
 @pytest.mark.parametrize("run", PROCESS_DAILY, indirect=True)
-@pytest.mark.parametrize("task", SEVERAL_AGENTS)
+@pytest.mark.parametrize(
+    "task", ["mappo", *(pytest.param(t, marks=pytest.mark.slow) for t in ("maddpg", "qmix"))]
+)
 def test_several_agents_keep_the_balance_in_groups_and_with_several_learners(run, task):
     summary = run(task, *SEVERAL_AGENTS[task], game="two_step").summary
     roles = summary["roles"]

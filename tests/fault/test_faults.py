@@ -313,7 +313,7 @@ def test_an_actor_that_hangs_in_its_first_reset_is_told_and_replaced(tmp_path, m
     assert "in reset" in (tmp_path / "run" / "logs" / "actor-0.0.log").read_text()
 
 
-@pytest.mark.parametrize("how", ["sys", "os"])
+@pytest.mark.parametrize("how", [pytest.param("sys", marks=pytest.mark.slow), "os"])
 def test_an_actor_that_just_leaves_is_noticed(tmp_path, how):
     config = _echo(tmp_path, "Leaves", f', how="{how}"')
     done = train(config, tmp_path / "run", *ENDLESS, "--set", "global_cfg.restarts=1")

@@ -111,7 +111,7 @@ def test_asynchronous_ppo_solves_cartpole(tmp_path):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [pytest.param("local", marks=pytest.mark.slow), "process"])
 def test_dqn_solves_cartpole(tmp_path, engine):
     options = ("--engine", engine)
     done = train(ROOT / "configs" / "cartpole_dqn.py", tmp_path / "run", *options, timeout=280)

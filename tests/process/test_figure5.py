@@ -34,6 +34,7 @@ def bench(folder, env, *options, timeout=100):
     )
 
 
+@pytest.mark.slow
 def test_a_small_run_prints_its_tables_and_writes_its_files(tmp_path, child_env):
     options = ["--quick", "--parts", "ab", "--transports", "local", "shm", "--peers", "queue"]
     few = ["--samples", "24", "--sizes", "1", "64", "--actors", "1", "2"]

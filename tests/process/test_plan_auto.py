@@ -80,6 +80,7 @@ def test_who_would_run_where_is_shown_as_planned(capfd):
     assert last == f"note: a dry run keeps no plan: to have one for --plan FILE, tianji plan {DQN}"
 
 
+@pytest.mark.slow
 def test_a_plan_that_was_there_before_a_dry_run_is_there_after_it(tmp_path, capfd):
     run = tmp_path / "run"
     assert main(["train", DQN, "--plan", "auto", "--run-dir", str(run), *SHORT]) == 0

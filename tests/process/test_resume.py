@@ -70,11 +70,11 @@ def explored(saved, *actors):
 
 SLOW = [
     pytest.param(name, marks=pytest.mark.slow)
-    for name in ("asynchronous ppo", "dqn", "two groups", "two learners")
+    for name in ("asynchronous ppo", "dqn", "dqn, its buffer apart", "two groups", "two learners")
 ]
 
 
-@pytest.mark.parametrize("name", ["synchronous ppo", "dqn, its buffer apart", *SLOW])
+@pytest.mark.parametrize("name", ["synchronous ppo", *SLOW])
 def test_a_resumed_run_shows_no_dent(tmp_path, name):
     task, *overrides = JOBS[name]
     folder = tmp_path / "run"

@@ -68,6 +68,7 @@ def holds_the_replay_ratio(folder, engine, status, out, err, said):
     assert err.count("left") == 3 and "that was the last" in err
 
 
+@pytest.mark.slow
 def test_no_slack_in_the_local_engine_is_serial_training_and_so_equivalent(tmp_path):
     options = ("--engine", "local", "--seeds", 2, "--steps", 3_000, "--set", "buffer_cfg.slack=0")
     status, out, err, said = verify(ECHO, tmp_path / "out", *options)
