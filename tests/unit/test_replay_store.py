@@ -254,10 +254,11 @@ def test_a_store_that_was_saved_keeps_nothing_longer_for_what_was_lost_since():
     assert min(ages) == 0 and 60 < max(ages) <= 80
 
 
-def test_of_a_store_that_was_saved_long_ago_nothing_is_left_and_another_may_begin():
+@pytest.mark.parametrize("missed", [1_000, 10**14])  # of which no array is made
+def test_of_a_store_that_was_saved_long_ago_nothing_is_left_and_another_may_begin(missed):
     (saved, _, _), (again, _, _) = filled_store(), filled_store(trajectories=0)
     again.restore(carried(saved.state()))
-    again.miss(1_000)
+    again.miss(missed)
     assert (again.size(), again.ready()) == (0, False)
     again.add(0, play(World(0, 2, False, np.random.default_rng(0)), layout(7, 2), 7)[0], 5)
     assert again.ready()

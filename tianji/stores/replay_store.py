@@ -283,7 +283,8 @@ class ReplayStore:
         self._received += n_steps
         gap = math.ceil(n_steps / (len(self._written) * self._n_envs))
         for number, written in enumerate(self._written.tolist()):
-            places = np.arange(written, written + gap + self._stack)[: self._ring] % self._ring
+            n_places = min(gap + self._stack, self._ring)
+            places = np.arange(written, written + n_places) % self._ring
             self._by_time["valid"][number, places] = False
             self._rewritten(self._rings.rows(number, places))
         self._n_valid = int(np.count_nonzero(self._rows["valid"]))
