@@ -130,6 +130,17 @@ def test_at_random_whatever_is_possible_is_played():
     assert seen == set(range(N_ACTIONS))
 
 
+def test_what_is_played_is_the_same_again_without_a_seed_too():
+    played = []
+    for log in ([], []):
+        env = against({"agent_[13]": "random"}, log=log, teams=None)
+        obs = env.reset()
+        for _ in range(20):
+            obs = env.step(obs["mask"].argmax(-1)).obs
+        played.append([actions for *_, actions in log])
+    assert played[0] == played[1] and len(played[0]) > 20
+
+
 class Numbers(Scripted):
     """Agents that give two numbers, and that do not all have the same bounds."""
 

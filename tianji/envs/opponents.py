@@ -52,7 +52,7 @@ class Opponents:
         if self._by_team and self.spec.n_teams == 1:
             self.spec = replace(self.spec, reward_per_agent=False)
         self._choices = Choices(name, self.spec)
-        self._random = np.random.default_rng()
+        self._random = np.random.default_rng(len(self._keep))  # until a seed is given
         self._seen: Arrays = {}
         self._first = np.ones(full.n_envs, np.bool_)
 
