@@ -6,7 +6,7 @@ import re
 import pytest
 from commands import TASKS, end, start
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]  # by what a core makes: not on a busy machine
 
 MORE = {
     "as it is": (),
@@ -68,7 +68,6 @@ def test_where_production_limits_an_actor_helps_and_a_core_does_not(tmp_path):
     check_that_time_adds_up(found)
 
 
-@pytest.mark.slow
 def test_where_consumption_limits_a_core_helps_and_an_actor_does_not(tmp_path):
     often = "--set", "global_cfg.replay_ratio=4"  # so that a busy machine's actors keep up too
     found = summaries(tmp_path, "--set", "environment.seconds=0.002", *often)

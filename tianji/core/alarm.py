@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 STALL_SECONDS = 60.0  # without progress, until it is told
+START_SECONDS = 120.0  # the same until a process is ready, which has libraries to load
 FROM_ONE_TO_THE_NEXT = 1.0  # seconds at most: each time it is put off costs a thread
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from tianji.core.alarm import STALL_SECONDS
+from tianji.core.alarm import STALL_SECONDS, START_SECONDS
 from tianji.core.counts import WAITS, Count, Vector
 from tianji.observe.watch import Progress
 from tianji.roles.role_specs import Kind, kind_of
@@ -14,7 +14,6 @@ from tianji.roles.role_specs import Kind, kind_of
 if TYPE_CHECKING:
     from tianji.engines.remote import Processes
 
-START_SECONDS = 120.0  # until it is told that not every role is ready
 STACK_SECONDS = 0.5  # for a process to write down where it is
 MOST_LINES = 16  # of each stack
 

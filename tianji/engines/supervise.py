@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tianji.config import Config
+from tianji.core.alarm import START_SECONDS
 from tianji.core.counts import Count, Vector
 from tianji.core.errors import SPENT, USER_MISTAKE
 from tianji.engines.live_counts import live_counts
@@ -31,7 +32,6 @@ BUDGET_SECONDS = 3600.0  # over which `global_cfg.restarts` counts
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds before one that came to nothing is replaced
 SLOWER = 3.0  # a step may take so many times as long as the longest that any actor came out of
 AT_FIRST = 10.0  # and so many times longer before the first trajectory, when none is known
-START_SECONDS = 120.0  # to load libraries, beside the first step
 DUMP_SECONDS = 0.5  # from asking one that hangs for its stack to killing it
 LOOK_SECONDS = 0.5  # of silence that one look counts at most: the launcher may have been stopped
 
