@@ -56,7 +56,7 @@ def of(engine, kind):
     return next(role for role in engine.roles if isinstance(role, kind))
 
 
-@pytest.mark.parametrize("n_actors", [1, 2])
+@pytest.mark.parametrize("n_actors", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_two_halves_make_the_trajectories_of_an_actor_in_two_halves(
     make_job, monkeypatch, n_actors
 ):
@@ -155,9 +155,9 @@ def test_a_trajectory_is_counted_before_it_is_sent(make_job, monkeypatch):
 
 
 @pytest.mark.parametrize("in_flight", [True, False])
-@pytest.mark.parametrize("task", ["echo_ppo", "echo_dqn"])
-def test_roles_that_are_restored_go_on_with_new_trajectories(make_job, in_flight, task):
-    made = make_job(task, INFERENCE, "exp.train_steps=6000")
+@pytest.mark.parametrize(("task", "steps"), [("echo_ppo", 6_000), ("echo_dqn", 3_000)])
+def test_roles_that_are_restored_go_on_with_new_trajectories(make_job, in_flight, task, steps):
+    made = make_job(task, INFERENCE, f"exp.train_steps={steps}")
     engine = LocalEngine(made)
     for _ in range(301):
         engine._round()
@@ -173,7 +173,7 @@ def test_roles_that_are_restored_go_on_with_new_trajectories(make_job, in_flight
             role_state.rejoin(role, version)
     assert again.train(Limits(made)) == "finished"
     assert again.learner.version > version
-    assert again.watch.progress.received >= 6000
+    assert again.watch.progress.received >= steps
     if task == "echo_ppo":
         assert again.watch.progress.staleness.maximum == 0
     assert of(again, EnvActor).stream == 1
