@@ -2,7 +2,7 @@
 # A game is won 21 : 0 at best; "solved" is a mean of 18 over the last 100 games.
 
 parallel_parameters = dict(
-    actor_cfg=dict(num=1, envs=32),  # its games move in a thread per core
+    actor_cfg=dict(num=1, envs=32, halves=False),  # one core acts, the other one learns
     learner_cfg=dict(num=1),
 )
 

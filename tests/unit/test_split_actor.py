@@ -4,12 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from commands import ROOT
 from fields import layout_of, spec_of
 from test_roles import ACTION, OBS, WEIGHTS
 
+from tianji.config import load
 from tianji.core.channel import ChannelSpec, Delivery
 from tianji.core.env import Step
 from tianji.core.tracer import Tracer
+from tianji.job.preflight import try_out
 from tianji.roles import Actor
 from tianji.roles.episodes import EPISODE_SCHEMA
 from tianji.roles.split_actor import EnvHalves, PolicyHalves, SplitActor
@@ -196,3 +199,10 @@ def test_a_half_that_raises_is_made_anew_and_the_other_goes_on(where):
     assert envs.halves[1] is anew[0] and "close B" in diary
     actor.close()
     assert diary[-2:] == ["close A", "close C"]
+
+
+@pytest.mark.parametrize(("halves", "n"), [(True, 2), (False, 1)])
+def test_a_config_may_ask_for_all_at_once(halves, n):
+    pytest.importorskip("ale_py")
+    overrides = [f"actor_cfg.halves={halves}", "actor_cfg.envs=2"]
+    assert try_out(load(ROOT / "configs" / "atari" / "pong_laptop.py", overrides)).n_halves == n

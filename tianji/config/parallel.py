@@ -132,6 +132,11 @@ class ActorConfig:
         None, "CPU cores of each actor; default: one, shared if need be", at_least=1
     )
     envs: int = key(1, "environments per actor, stepped at once", at_least=1, at_most=65536)
+    halves: bool = key(
+        True,
+        "where environments can be left alone while they move, as Atari games: half of them move "
+        "while the policy acts in the others; off: all at once, where a learner needs the cores",
+    )
     device: Literal["auto", "cpu", "cuda"] = key(
         "auto",
         "where policies compute; auto: an MLP in numpy, and what needs torch, as a CNN, on the GPU "

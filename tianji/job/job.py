@@ -58,7 +58,8 @@ class Job:
         """
         actor_cfg = self.config.parallel.actor_cfg
         split = envs.splits(self.config.environment) and not actor_cfg.envs % 2
-        return 2 if split and not actor_cfg.trigger and not self.in_turns else 1
+        wanted = actor_cfg.halves and not actor_cfg.trigger and not self.in_turns
+        return 2 if split and wanted else 1
 
     @property
     def depth(self) -> int:
