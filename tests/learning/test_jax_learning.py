@@ -19,12 +19,12 @@ MARL = ROOT / "configs" / "marl"
 
 
 def after(tmp_path, preset, *settings):
-    """200 games of what a preset ended with, without exploration."""
+    """400 games of what a preset ended with, without exploration."""
     options = [word for setting in settings for word in ("--set", setting)]
     local = ("--engine", "local", "--seed", "1", *options)
     done = train(MARL / preset, tmp_path / "run", *local, timeout=3600)
     assert done.status == 0, done.err
-    return tianji.evaluate(tianji.load(tmp_path / "run"), 200)
+    return tianji.evaluate(tianji.load(tmp_path / "run"), 400)
 
 
 def test_maddpg_covers_landmarks_after_200_000_steps(tmp_path):
@@ -33,10 +33,10 @@ def test_maddpg_covers_landmarks_after_200_000_steps(tmp_path):
     assert after(tmp_path, "maddpg_spread.py", *settings).mean >= -60
 
 
-@pytest.mark.parametrize(("preset", "least"), [("maddpg_spread.py", -40), ("mappo_spread.py", -35)])
-def test_the_presets_cover_all_landmarks(tmp_path, preset, least):
-    """Seen were -35.9 and -27.5; published maxima are -33.4 and -29.3."""
-    assert after(tmp_path, preset).mean >= least
+@pytest.mark.parametrize("preset", ["maddpg_spread.py", "mappo_spread.py"])
+def test_the_presets_cover_all_landmarks(tmp_path, preset):
+    """Seen were -33.4 and -27.5; published maxima are -33.4 and -29.3."""
+    assert after(tmp_path, preset).mean >= -35
 
 
 def test_predators_catch_a_prey_at_random(tmp_path):
