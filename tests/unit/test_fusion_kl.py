@@ -5,7 +5,6 @@ import pytest
 from agents_tasks import agents_env, seen, task_of
 from fields import spec_of
 from learners import GroupOfLearners, N
-from tasks.masked import Doors
 
 from tianji.algorithms.base import MEASURED
 from tianji.algorithms.dqn import DQN
@@ -15,6 +14,7 @@ from tianji.algorithms.ppo import PPO, PPOHyp
 from tianji.config.keys import ModelConfig
 from tianji.core.algorithm import Task
 from tianji.core.counts import Count
+from tianji.core.env import EnvSpec
 from tianji.core.schema import Field
 from tianji.core.store import keep, trajectory_schema
 from tianji.roles.fusion import adopt
@@ -23,6 +23,7 @@ OBS = Field("obs", "float32", (3,))
 BOUNDS = {"action_low": (-0.5, -1.0), "action_high": (0.5, 1.0)}
 DISCRETE = spec_of(OBS, Field("action", "int64"), 4, n_envs=2)
 CONTINUOUS = spec_of(OBS, Field("action", "float32", (2,)), None, n_envs=2, **BOUNDS)
+MASKED = EnvSpec((OBS, Field("mask", "bool", (4,))), Field("action", "int64"), (4,), n_envs=2)
 MODEL = ModelConfig(hidden=(8,), act="tanh")
 TEAM = agents_env()
 
@@ -30,7 +31,7 @@ JOBS = {
     "ppo": (PPO, Task(DISCRETE, MODEL, PPOHyp(step_len=5))),
     "ppo-continuous": (PPO, Task(CONTINUOUS, MODEL, PPOHyp(step_len=5))),
     "ppo-long": (PPO, Task(DISCRETE, MODEL, PPOHyp(step_len=200))),
-    "ppo-masked": (PPO, Task(Doors(2).spec, MODEL, PPOHyp(step_len=5))),
+    "ppo-masked": (PPO, Task(MASKED, MODEL, PPOHyp(step_len=5))),
     "impala": (IMPALA, Task(DISCRETE, MODEL, IMPALAHyp(step_len=5))),
     "mappo": (MAPPO, task_of(TEAM, MAPPOHyp(step_len=5), type="MLP")),
     "mappo-gru": (MAPPO, task_of(TEAM, MAPPOHyp(step_len=5), type="GRU", gru=8)),
