@@ -11,7 +11,8 @@ from tianji.observe import episode_file
 pytestmark = pytest.mark.process
 
 
-MPI = pytest.param("mpi", marks=pytest.mark.skipif(MISSING is not None, reason=str(MISSING)))
+WITHOUT = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+MPI = pytest.param("mpi", marks=[WITHOUT, pytest.mark.slow])  # daily: tests/process/test_mpi.py
 
 
 @pytest.fixture(params=["local", "process", MPI])
@@ -149,7 +150,7 @@ SEVERAL_AGENTS = {
 PROCESS_DAILY = [
     "process",
     pytest.param("local", marks=pytest.mark.slow),
-    pytest.param("mpi", marks=[pytest.mark.slow, *MPI.marks]),
+    MPI,
 ]
 
 

@@ -173,6 +173,7 @@ def test_an_interrupted_cell_still_gets_its_report(tmp_path, child_env):
 SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.slow
 def test_the_snippets_of_the_page_run_one_after_the_other(tmp_path, child_env):
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     script = tmp_path / "page.py"

@@ -59,6 +59,7 @@ def test_a_run_makes_its_plan_follows_and_keeps_it(tmp_path, capfd):
     assert 0 < summary["planning_seconds"] < apart < summary["wall_seconds"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 def test_ranks_follow_the_plan_that_was_made_before_they_were_started(tmp_path, capfd):
     run = tmp_path / "run"
@@ -89,6 +90,7 @@ def test_a_plan_that_was_there_before_a_dry_run_is_there_after_it(tmp_path, capf
     assert "keeps no plan" not in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_on_policy_batch_grows_by_its_environments(tmp_path, capfd):
     out = tmp_path / "ppo.plan.json"
     larger = ("--batch-scale", "2", "--lr-rule", "linear", "--out", str(out), "--quiet")
