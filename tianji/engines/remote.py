@@ -254,4 +254,4 @@ def mpi_engine(
 def _pause(progress: Progress) -> float:
     """Seconds until the next look: fewer while a run is young, which may be over in a second."""
     age = progress.elapsed(time.monotonic())
-    return min(LOOK_SECONDS, max(LOOK_SECONDS / 4, age / 64))
+    return min(LOOK_SECONDS, max(LOOK_SECONDS / 2, age / 64))

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tianji.core.channel import Outbox
-from tianji.core.env import BoolArray, Step, ended_in, lost_in, points_of
+from tianji.core.env import BoolArray, Step, lost_in, points_of
 from tianji.core.schema import Field, Schema
 from tianji.core.state import State
 
@@ -68,10 +68,10 @@ class Episodes:
         """Counts one step of a policy of this `version`; True if an episode to learn from ended."""
         if (lost := lost_in(step, self._after_end)).any():
             self._forget(lost)
-        self._after_end = ended_in(step)
+        ended = step.terminated | step.truncated
+        self._after_end = ended if step.over is None else ended | step.over
         self._returned += points_of(step)
         self._steps += step.valid
-        ended = step.terminated | step.truncated
         if step.over is None:
             return self._end(ended, version, self._returned, step.won)
         self._learned += step.reward
