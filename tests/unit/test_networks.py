@@ -61,6 +61,24 @@ def test_an_actors_network_says_nearly_what_the_learners_says(layout):
     np.testing.assert_allclose(forward(seen), expected, atol=0.02)  # it may compute in bfloat16
 
 
+@pytest.mark.parametrize("fast", [True, False])
+def test_an_actor_computes_in_the_format_that_the_model_names(monkeypatch, fast):
+    monkeypatch.setattr(precision, "has_bf16", lambda: fast)
+    env = spec_of(Field("obs", "uint8", SMALL.input_shape), Field("action", "int64"), 3)
+    seen, outputs = frames(SMALL, 64), {}
+    for name in ("float32", "bfloat16", "auto"):
+        model = ModelConfig(type="CNN", convs=SMALL.convs, hidden=SMALL.hidden, precision=name)
+        network = network_of(Task(env, model, None), 3)
+        module, forward = made(network), network.forward("cpu")
+        forward.load(flat_of(module))
+        outputs[name] = forward(seen)
+    with torch.no_grad():
+        expected = module(torch.from_numpy(seen)).numpy()
+    np.testing.assert_allclose(outputs["float32"], expected, atol=1e-6)
+    assert np.abs(outputs["bfloat16"] - expected).max() > 1e-4
+    np.testing.assert_array_equal(outputs["auto"], outputs["bfloat16" if fast else "float32"])
+
+
 @pytest.mark.parametrize("precision", CANDIDATES, ids=str)
 def test_every_number_format_has_nearly_the_same_gradient(precision):
     module, seen = made(SMALL, last_gain=1.0), torch.from_numpy(frames(SMALL))
@@ -80,8 +98,10 @@ def test_the_choice_of_a_number_format_leaves_the_network_as_it_was():
     before = flat_of(module)
     for parameter in module.parameters():
         parameter.grad = torch.ones_like(parameter)
-    assert not choose(module, 4, "float32").bf16
     assert choose(module, 4) in CANDIDATES
+    for wanted in ("float32", "bfloat16"):
+        chosen = choose(made(replace(SMALL, precision=wanted)), 4)
+        assert chosen.bf16 == (wanted == "bfloat16")
     assert module.precision == Precision()
     np.testing.assert_array_equal(flat_of(module), before)
     assert all(bool((p.grad == 1).all()) for p in module.parameters())

@@ -165,13 +165,13 @@ class GradientAlgorithm(Algorithm):
         if self._normalisers:
             self._set_normalisers(state["normalisers"])
 
-    def _choose_precision(self, network: torch.nn.Module, batch: int, wanted: str) -> None:
+    def _choose_precision(self, network: torch.nn.Module, batch: int) -> None:
         """Convolutions compute in the fastest number format; says in the role's log which it is."""
         from tianji.models.cnn import CNN
         from tianji.models.precision import choose
 
         if isinstance(network, CNN):
-            network.precision = choose(network, batch, wanted)
+            network.precision = choose(network, batch)
             print(f"updates compute in {network.precision}", flush=True)
 
 

@@ -73,7 +73,7 @@ class IMPALA(OnPolicy):
         kind, eps = (Adam, 1e-5) if self.hyp.optimiser == "adam" else (RMSProp, 0.01)
         self._optimiser = kind(self._flat, self.hyp.lr, self.hyp.optimiser_eps or eps)
         samples = self.sampling(task).batch_units // task.n_learners
-        self._choose_precision(self.networks.actor, samples, task.model.precision)
+        self._choose_precision(self.networks.actor, samples)
 
     @classmethod
     def correction(cls, task: Task) -> str:

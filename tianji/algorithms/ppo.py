@@ -168,7 +168,7 @@ class PPO(OnPolicy):
         self.hyp: PPOHyp = task.hyp
         self._make(seed, device)
         self._optimiser = Adam(self._flat, self.hyp.lr, self.hyp.adam_eps)
-        self._choose_precision(self.networks.actor, self.hyp.minibatch, task.model.precision)
+        self._choose_precision(self.networks.actor, self.hyp.minibatch)
         fresh = self.sampling(task).per_version is not None  # no sample is of an older policy
         self._fresh, self._recomputes = fresh, fresh and not self.networks.exact
         self._average: Average | None = None

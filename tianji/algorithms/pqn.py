@@ -66,7 +66,7 @@ class PQN(GradientAlgorithm):
         self.network = q_network(task).module(torch.Generator().manual_seed(seed))
         self._own([*self.network.parameters()], device)
         self._optimiser = RAdam(self._flat, self.hyp.lr, self.hyp.adam_eps)
-        self._choose_precision(self.network, self.hyp.minibatch, task.model.precision)
+        self._choose_precision(self.network, self.hyp.minibatch)
         self._random = np.random.default_rng(seed)
 
     @classmethod

@@ -151,7 +151,7 @@ class ModelConfig:
     )
     precision: Literal["auto", "float32", "bfloat16"] = key(
         "auto",
-        "what convolutions compute in; auto: what is measured to be faster here",
+        "what convolutions learn and act in; auto: what is faster here, measured for learning",
         needs={"type": ("CNN",)},
     )
     kwargs: Mapping[str, Any] = key(

@@ -23,7 +23,7 @@ class ModuleForward:
         module = network.module(torch.Generator().manual_seed(0))
         self._module = module.to(self.device).requires_grad_(False)
         if isinstance(self._module, CNN):
-            self._use(self._module, for_acting(self.device))
+            self._use(self._module, for_acting(self._module, self.device))
 
     def load(self, flat: Floats) -> None:
         """Copies a flat vector of weights."""

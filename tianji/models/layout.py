@@ -178,6 +178,7 @@ class CNNLayout(Network):
     norm: bool = False
     dueling: bool = False
     atoms: int = 1
+    precision: str = "auto"  # what it learns and acts in, as the key of `model`
 
     def __post_init__(self) -> None:
         """Refuses inputs that are no pictures, and pictures too small for the convolutions."""
@@ -253,7 +254,8 @@ def network_of(
     if model.type == "CNN":
         hidden = (512,) if model.hidden is None else tuple(model.hidden)
         convs = NATURE if model.convs is None else tuple(_conv(each) for each in model.convs)
-        return CNNLayout(shape, n_outputs, convs, hidden, model.act, bool(model.norm), *last)
+        more = (model.act, bool(model.norm), *last, model.precision)
+        return CNNLayout(shape, n_outputs, convs, hidden, *more)
     if model.type == "GRU":
         raise TianJiError(
             "model.type: networks of type 'GRU' are for agents that remember (QMIX, VDN, IQL): "

@@ -49,18 +49,19 @@ def has_bf16() -> bool:
     return torch.cpu._is_avx512_bf16_supported()
 
 
-def for_acting(device: str) -> Precision:
-    """What a few pictures at once are passed through a network in: nothing is measured."""
-    fast = device != "cpu" or has_bf16()
-    return Precision(bf16=fast, channels_last=fast)
+def for_acting(network: CNN, device: str) -> Precision:
+    """What a few pictures at once are passed through this network in: nothing is measured."""
+    on_gpu, wanted = device != "cpu", network.layout.precision
+    bf16 = on_gpu or has_bf16() if wanted == "auto" else wanted == "bfloat16"
+    return Precision(bf16, channels_last=bf16 or on_gpu)
 
 
-def choose(network: CNN, batch: int, names: str = "auto") -> Precision:
+def choose(network: CNN, batch: int) -> Precision:
     """The format in which this network learns from a batch fastest; on a GPU the last candidate.
 
-    `names` is "auto", or "float32" or "bfloat16" to choose among those only.
+    Where its layout says "float32" or "bfloat16", among those only.
     """
-    device = next(network.parameters()).device
+    device, names = next(network.parameters()).device, network.layout.precision
     wanted = [each for each in CANDIDATES if names in ("auto", str(each).partition(",")[0])]
     if device.type != "cpu":
         return wanted[-1]
@@ -68,7 +69,7 @@ def choose(network: CNN, batch: int, names: str = "auto") -> Precision:
         wanted = wanted[:-1]
     if len(wanted) == 1:
         return wanted[0]
-    asked = (network.layout, batch, names, torch.get_num_threads())
+    asked = (network.layout, batch, torch.get_num_threads())
     if asked not in _chosen:
         frames = torch.zeros(batch, *network.layout.input_shape, dtype=torch.uint8)
         took = _seconds(network, frames, wanted)
