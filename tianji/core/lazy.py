@@ -1,4 +1,6 @@
-"""Torch, loaded when it is first used: an actor that computes with numpy never pays for it.
+"""Libraries, loaded when they are needed and without what their loading need not take.
+
+Torch is loaded when it is first used: an actor that computes with numpy never pays for it.
 
 An algorithm is one file with a torch-free half (the policy) and a learning half. It writes
 
@@ -10,7 +12,10 @@ memory.
 
 from __future__ import annotations
 
+import gc
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -33,4 +38,20 @@ if TYPE_CHECKING:
 else:
     torch = _Lazy("torch")
 
-__all__ = ["torch"]
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Libraries are loaded within: garbage, of which they leave none, is looked for afterwards.
+
+    A look at all that torch makes takes .1 s, and there would be several.
+    """
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
+
+
+__all__ = ["loading", "torch"]

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tianji.core.lazy import loading
 from tianji.roles.role_specs import Kind, evaluator_of, kind_of, roles_of
 
 if TYPE_CHECKING:  # what a role needs is loaded when it is known which one it is
@@ -23,21 +24,16 @@ if TYPE_CHECKING:  # what a role needs is loaded when it is known which one it i
 
 
 def preload(home: str) -> None:
-    """Loads what the roles of a process will need, while the launcher is still measuring sizes.
-
-    Garbage is not looked for meanwhile, nor ever among what was loaded: there is none, and a look
-    at a library's objects takes .1 s.
-    """
+    """Loads what the roles of a process will need, while the launcher is still measuring sizes."""
     kind = kind_of(home)
-    gc.disable()
-    if kind is Kind.LEARNER:
-        import torch  # noqa: F401
-    elif kind in (Kind.ACTOR, Kind.EVALUATOR):
-        import gymnasium  # noqa: F401
-    import tianji.job.factory  # noqa: F401
+    with loading():
+        if kind is Kind.LEARNER:
+            import torch  # noqa: F401
+        elif kind in (Kind.ACTOR, Kind.EVALUATOR):
+            import gymnasium  # noqa: F401
+        import tianji.job.factory  # noqa: F401
 
-    gc.freeze()
-    gc.enable()
+        gc.freeze()  # none of it will ever be garbage
 
 
 def yield_to_others(home: str) -> None:

@@ -1,7 +1,7 @@
 """TensorBoard's event files, of tensorboardX's messages.
 
-They are made once a second and at the end, so that the many rows of a run's first seconds cost no
-time while it trains.
+They are made every few seconds and at the end, so that the many rows of a run's first seconds, and
+the library itself, cost a short run no time while it trains.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from tianji.core.append_log import Appending
 
 LARGEST = 3e38  # that a scalar, of 32 bits, can hold
-BATCH_SECONDS = 1.0  # that rows wait at most, while more come
+BATCH_SECONDS = 5.0  # that rows wait at most, while more come
 
 
 class Events:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tianji.config import Config
 from tianji.core import terminal
 from tianji.core.errors import USER_MISTAKE, TianJiError
+from tianji.core.lazy import loading
 from tianji.core.signals import Interrupted, Signals
 from tianji.core.status import ENDED, Status
 from tianji.engines.lost_process import RoleFailed
@@ -72,7 +73,8 @@ def train(
                 _open_dashboard(claimed.folder, dashboard, stack)
             signals.at_once = True
             signals.check()
-            job, runner = start.start(name, config, claimed.folder, resumed, stack)
+            with loading():
+                job, runner = start.start(name, config, claimed.folder, resumed, stack)
             signals.at_once = False
             signals.check()
             if resumed is not None:
