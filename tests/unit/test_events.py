@@ -53,15 +53,16 @@ def test_a_resumed_run_tells_what_is_to_be_forgotten(tmp_path: Path) -> None:
     assert row.step == 310
 
 
-def test_rows_are_written_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_wait_a_batch_of_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events, now = Events(tmp_path), [1_700_000_000.0]
     monkeypatch.setattr(module.time, "time", lambda: now[0])
     for step in range(5):
         events.add({"a/b": 1.0}, step)
-        now[0] += 0.4
+        now[0] += module.BATCH_SECONDS * 0.4
     ((_, *rows),) = written(tmp_path)
     assert [row.step for row in rows] == [0, 1, 2, 3]
-    assert [row.wall_time % 100 for row in rows] == pytest.approx([0.0, 0.4, 0.8, 1.2])
+    wanted = [module.BATCH_SECONDS * 0.4 * step for step in range(4)]
+    assert [row.wall_time % 100 for row in rows] == pytest.approx(wanted)
     events.close()
     assert len(written(tmp_path)[0]) == 6
 
