@@ -78,12 +78,12 @@ def checks(name: str, o: argparse.Namespace, seconds: float) -> Iterator[Row]:
 def tested(o: argparse.Namespace) -> Row:
     """The tests that only a GPU can pass; where there is none they are left out."""
     words = [sys.executable, "-m", "pytest", "-o", "addopts=", "-q"]
-    out, errors = run([*words, str(ROOT / "tests" / "unit" / "test_graphed.py")], 120.0)
+    out, errors = run([*words, str(ROOT / "tests" / "unit" / "test_cuda_graph.py")], 120.0)
     counted = {word: int(n) for n, word in re.findall(r"(\d+) (passed|skipped|failed)", out)}
     if not counted.get("passed"):
-        return said(f"tests/unit/test_graphed.py: {(out + errors).strip()[-300:]}")
+        return said(f"tests/unit/test_cuda_graph.py: {(out + errors).strip()[-300:]}")
     missed = counted.get("failed", 0) + counted.get("skipped", 0)
-    what = "tests/unit/test_graphed.py: failed or left out"
+    what = "tests/unit/test_cuda_graph.py: failed or left out"
     return row(what, missed, "tests") | {"ok": None if o.cpu else not missed}
 
 
