@@ -9,6 +9,7 @@ from fields import act, spec_of
 
 from tianji.algorithms.dqn import DQN, DQNHyp
 from tianji.algorithms.ppo import PPO, PPOHyp
+from tianji.algorithms.pqn import PQN, PQNHyp
 from tianji.config.keys import ModelConfig
 from tianji.core.algorithm import Task
 from tianji.core.env import EnvSpec
@@ -33,6 +34,7 @@ CASES = {
     "shared": (PPO, Task(VECTOR, replace(MLP, shared=True), PPOHyp())),
     "several choices": (PPO, Task(SEVERAL, MLP, PPOHyp())),
     "cnn": (PPO, Task(PICTURES, CNN, PPOHyp())),
+    "cnn with norms": (PQN, Task(PICTURES, CNN, PQNHyp())),
     "cnn normalised": (PPO, Task(PICTURES, CNN, PPOHyp(normalise_obs=True))),
 }
 

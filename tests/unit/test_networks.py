@@ -29,6 +29,7 @@ LAYOUTS = [
     CNNLayout((1, 8, 8), 3, ((4, 3, 1),), (16, 8), "tanh", norm=True),
     CNNLayout((2, 12, 12), 4, ((4, 4, 2),), (16,), dueling=True),
     CNNLayout((2, 12, 12), 6, ((4, 4, 2),), (), dueling=True, atoms=2),
+    CNNLayout((2, 12, 12), 3, ((4, 4, 2), (8, 3, 1)), (16,), norm=True, norm_convs=True),
 ]
 
 

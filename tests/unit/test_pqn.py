@@ -151,6 +151,15 @@ def test_layers_are_normalised_unless_the_model_says_otherwise():
     assert PQN.n_weights(task()) == plain + 2 * 8
 
 
+def test_so_is_what_convolutions_give():
+    env = spec_of(Field("obs", "uint8", (2, 12, 12)), Field("action", "int64"), 4)
+    model = ModelConfig(type="CNN", convs=((4, 4, 2), (6, 3, 1)), hidden=(8,))
+    plain = q_network(task(env, model=replace(model, norm=False))).n_weights
+    dense = q_network(task(env, model=replace(model, norm=True))).n_weights
+    assert dense == plain + 2 * 8
+    assert q_network(task(env, model=model)).n_weights == dense + 2 * (4 + 6)
+
+
 def test_each_actor_sends_its_share_per_version_and_takes_turns_with_the_learner():
     sampling = PQN.sampling(task(n_actors=3, batch_size=6))
     assert (sampling.batch, sampling.pool, sampling.per_version) == (6, 6, 2)

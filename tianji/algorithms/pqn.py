@@ -186,5 +186,5 @@ def q_network(task: Task) -> Network:
     """The Q-network of a job, with LayerNorm unless the model says otherwise."""
     n_actions, model = one_choice(task, "PQN"), task.model
     if model.norm is None:
-        task = replace(task, model=replace(model, norm=True))
+        task = replace(task, model=replace(model, norm="all"))
     return network_of(task, n_actions, bool(model.dueling))

@@ -128,9 +128,10 @@ class ModelConfig:
         "(64, 3, 1))",
         needs={"type": ("CNN",)},
     )
-    norm: bool | None = key(
+    norm: bool | Literal["all"] | None = key(
         None,
-        "LayerNorm behind every dense layer but the last; default: with PQN",
+        "LayerNorm behind every dense layer but the last; 'all': behind convolutions too; default: "
+        "with PQN, all",
         needs={"agent.type": using("norm"), "type": ("MLP", "CNN")},
     )
     dueling: bool | None = key(

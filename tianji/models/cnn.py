@@ -25,7 +25,8 @@ class CNN(nn.Module):
         self.convs, self.dense = nn.ModuleList(), nn.ModuleList()
         channels, size = layout.input_shape[0], layout.n_features
         for out, kernel, stride in layout.convs:
-            self.convs.append(nn.Conv2d(channels, out, kernel, stride))
+            norms = [nn.GroupNorm(1, out)] if layout.norm_convs else []
+            self.convs.append(nn.Sequential(nn.Conv2d(channels, out, kernel, stride), *norms))
             channels = out
         for out in layout.hidden:
             norm = [nn.LayerNorm(out)] if layout.norm else []

@@ -167,7 +167,8 @@ NATURE = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 class CNNLayout(Network):
     """Convolutions over stacked frames [C, H, W], dense layers, and a last linear one.
 
-    uint8 inputs count as 0 to 1. With `norm` a LayerNorm follows every dense layer.
+    uint8 inputs count as 0 to 1. With `norm` a LayerNorm follows every dense layer; with
+    `norm_convs` all pixels and channels that a convolution gives are normalised too.
     """
 
     input_shape: tuple[int, ...]
@@ -179,6 +180,7 @@ class CNNLayout(Network):
     dueling: bool = False
     atoms: int = 1
     precision: str = "auto"  # what it learns and acts in, as the key of `model`
+    norm_convs: bool = False
 
     def __post_init__(self) -> None:
         """Refuses inputs that are no pictures, and pictures too small for the convolutions."""
@@ -213,7 +215,7 @@ class CNNLayout(Network):
         shapes: list[tuple[int, ...]] = []
         channels = self.input_shape[0]
         for out, kernel, _ in self.convs:
-            shapes += [(out, channels, kernel, kernel), (out,)]
+            shapes += [(out, channels, kernel, kernel), (out,)] + [(out,), (out,)] * self.norm_convs
             channels = out
         sizes = [self.n_features, *self.hidden]
         for size_in, size_out in pairwise(sizes):
@@ -254,7 +256,7 @@ def network_of(
     if model.type == "CNN":
         hidden = (512,) if model.hidden is None else tuple(model.hidden)
         convs = NATURE if model.convs is None else tuple(_conv(each) for each in model.convs)
-        more = (model.act, bool(model.norm), *last, model.precision)
+        more = (model.act, bool(model.norm), *last, model.precision, model.norm == "all")
         return CNNLayout(shape, n_outputs, convs, hidden, *more)
     if model.type == "GRU":
         raise TianJiError(
