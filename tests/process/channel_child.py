@@ -10,6 +10,8 @@ import numpy as np
 from tianji.transports import shm
 from tianji.transports.shm import ShmTransport
 
+A_LOOK = 0.001  # seconds that a broken writer leaves the other end to see what is not whole yet
+
 
 def resident_bytes():
     """Memory of this process that is its own, shared mappings left out."""
@@ -45,6 +47,7 @@ def publish(transport, n, broken=False):
         cell = outbox.slot()["weights"]
         if broken:
             outbox.commit(version)
+            time.sleep(A_LOOK)
         cell[...] = version
         if not broken:
             outbox.commit(version)
@@ -79,6 +82,7 @@ def produce(transport, n, broken=False):
         slot = waiter.until(outbox.slot)
         if broken:
             outbox.commit(i)
+            time.sleep(A_LOOK)
         slot["number"][...] = i
         slot["data"][...] = i
         if not broken:
