@@ -1,5 +1,6 @@
 """Every gymnasium space becomes named fields, and actions of every discrete space go back."""
 
+import importlib
 from types import SimpleNamespace
 
 import gymnasium
@@ -175,7 +176,74 @@ def test_toy_text_is_learned_from(name, task, tmp_path):
     report = tianji.train(TASKS / task, *given, engine="local", run_dir=tmp_path / "run")
     assert report.error is None
     assert report.summary["updates"] >= 2
-    assert np.isfinite(tianji.load(tmp_path / "run").weights).all()
+    policy, env = tianji.load(tmp_path / "run"), gymnasium.make(name)
+    obs, _ = env.reset(seed=0)  # as gymnasium shows it: a number, or a tuple of three
+    assert env.action_space.contains(policy.act(obs))
+    env.step(policy.act(obs))
+    several = gymnasium.make_vec(name, num_envs=3, vectorization_mode="sync")
+    obs, _ = several.reset(seed=0)
+    assert several.action_space.contains(policy.act(obs))
+
+
+@pytest.fixture(scope="module")
+def dials(tmp_path_factory):
+    """A run with a Dict of observations, stopped half-way and resumed to its target."""
+    folder = tmp_path_factory.mktemp("dials") / "run"
+    task = TASKS / "dials_dqn.py"
+    tianji.train(task, "exp.train_steps=500", engine="local", run_dir=folder)
+    return tianji.resume(folder, exp=dict(train_steps=20_000))
+
+
+def test_a_dict_of_observations_is_learned_from_and_played_in_its_own_terms(dials, monkeypatch):
+    assert dials.status == "solved"
+    monkeypatch.syspath_prepend(TASKS)
+    game, policy = importlib.import_module("dials").Dials(), dials.policy()
+    obs, _ = game.reset(seed=0)
+    total, ended = 0.0, False
+    while not ended:
+        action = policy.act(obs)
+        assert game.action_space.contains(action)
+        obs, reward, ended, _, _ = game.step(action)
+        total += reward
+    assert total == 8
+
+
+def test_a_policy_is_asked_by_field_too_and_then_counts_from_zero(dials):
+    policy = dials.policy()
+    env = policy.environment()
+    obs = env.reset(seed=0)
+    assert set(obs) == {"obs.dial", "obs.noise"}
+    action = policy.act(obs)
+    assert action.tolist() == obs["obs.dial"].argmax(1).tolist()
+    assert env.step(action).reward.tolist() == [1.0] * len(action)
+
+
+def test_an_observation_that_is_none_of_the_space_is_refused_by_its_field(dials):
+    policy = dials.policy()
+    noise = np.zeros(2, np.float32)
+    for wrong, words in [
+        ({"dial": 4, "noise": noise}, "field 'obs.dial'"),
+        ({"dial": 1, "noise": noise[:1]}, "field 'obs.noise'"),
+        ({"dial": 1}, "has no 'noise'"),
+    ]:
+        with pytest.raises(TianJiError, match=words):
+            policy.act(wrong)
+
+
+def test_a_policy_with_a_dict_of_observations_is_exported(dials):
+    pytest.importorskip("onnxruntime")
+    exported = tianji.export(dials.folder)
+    assert exported.parity.equal == 1.0
+    assert exported.inputs == ("obs float32 [batch, 5]",)
+
+
+def test_a_space_with_nothing_in_it_or_two_parts_of_one_name_is_refused():
+    with pytest.raises(TianJiError, match=r"drawn: .*nothing in it"):
+        describe("drawn", spaces.Dict({}), spaces.Discrete(2), 1)
+    box = spaces.Box(-1, 1, (1,))
+    alike = spaces.Dict({"a.b": box, "a": spaces.Dict({"b": box})})
+    with pytest.raises(TianJiError, match=r"drawn: .*'obs.a.b'"):
+        describe("drawn", alike, spaces.Discrete(2), 1)
 
 
 SECTION = {"type": "GymEnv", "vectorization": "sync", "kwargs": {}, "render": False}

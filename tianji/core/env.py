@@ -122,6 +122,18 @@ class EnvSpec:
         parts = [arrays[prefix + field.name].reshape(*lead, -1) for field in fields]
         return np.concatenate(parts, -1, dtype=np.float32)
 
+    def scatter(self, gathered: npt.NDArray[Any]) -> Arrays:
+        """The fields that `gather` put side by side."""
+        fields = self.inputs
+        if len(fields) == 1:
+            return {fields[0].name: gathered}
+        ends = np.cumsum([math.prod(field.shape) for field in fields])
+        parts = np.split(gathered, ends[:-1], -1)
+        return {
+            field.name: part.reshape(*gathered.shape[:-1], *field.shape).astype(field.dtype)
+            for field, part in zip(fields, parts, strict=True)
+        }
+
     def to_json(self) -> dict[str, Any]:
         """A plain description that `from_json` turns back."""
         return asdict(self)
@@ -258,6 +270,24 @@ class MendingEnv(Env, Protocol):
 
     def mend(self, mishaps: Mishaps) -> None:
         """From now on an episode that breaks is lost, and counted, instead of raised."""
+
+
+class Terms(Protocol):
+    """What an environment's own spaces call an observation and an action."""
+
+    def observed(self, who: str, obs: Any) -> tuple[Arrays, bool]:
+        """The arrays [n, ...] of one observation, or of n; and whether it was one."""
+
+    def action(self, action: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """What the space calls actions that count from 0."""
+
+
+@runtime_checkable
+class SpacesEnv(Env, Protocol):
+    """Environments of a library with spaces, in whose terms a trained policy can be asked."""
+
+    def terms(self) -> Terms:
+        """What its single environments call an observation and an action."""
 
 
 class BaseEnv(metaclass=ABCMeta):

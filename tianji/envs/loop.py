@@ -16,7 +16,7 @@ from tianji.core.schema import Arrays, Field, Schema
 from tianji.core.state import State
 from tianji.envs.shown import Picture, fps_of, picture_of
 from tianji.envs.single_state import restore_single, single_state
-from tianji.envs.spaces import FLOAT32_MAX, Actions, Observed, not_finite, number
+from tianji.envs.spaces import FLOAT32_MAX, Actions, Observed, Terms, not_finite, number
 
 STEP_FORM = "(observation, reward, terminated, truncated, info)"
 
@@ -112,6 +112,10 @@ class LoopEnv:
                 self._lose(e, error)
         self._check_observations()
         return self._step
+
+    def terms(self) -> Terms:
+        """What its single environments call an observation and an action."""
+        return Terms(self._envs[0].observation_space, self._envs[0].action_space)
 
     def mend(self, mishaps: Mishaps) -> None:
         """From now on an environment that breaks loses its episode, and the others go on."""

@@ -61,7 +61,16 @@ class Leaf:
 
 def leaves_of(name: str, space: Any) -> list[Leaf]:
     """All arrays of an observation, in the space's order."""
-    return list(_leaves(name, space, (), "obs"))
+    leaves = list(_leaves(name, space, (), "obs"))
+    called = [leaf.field.name for leaf in leaves]
+    if not leaves:
+        raise TianJiError(f"{name}: observation space {space!r} has nothing in it: show something")
+    if twice := next((each for each in called if called.count(each) > 1), None):
+        raise TianJiError(
+            f"{name}: two parts of observation space {space!r:.120} are both called {twice!r}: "
+            "rename one of their keys"
+        )
+    return leaves
 
 
 def _leaves(name: str, space: Any, path: tuple[Any, ...], called: str) -> Iterator[Leaf]:
@@ -146,17 +155,17 @@ class Observed:
     def _put_parts(self, e: int, obs: Any) -> None:
         """Checks one environment's observation and copies it into row `e`."""
         for leaf, rows in self._parts:
-            rows.put(e, self._part(obs, leaf))
+            rows.put(e, part_of(self._name, obs, leaf))
 
     def _put_all_parts(self, obs: Any) -> None:
         """Checks the observations of all environments and copies them."""
         for leaf, rows in self._parts:
-            rows.put_all(self._part(obs, leaf))
+            rows.put_all(part_of(self._name, obs, leaf))
 
     def put_one_of(self, e: int, obs: Any) -> None:
         """Copies row `e` of what all environments show."""
         for leaf, rows in self._parts:
-            rows.put(e, self._part(obs, leaf)[e])
+            rows.put(e, part_of(self._name, obs, leaf)[e])
 
     def copy_rows(self, where: npt.NDArray[np.intp], other: Observed) -> None:
         """Takes these rows from another."""
@@ -170,17 +179,18 @@ class Observed:
                 return e, field
         return None
 
-    def _part(self, obs: Any, leaf: Leaf) -> Any:
-        for key in leaf.path:
-            try:
-                obs = obs[key]
-            except (KeyError, IndexError, TypeError):
-                got = sorted(obs) if isinstance(obs, dict) else type(obs).__name__
-                raise TianJiError(
-                    f"{self._name}: field {leaf.field.name!r}: the observation has no {key!r}, "
-                    f"got {got}"
-                ) from None
-        return obs
+
+def part_of(name: str, obs: Any, leaf: Leaf) -> Any:
+    """The part of an observation that one of its arrays is made of."""
+    for key in leaf.path:
+        try:
+            obs = obs[key]
+        except (KeyError, IndexError, TypeError):
+            got = sorted(obs) if isinstance(obs, dict) else type(obs).__name__
+            raise TianJiError(
+                f"{name}: field {leaf.field.name!r}: the observation has no {key!r}, got {got}"
+            ) from None
+    return obs
 
 
 def _rows_for(name: str, leaf: Leaf, n_envs: int) -> Rows:
@@ -329,6 +339,37 @@ class Actions:
             f"{self._name}: action {action[e]} of environment {e} is outside {self._space}: "
             f"a policy returns {count}"
         )
+
+
+class Terms:
+    """What an environment's own spaces call an observation and an action.
+
+    A policy sees arrays by field and counts choices from 0; whoever plays with the environment
+    itself has what `observation_space` describes and wants what `action_space` holds.
+    """
+
+    def __init__(self, observation_space: Any, action_space: Any) -> None:
+        self._space = observation_space
+        self._start = np.asarray(getattr(action_space, "start", 0))
+
+    def observed(self, who: str, obs: Any) -> tuple[Arrays, bool]:
+        """The arrays [n, ...] of one observation, or of n as a vector environment has them.
+
+        Beside them, whether it was one. `who` asks, for messages.
+        """
+        leaf = leaves_of(who, self._space)[0]
+        array = np.asarray(part_of(who, obs, leaf))
+        single = array.ndim == len(leaf.space.shape)
+        rows = Observed(who, self._space, 1 if single else len(array))
+        if single:
+            rows.put(0, obs)
+        else:
+            rows.put_all(obs)
+        return rows.arrays, single
+
+    def action(self, action: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """What the space calls actions that count from 0."""
+        return action + self._start if self._start.any() else action
 
 
 def check_finite(name: str, arrays: Arrays, length: npt.NDArray[np.int64]) -> None:

@@ -12,7 +12,7 @@ from tianji.core.env import EnvSpec, Step
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays
 from tianji.core.state import State, copied, restore_to, state_of
-from tianji.envs.spaces import Actions, Observed, describe, first_broken, not_finite
+from tianji.envs.spaces import Actions, Observed, Terms, describe, first_broken, not_finite
 
 
 class VectorAdapter:
@@ -99,6 +99,10 @@ class VectorAdapter:
         self._handle_ends(infos)
         self._check_finite()
         return self._step
+
+    def terms(self) -> Terms:
+        """What its single environments call an observation and an action."""
+        return Terms(self._env.single_observation_space, self._env.single_action_space)
 
     def close(self) -> None:
         """Closes the vector environment."""

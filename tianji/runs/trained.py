@@ -14,8 +14,10 @@ import numpy.typing as npt
 from tianji.config import Config, from_json
 from tianji.core import checkpoint
 from tianji.core.algorithm import Algorithm, Policy, Saved, Task, Weights
+from tianji.core.env import SpacesEnv, Terms
 from tianji.core.errors import TianJiError
 from tianji.core.json_file import read_json, whole
+from tianji.core.schema import Arrays
 from tianji.envs import Env, Rendering, ShownEnv
 from tianji.job.factory import make_env, make_games_env, make_shown_env
 from tianji.job.job import Job, prepare
@@ -41,6 +43,7 @@ class Trained:
         weights: Weights,
         version: int,
         env_steps: int | None = None,
+        terms: Terms | None = None,
     ) -> None:
         self.config = config
         self.weights = weights  # what the policy was loaded with, flat
@@ -48,6 +51,7 @@ class Trained:
         self.env_steps = env_steps  # that had been made by then; None if nobody wrote it down
         self._job = job
         self._policy = policy
+        self._terms = terms  # of the environment's own spaces, where it has any
         self._n_acted = 0  # observations in the last call
 
     def __repr__(self) -> str:
@@ -70,14 +74,28 @@ class Trained:
         """What the algorithm was told about its job: spaces, network and hyper-parameters."""
         return self._job.task
 
-    def act(
-        self, obs: npt.ArrayLike | Mapping[str, npt.ArrayLike], first: npt.ArrayLike | None = None
-    ) -> npt.NDArray[Any]:
+    def act(self, obs: Any, first: npt.ArrayLike | None = None) -> npt.NDArray[Any]:
         """The action for one observation, or the actions for a stack of them.
 
-        An environment that shows several fields is given as a mapping by their names. `first`
-        says where an episode begins, for policies that remember; without it the first call does.
+        Observations are what the environment's own space describes (a state's number, a Dict, a
+        Tuple, ...), or those of n environments as gymnasium's vector environments show them; the
+        action is one of its action space. Observations as `environment()` shows them, arrays by
+        field, get actions as its `step` takes them, which count from 0. `first` says where an
+        episode begins, for policies that remember; without it the first call does.
         """
+        names = {field.name for field in self._job.task.env.observations}
+        ours = isinstance(obs, Mapping) and names <= set(obs)
+        terms = None if ours else self._terms
+        arrays, single = terms.observed("act", obs) if terms else self._by_field(obs)
+        n = len(next(iter(arrays.values())))
+        begins = np.full(n, self._n_acted != n) if first is None else np.atleast_1d(first)
+        self._n_acted = n
+        action = self._policy.act(arrays, begins.astype(np.bool_), explore=False)["action"]
+        action = terms.action(action) if terms else action
+        return np.asarray(action)[0] if single else np.asarray(action)
+
+    def _by_field(self, obs: Any) -> tuple[Arrays, bool]:
+        """The arrays [n, ...] of observations by field, and whether it was one."""
         fields = self._job.task.env.observations
         named = obs if isinstance(obs, Mapping) else {fields[0].name: obs}
         if missing := {field.name for field in fields} - set(named):
@@ -90,11 +108,7 @@ class Trained:
                 raise TianJiError(f"act: want {field.name!r} as {field}, got {list(shape)}")
         if single:
             arrays = {name: array[None] for name, array in arrays.items()}
-        n = len(arrays[fields[0].name])
-        begins = np.full(n, self._n_acted != n) if first is None else np.atleast_1d(first)
-        self._n_acted = n
-        action = self._policy.act(arrays, begins.astype(np.bool_), explore=False)["action"]
-        return np.asarray(action[0] if single else action)
+        return arrays, single
 
     def environment(self) -> Env:
         """Fresh environments of the kind that the policy was trained in."""
@@ -135,6 +149,7 @@ def load(
     config = from_json(config_of(about), str(folder / "config.json"))
     refuse_strange(config, about, path, trust)
     env = make_env(config)
+    terms = env.terms() if isinstance(env, SpacesEnv) else None
     env.close()
     job = prepare(config, env.spec)
     n_weights = job.algorithm.n_weights(job.task)
@@ -145,7 +160,7 @@ def load(
         )
     policy = job.algorithm.policy(replace(job.task, device="auto"), 0, 0)  # wherever this is
     policy.load(saved.weights, saved.version)
-    return Trained(config, job, policy, saved.weights, saved.version, saved.env_steps)
+    return Trained(config, job, policy, saved.weights, saved.version, saved.env_steps, terms)
 
 
 def run_of(path: Path) -> Path:

@@ -131,7 +131,8 @@ def compare(
     """Runs the graph and the policy side by side."""
     inputs = observations.astype(np.float32)
     action, scores = session.run(None, {"obs": inputs})
-    want, expected = graph.scores(inputs), trained.act(observations)
+    expected = trained.act(trained.task.env.scatter(observations))
+    want = graph.scores(inputs)
     tolerance = TOLERANCE * max(1.0, float(np.abs(want).max()))
     difference = float(np.abs(scores - want).max())
     if trained.task.env.choices is None:
