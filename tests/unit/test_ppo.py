@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from made_rollouts import BATCHES, random_batch
 
 from tianji.algorithms.base import advantages
-from tianji.algorithms.drift import Drift
+from tianji.algorithms.drift import Drift, KLRate
 from tianji.algorithms.ppo import PPO, PPOHyp
-from tianji.algorithms.surrogate import Gains
+from tianji.algorithms.surrogate import Gains, objective
 from tianji.config.keys import ModelConfig
 from tianji.core.algorithm import Task
 from tianji.core.errors import TianJiError
@@ -471,3 +471,36 @@ def test_stacks_that_are_kept_for_all_epochs_are_those_put_together_for_each(
         found.append(algorithm.parameters().copy())
     assert (found[0] == found[1]).all()
     assert not (found[0] == PPO(Task(FRAMES, model, hyp, 1), 0).parameters()).all()
+
+
+def test_the_learning_rate_follows_the_divergence_that_is_wanted():
+    hyp = PPOHyp(lr=1e-3, kl_target=0.01)
+    rate = KLRate(hyp)
+    assert rate.next(0.0, 0) == 1e-3  # nothing was learned yet
+    assert rate.next(0.021, 1) == pytest.approx(1e-3 / 1.5)  # more than twice as far
+    assert rate.next(0.01, 2) == pytest.approx(1e-3 / 1.5)
+    assert rate.next(0.004, 3) == pytest.approx(1e-3)  # less than half as far
+    other = KLRate(hyp)
+    other.restore(rate.state())
+    assert other.next(0.004, 4) == rate.next(0.004, 4) == pytest.approx(1.5e-3)
+    for _ in range(40):
+        least = rate.next(1.0, 5)
+        most = other.next(0.0, 5)
+    assert (least, most) == (1e-6, 1e-2)
+    assert rate.next(0.0, 6) == pytest.approx(1.5e-6)  # it comes back from a bound at once
+
+
+def test_a_value_that_moves_beyond_its_clip_gains_nothing():
+    def loss_and_slope(moved, target, **hyp):
+        logp = torch.zeros(1)
+        value = torch.tensor([moved], requires_grad=True)
+        before, wanted = torch.zeros(1), torch.tensor([target])
+        loss, _ = objective(
+            PPOHyp(vf_coef=1.0, **hyp), logp, torch.zeros(()), value, logp, before, logp, wanted
+        )
+        loss.backward()
+        return float(loss.detach()), float(value.grad[0])
+
+    assert loss_and_slope(0.5, 1.0) == pytest.approx((0.25, -1.0))
+    assert loss_and_slope(0.5, 1.0, value_clip=0.2) == pytest.approx((0.64, 0.0))
+    assert loss_and_slope(0.1, 1.0, value_clip=0.2) == pytest.approx((0.81, -1.8))

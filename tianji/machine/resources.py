@@ -117,8 +117,9 @@ def refuse_without_gpu(config: Config) -> None:
     """Raises where a section asks for a GPU that this machine has not."""
     wanted = [section for section, device in devices_of(config).items() if device == "cuda"]
     if wanted and gpu_of("cuda") is None:
+        instead = "'cpu'" if wanted[0] == "buffer_cfg" else "'auto' or 'cpu'"
         raise TianJiError(
-            f"{wanted[0]}.device='cuda': torch sees no GPU here: write 'auto' or 'cpu', or leave "
+            f"{wanted[0]}.device='cuda': torch sees no GPU here: write {instead}, or leave "
             "it out; tianji doctor says more"
         )
 

@@ -187,7 +187,8 @@ class CNNLayout(Network):
         if len(self.input_shape) != 3:
             raise TianJiError(
                 f"model.type: a CNN reads pictures [channels, height, width], and what is observed "
-                f"has shape {list(self.input_shape)}: use type='MLP'"
+                f"has shape {list(self.input_shape)}: use type='MLP', or for one frame without "
+                "channels stack some (of Atari: the wrapper 'stack')"
             )
         if min(self.picture) < 1:
             raise TianJiError(
