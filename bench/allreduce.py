@@ -32,7 +32,7 @@ from options import OUT, Options, at_least, count
 from transmission.loops import until
 
 from tianji.core.channel import ChannelSpec
-from tianji.roles.allreduce import Exchange, exchange_schema
+from tianji.roles.allreduce import AllReduce, exchange_schema
 from tianji.transports.shm import ShmTransport
 
 SIZES = (4 << 10, 32 << 10, 128 << 10, 512 << 10, 2 << 20, 8 << 20)  # bytes
@@ -47,16 +47,16 @@ def repeats(size: int) -> int:
 
 
 TRANSPORTS: list[ShmTransport] = []  # of this process: one, once it is attached
-EXCHANGES: dict[int, Exchange] = {}  # by size
+EXCHANGES: dict[int, AllReduce] = {}  # by size
 
 
-def exchange_for(brief: dict[str, Any], rank: int, size: int) -> Exchange:
+def exchange_for(brief: dict[str, Any], rank: int, size: int) -> AllReduce:
     """The ends of the channels for vectors of one size, made once."""
     if not TRANSPORTS:
         TRANSPORTS.append(ShmTransport.attach(brief["transport"], f"p{rank}"))
     transport, others = TRANSPORTS[0], [i for i in range(brief["n"]) if i != rank]
     if size not in EXCHANGES:
-        EXCHANGES[size] = Exchange(
+        EXCHANGES[size] = AllReduce(
             rank,
             {i: transport.outbox(f"{size} {rank}>{i}") for i in others},
             {i: transport.inbox(f"{size} {i}>{rank}") for i in others},

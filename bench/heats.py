@@ -17,11 +17,11 @@ from trainings import FAILURES, Row
 
 from tianji.strategy.plan.model import predict
 from tianji.strategy.plan.profile import Profile
-from tianji.strategy.plan.solver import Shape, Wish, candidates, shape_of
+from tianji.strategy.plan.solver import PlanRequest, Shape, candidates, shape_of
 from tianji.strategy.plan.split import Split
 
 
-def shapes(profile: Profile, wish: Wish) -> list[Split]:
+def shapes(profile: Profile, wish: PlanRequest) -> list[Split]:
     """One split of each shape, with the environments that are predicted to be fastest."""
     best: dict[Shape, tuple[float, Split]] = {}
     for split in candidates(profile, wish):

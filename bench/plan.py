@@ -36,7 +36,7 @@ from tianji.strategy.plan import plan_file
 from tianji.strategy.plan.model import predict
 from tianji.strategy.plan.plan_file import Plan
 from tianji.strategy.plan.profile import Profile
-from tianji.strategy.plan.solver import Wish, candidates, shape_of
+from tianji.strategy.plan.solver import PlanRequest, candidates, shape_of
 from tianji.strategy.plan.split import Split
 from tianji.strategy.probe import planner
 from tianji.strategy.probe.probe import probe
@@ -101,7 +101,7 @@ class Race:
     config: Path
     overrides: list[str]
     seconds: float
-    wish: Wish
+    wish: PlanRequest
     profile: Profile
     planned: Split
 
@@ -223,7 +223,7 @@ def main() -> int:
         config = load(given.config, [*given.overrides, *ENDLESS])  # as all of them are trained
         job = try_out(config)
         profile = probe(job, given.cores)
-        wish = Wish(given.cores, groups=given.groups)
+        wish = PlanRequest(given.cores, groups=given.groups)
         planned = planner.make(config, profile, wish).plan.split
     except TianJiError as problem:
         options.error(str(problem))

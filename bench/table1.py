@@ -36,7 +36,7 @@ from tables import cells, markdown, spread, values, where
 from trainings import JOBS, Row, train
 
 from tianji.strategy.plan.profile import ActorCost, LearnerCost, Machine, Profile, Work
-from tianji.strategy.plan.solver import Wish, solve
+from tianji.strategy.plan.solver import PlanRequest, solve
 
 ACTORS = (2, 4, 8, 16, 24)
 CORES = 16  # that the planned split is for, as in the paper
@@ -119,7 +119,7 @@ def slept_profile(learner_cores: int, n_cores: int) -> Profile:
 def planned(n_learners: int, learner_cores: int, n_cores: int = CORES) -> Split:
     """What the solver of `tianji plan` chooses for slept costs, groups and learners as given."""
     n_cores = max(n_cores, n_learners * (learner_cores + 1))
-    wish = Wish(n_cores, groups=n_learners, learner_cores=learner_cores)
+    wish = PlanRequest(n_cores, groups=n_learners, learner_cores=learner_cores)
     best = solve(slept_profile(learner_cores, n_cores), wish)[0].split
     return Split(n_learners, n_learners * best.actors, learner_cores)
 

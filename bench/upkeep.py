@@ -87,28 +87,28 @@ def child(what: str, seconds: float, n_windows: int, folder: Path) -> None:
     from tianji.config import load
     from tianji.runs import launch
     from tianji.runs import run as shows
-    from tianji.runs.checkpoint_schedule import Keeper
-    from tianji.runs.evaluation_schedule import Examiner
+    from tianji.runs.checkpoint_schedule import CheckpointSchedule
+    from tianji.runs.evaluation_schedule import EvaluationSchedule
     from tianji.runs.run import Run
 
     windows = Windows(seconds)
-    shown, saved, examined = Run.tick, Keeper._is_due, Examiner.tick
+    shown, saved, examined = Run.tick, CheckpointSchedule._is_due, EvaluationSchedule.tick
 
     def run_tick(run: Run, progress: Any) -> None:
         windows.look(progress)
         if what != TABLE or windows.is_on:
             shown(run, progress)
 
-    def is_due(keeper: Keeper, progress: Any) -> bool:
+    def is_due(keeper: CheckpointSchedule, progress: Any) -> bool:
         return saved(keeper, progress) and "checkpoints" in what and windows.once("checkpoint")
 
-    def examiner_tick(examiner: Examiner, progress: Any) -> None:
+    def examiner_tick(examiner: EvaluationSchedule, progress: Any) -> None:
         if "evaluation" in what and windows.once("evaluation"):
             examined(examiner, progress)
         else:
             examiner._take_all()
 
-    Run.tick, Keeper._is_due, Examiner.tick = run_tick, is_due, examiner_tick  # type: ignore
+    Run.tick, CheckpointSchedule._is_due, EvaluationSchedule.tick = run_tick, is_due, examiner_tick  # type: ignore
     whole = SETTLING_SECONDS + (n_windows + 0.5) * seconds
     settings = [f"exp.max_seconds={whole}", "exp.stop_return=1e9", "exp.save_freq=1"]
     settings += ["exp.train_steps=1_000_000_000", "exp.save_keep=1000"]

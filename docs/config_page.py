@@ -8,7 +8,7 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from tianji.config.algorithms import ALGORITHMS
+from tianji.config.builtin_algorithms import ALGORITHMS
 from tianji.config.binder import facts_of
 from tianji.config.environment import EnvironmentConfig
 from tianji.config.keys import (

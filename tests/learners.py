@@ -7,7 +7,7 @@ import numpy as np
 from tianji.core.channel import ChannelSpec, Delivery
 from tianji.core.schema import Field, Schema
 from tianji.roles import Learner
-from tianji.roles.allreduce import Exchange, exchange_schema
+from tianji.roles.allreduce import AllReduce, exchange_schema
 from tianji.roles.fusion import Fusion, parameters_schema
 from tianji.roles.reducer import Reducer
 from tianji.roles.shards import Shards, shard_schema
@@ -110,7 +110,7 @@ class GroupOfLearners:
 
     def _learner(self, i, k, n_steps, max_updates, interval):
         transport, others = self.transport, [j for j in range(k) if j != i]
-        exchange = Exchange(
+        exchange = AllReduce(
             i,
             {j: transport.outbox(f"{i}>{j}") for j in others},
             {j: transport.inbox(f"{j}>{i}") for j in others},

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from tianji.transports.descriptors import Meeting
+from tianji.transports.descriptors import DescriptorService
 from tianji.transports.wire import Event, Happening, Note, Word
 
 
@@ -115,7 +115,7 @@ class MemoryWorld:
 
     def __init__(self, net, rank, hosts):
         self.rank, self.hosts, self._net = rank, hosts, net
-        self.meeting = Meeting(len(hosts))
+        self.meeting = DescriptorService(len(hosts))
         self.meetings = [""] * len(hosts)
 
     def wire(self, peers):

@@ -213,13 +213,13 @@ def plan(
     from tianji.config.keywords import as_overrides
     from tianji.machine.resources import usable_here
     from tianji.strategy.plan import plan_file
-    from tianji.strategy.plan.solver import Wish
+    from tianji.strategy.plan.solver import PlanRequest
     from tianji.strategy.probe import planner
 
     n_cores = usable_here() if cores is None else cores
     given = [*overrides, *as_overrides(settings, "plan")]
     loaded, profile = planner.measure(config, given, n_cores)
-    found = planner.make(loaded, profile, Wish(cores=n_cores)).plan
+    found = planner.make(loaded, profile, PlanRequest(cores=n_cores)).plan
     if out is not None:
         plan_file.write(found, Path(out))
     return found

@@ -10,7 +10,7 @@ import pytest
 
 from tianji.core.errors import TianJiError
 from tianji.transports import descriptors as module
-from tianji.transports.descriptors import Meeting, fetch
+from tianji.transports.descriptors import DescriptorService, fetch
 
 pytestmark = pytest.mark.process
 
@@ -26,7 +26,7 @@ for event in events:
 
 @pytest.fixture
 def place():
-    place = Meeting(4)
+    place = DescriptorService(4)
     yield place
     place.close()
 
@@ -94,7 +94,7 @@ def test_the_user_of_a_guest_is_told_by_the_system():
 
 
 def test_names_cannot_be_guessed_and_lie_in_no_folder():
-    first, second = Meeting(1), Meeting(1)
+    first, second = DescriptorService(1), DescriptorService(1)
     assert first.name != second.name
     assert len(first.name) > 32
     assert not os.path.exists(first.name)

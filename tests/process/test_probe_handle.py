@@ -9,7 +9,7 @@ from tianji.config import load
 from tianji.core.errors import TianJiError
 from tianji.strategy.probe import probe_handle as module
 from tianji.strategy.probe import probe_process as measuring
-from tianji.strategy.probe.probe_handle import Hand, OutOfMemory, Task, together
+from tianji.strategy.probe.probe_handle import OutOfMemory, ProbeHandle, Task, together
 
 pytestmark = pytest.mark.process
 
@@ -26,7 +26,7 @@ def child(monkeypatch):
             "Popen",
             lambda words, **options: popen([words[0], "-c", program], **options),
         )
-        return Hand("learner", 1)
+        return ProbeHandle("learner", 1)
 
     return start
 

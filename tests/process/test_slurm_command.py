@@ -10,7 +10,7 @@ from commands import ROOT, end, eventually
 
 from tianji.cli.main import main
 from tianji.config import load
-from tianji.machine.slurm import Wish, script
+from tianji.machine.slurm import SlurmRequest, script
 
 pytestmark = pytest.mark.process
 
@@ -138,7 +138,7 @@ def test_names_that_the_shell_could_take_for_commands_are_names(tmp_path, name, 
     folder = f"/home/{name}" if kind == "folder" else "/home"
     if "\n" in folder:
         return
-    text = script(load(CONFIG), Wish(1), given, str(bin_), name, folder)
+    text = script(load(CONFIG), SlurmRequest(1), given, str(bin_), name, folder)
     (tmp_path / "job.sbatch").write_text(text)
     setting = {"FOLDER": str(tmp_path), "SLURM_JOB_ID": "77"}
     done = subprocess.run(

@@ -8,7 +8,7 @@ from learners import Averaging, GroupOfLearners, N
 
 from tianji.core.counts import Count
 from tianji.core.errors import TianJiError
-from tianji.roles.allreduce import Exchange
+from tianji.roles.allreduce import AllReduce
 
 
 def alone(n_batches, n_steps=1):
@@ -145,7 +145,7 @@ def test_in_whatever_order_they_get_their_turns_they_end_alike(
 
 
 def test_a_gradient_of_another_size_is_refused_with_what_is_wanted():
-    exchange = Exchange(0, {}, {}, N + 1)
+    exchange = AllReduce(0, {}, {}, N + 1)
     batch = {"x": np.zeros((2, N), np.float32)}
     with pytest.raises(TianJiError, match=r"float32\[6\], .* not float32\[5\]"):
         exchange.begin(Averaging().updates(batch))
@@ -153,7 +153,7 @@ def test_a_gradient_of_another_size_is_refused_with_what_is_wanted():
 
 def test_an_update_without_a_gradient_is_refused():
     with pytest.raises(TianJiError, match="yielded no gradient"):
-        Exchange(0, {}, {}, N).begin(Averaging(n_steps=0).updates({}))
+        AllReduce(0, {}, {}, N).begin(Averaging(n_steps=0).updates({}))
 
 
 def test_a_learner_waits_for_a_batch_and_in_an_update_for_the_others_gradients():

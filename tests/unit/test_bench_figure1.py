@@ -16,7 +16,7 @@ from systems.timeline import Doing
 from tianji.strategy.plan import plan_file
 from tianji.strategy.plan.plan_file import Plan
 from tianji.strategy.plan.profile import ActorCost
-from tianji.strategy.plan.solver import NOISE, Wish, solve
+from tianji.strategy.plan.solver import NOISE, PlanRequest, solve
 from tianji.strategy.simulate.core_layout import Layout, costs_of
 from tianji.strategy.simulate.simulator import simulate
 
@@ -240,7 +240,7 @@ def test_many_actors_are_not_all_drawn():
 
 
 def test_the_script_prints_a_line_for_each_style_and_draws_them(tmp_path, monkeypatch, capsys):
-    chosen = solve(JOB, Wish(4))[0]
+    chosen = solve(JOB, PlanRequest(4))[0]
     plan_file.write(Plan(JOB, chosen.split), tmp_path / "plan.json")
     words = [tmp_path / "plan.json", "--as-named", "--buffer-alone", "--out", tmp_path]
     monkeypatch.setattr(sys, "argv", ["figure1.py", *map(str, words)])

@@ -7,11 +7,11 @@ import heats
 from profiles import graded
 
 from tianji.strategy.plan.model import predict
-from tianji.strategy.plan.solver import Wish, candidates
+from tianji.strategy.plan.solver import PlanRequest, candidates
 
 
 def test_every_shape_runs_once_with_its_fastest_environments():
-    job, wish = graded(), Wish(8)
+    job, wish = graded(), PlanRequest(8)
     found = heats.shapes(job, wish)
     all_of_them = list(candidates(job, wish))
     assert len(found) == len({heats.shape_of(split) for split in all_of_them})
@@ -22,7 +22,7 @@ def test_every_shape_runs_once_with_its_fastest_environments():
 
 
 def test_no_heat_has_more_roles_than_cores_and_nobody_is_left_out():
-    job, wish = graded(), Wish(8)
+    job, wish = graded(), PlanRequest(8)
     splits = heats.shapes(job, wish)
 
     def size(split):

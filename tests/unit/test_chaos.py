@@ -18,7 +18,7 @@ from tianji.tools.chaos import invariants, results
 from tianji.tools.chaos.env_orders import Word, orders_of
 from tianji.tools.chaos.fault_injection import CODES
 from tianji.tools.chaos.faulty_worker import ChaosError, with_ordered_faults
-from tianji.tools.chaos.invariants import Bounds, Ending, Record, Trial, judge
+from tianji.tools.chaos.invariants import Bounds, Ending, FaultOutcome, Record, judge
 from tianji.tools.chaos.processes import Usage
 from tianji.tools.chaos.run_under_test import Row, row_of
 from tianji.tools.chaos.schedule import RUN, Fault, Strike, chosen, schedule
@@ -106,8 +106,8 @@ def whole():
     """What is seen of a run that keeps every promise."""
     usages = [(float(t), Usage(100 << 20, 50, 9, 3)) for t in range(1, 20)]
     rows = [row(t) for t in range(1, 20)]
-    trial = Trial(KILL, at=5.0, updates=50, detected=0.1, back=2.0, replaced=1)
-    stop = Trial(Strike(1.0, Fault.STOP, "actor-0.0", 0.0), at=8.0, updates=80, back=0.0)
+    trial = FaultOutcome(KILL, at=5.0, updates=50, detected=0.1, back=2.0, replaced=1)
+    stop = FaultOutcome(Strike(1.0, Fault.STOP, "actor-0.0", 0.0), at=8.0, updates=80, back=0.0)
     counts = dict(produced=1_520, received=1_500, missing_steps=0)
     summary = counts | dict(status="interrupted", restarts=1)
     return Record(
@@ -137,14 +137,14 @@ def test_a_run_without_a_fault_or_a_row_has_kept_nothing():
 
 def test_training_that_does_not_go_on_is_seen():
     record = whole()
-    record.trials.append(Trial(KILL, at=9.0, updates=90, detected=0.1))
+    record.trials.append(FaultOutcome(KILL, at=9.0, updates=90, detected=0.1))
     assert broken(record) == {"training goes on"}
     assert "not after kill learner-0.0" in judge(record)[0].found
 
 
 def test_a_fault_that_could_not_be_done_breaks_nothing():
     record = whole()
-    record.trials.append(Trial(Strike(1.0, Fault.NAN, "actor-0.0"), 9.0, 90, undone="why"))
+    record.trials.append(FaultOutcome(Strike(1.0, Fault.NAN, "actor-0.0"), 9.0, 90, undone="why"))
     assert broken(record) == set()
 
 
@@ -165,7 +165,7 @@ def test_samples_that_are_too_old_are_seen():
 
 def test_what_a_stopped_actor_holds_may_get_older_by_what_was_learned_meanwhile():
     record = whole()
-    record.trials.append(Trial(Strike(1.0, Fault.STOP, "actor-0.0", 3.0), 6.0, 60, back=0.0))
+    record.trials.append(FaultOutcome(Strike(1.0, Fault.STOP, "actor-0.0", 3.0), 6.0, 60, back=0.0))
     record.rows[-1] = row(19.0, staleness=130.0)  # 60 to 90 updates from 6 s to 9 s
     assert broken(record) == set()
     record.rows[-1] = row(19.0, staleness=131.0)
@@ -175,7 +175,7 @@ def test_what_a_stopped_actor_holds_may_get_older_by_what_was_learned_meanwhile(
 def test_what_is_learned_from_once_is_never_older_whoever_was_stopped():
     record = whole()
     record.bounds = replace(BOUNDS, once=True)
-    record.trials.append(Trial(Strike(1.0, Fault.STOP, "actor-0.0", 3.0), 6.0, 60, back=0.0))
+    record.trials.append(FaultOutcome(Strike(1.0, Fault.STOP, "actor-0.0", 3.0), 6.0, 60, back=0.0))
     record.rows[-1] = row(19.0, staleness=101.0)
     assert "staleness in its bound" in broken(record)
 
@@ -254,7 +254,7 @@ def test_a_replaced_process_of_which_the_summary_does_not_tell_is_seen():
 def test_a_broken_environment_that_is_not_told_or_was_learned_from_is_seen(fault, told):
     record = whole()
     strike = Strike(1.0, fault, "actor-0.0")
-    record.trials += [Trial(strike, at=9.0 + i, updates=90, back=0.1) for i in range(3)]
+    record.trials += [FaultOutcome(strike, at=9.0 + i, updates=90, back=0.1) for i in range(3)]
     counts = dict(env_restarts=3, not_finite=3, skipped_updates=0)
     assert broken(ending(record, summary=counts)) == set()
     assert broken(ending(record, summary=counts | told)) == {"mishaps counted"}

@@ -16,7 +16,7 @@ from tianji.observe.watch import Progress
 from tianji.roles.role_specs import roles_of
 from tianji.roles.saving import ANY_SIZE, LAST, LEFT_OUT, writing
 from tianji.runs import checkpoint_schedule
-from tianji.runs.checkpoint_schedule import LARGEST_COPY, Keeper, left_out
+from tianji.runs.checkpoint_schedule import LARGEST_COPY, CheckpointSchedule, left_out
 
 FACTS = {"watch": {"episodes": 3}, "run": {"resumes": 0}}
 
@@ -32,7 +32,7 @@ class Stage:
         self.progress = Progress({name: np.zeros(len(Count)) for name in self.roles})
         self.progress.started_at = 1.0
         self.orders, self.saved, self.warnings = [], [], []
-        self.keeper = Keeper(
+        self.keeper = CheckpointSchedule(
             self.config,
             folder,
             self,

@@ -16,7 +16,7 @@ import tianji.algorithms.ppo
 import tianji.algorithms.sac
 import tianji.algorithms.td3
 from tianji.config import Config, bind, from_json, load
-from tianji.config.algorithms import ALGORITHMS
+from tianji.config.builtin_algorithms import ALGORITHMS
 from tianji.config.loader import resolve
 from tianji.config.reader import parse
 from tianji.core.errors import TianJiError

@@ -16,7 +16,7 @@ from tianji.job.factory import make_games_env
 from tianji.job.job import prepare
 from tianji.roles.evaluation import evaluate
 from tianji.runs import evaluation_schedule
-from tianji.runs.evaluation_schedule import Examiner
+from tianji.runs.evaluation_schedule import EvaluationSchedule
 from tianji.runs.weights_file import best_merit, read
 
 WEIGHTS = np.zeros(3, np.float32)
@@ -32,7 +32,7 @@ class Stage:
         self.job, self.folder = prepare(config, env.spec), folder
         self.evaluations, self.orders = self, []
         self.answers, self.told, self.warnings = deque(), [], []
-        self.examiner = Examiner(self.job, folder, self, self.tell, self.warnings.append)
+        self.examiner = EvaluationSchedule(self.job, folder, self, self.tell, self.warnings.append)
 
     def tell(self, evaluation, steps):
         self.told.append((evaluation.version, steps))
@@ -125,7 +125,9 @@ def test_the_best_is_what_wins_most_and_returns_decide_between_equals(stage):
     best = read(stage.folder / "checkpoints" / "best.safetensors")
     assert (best.version, best.score, best.win_ratio) == (4, 5.0, 1.0)
     assert [row["win_ratio"] for row in stage.rows] == [0.0, 1.0, 0.0, 1.0, 0.0]
-    stage.examiner = Examiner(stage.job, stage.folder, stage, stage.tell, stage.warnings.append)
+    stage.examiner = EvaluationSchedule(
+        stage.job, stage.folder, stage, stage.tell, stage.warnings.append
+    )
     stage.answer(6, 99.0, 0.0)  # after a resume it still has to beat that
     stage.examiner.close()
     assert best_merit(stage.folder) == (1.0, 5.0)

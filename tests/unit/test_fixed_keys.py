@@ -6,7 +6,7 @@ from commands import ROOT
 from tianji.cli.main import parser
 from tianji.cli.plan import _wish
 from tianji.core.errors import TianJiError
-from tianji.strategy.plan.solver import Wish
+from tianji.strategy.plan.solver import PlanRequest
 from tianji.strategy.probe.fixed_keys import wish_of
 
 DQN = ROOT / "configs" / "cartpole_dqn.py"
@@ -14,8 +14,8 @@ DQN = ROOT / "configs" / "cartpole_dqn.py"
 
 def test_a_wish_has_what_was_given_and_leaves_the_rest_open():
     given = ["hyp.lr=0.1", "actor_cfg.num=2", "parallel_parameters.learner_cfg.cores=3"]
-    assert wish_of(DQN, given, 8, 2, None) == Wish(8, 2, actors=2, learner_cores=3)
-    assert wish_of(DQN, [], 8, 1, 99) == Wish(8, memory_bytes=99)
+    assert wish_of(DQN, given, 8, 2, None) == PlanRequest(8, 2, actors=2, learner_cores=3)
+    assert wish_of(DQN, [], 8, 1, 99) == PlanRequest(8, memory_bytes=99)
 
 
 @pytest.mark.parametrize(("word", "alone"), [("1", True), ("None", False)])
@@ -25,7 +25,7 @@ def test_a_buffer_that_was_given_its_place_stays_there(word, alone):
 
 def test_a_single_core_is_nobodys_own():
     given = ["actor_cfg.cores=None", "learner_cfg.cores=None"]
-    assert wish_of(DQN, given, 1, 1, None) == Wish(1)
+    assert wish_of(DQN, given, 1, 1, None) == PlanRequest(1)
 
 
 def planned_with(*words):

@@ -13,8 +13,8 @@ from commands import TASKS
 
 import tianji
 from tianji.config import bind, key, load
-from tianji.config.algorithms import ALGORITHMS, USES
 from tianji.config.binder import facts_of
+from tianji.config.builtin_algorithms import ALGORITHMS, USES
 from tianji.config.keys import AgentConfig, ExpConfig, ModelConfig
 from tianji.config.loader import resolve
 from tianji.config.parallel import ActorConfig

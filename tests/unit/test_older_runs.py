@@ -88,9 +88,9 @@ def test_what_is_gone_is_named_with_the_version_that_has_it(runs, use):
 
 def test_scalars_go_on_by_their_names():
     from tianji.core.counts import Count
-    from tianji.roles.sample_stats import Consumption
+    from tianji.roles.sample_stats import SampleStats
 
-    before, after = (Consumption(np.zeros(len(Count)), names) for names in (("a", "b"), ("b", "c")))
+    before, after = (SampleStats(np.zeros(len(Count)), names) for names in (("a", "b"), ("b", "c")))
     before.restore(before.state() | {"scalars": {"a": 1.0, "b": 2.0}})
     after.restore(before.state())
     assert after.state()["scalars"] == {"b": 2.0, "c": 0.0}

@@ -14,7 +14,7 @@ from tianji.machine import resources
 from tianji.machine.placement import n_ranks
 from tianji.strategy.plan import plan_file
 from tianji.strategy.plan.same_job import digest_of
-from tianji.strategy.plan.solver import Wish
+from tianji.strategy.plan.solver import PlanRequest
 from tianji.strategy.probe import plan_for_run, planner
 
 JOB = profile()
@@ -238,7 +238,7 @@ def test_a_run_that_is_too_short_for_its_plan_is_told_so(dqn, probed, tmp_path, 
     """When a run ends is no part of the job, and yet it limits the groups."""
     file, config = tmp_path / "groups.plan.json", load(dqn, [])
     job = dataclasses.replace(JOB, work=dataclasses.replace(JOB.work, digest=digest_of(config)))
-    plan_file.write(planner.make(config, job, Wish(4, groups=2)).plan, file)
+    plan_file.write(planner.make(config, job, PlanRequest(4, groups=2)).plan, file)
     follow(file, dqn)
     assert "updates" not in capsys.readouterr().err
     follow(file, dqn, "exp.train_steps=500")
@@ -251,7 +251,9 @@ def test_groups_that_are_too_many_on_several_hosts_are_as_many_on_each(dqn, tmp_
     (tmp_path / "hosts").write_text("a slots=9\nb slots=9\n")
     config = load(dqn, [])
     job = dataclasses.replace(JOB, work=dataclasses.replace(JOB.work, digest=digest_of(config)))
-    plan_file.write(planner.make(config, job, Wish(4, 2, groups=4)).plan, tmp_path / "plan.json")
+    plan_file.write(
+        planner.make(config, job, PlanRequest(4, 2, groups=4)).plan, tmp_path / "plan.json"
+    )
     per_group = planner.GROUP_UPDATES * JOB.work.batch / JOB.work.ratio
     for enough in (1, 3):
         steps = f"exp.train_steps={round(enough * per_group)}"
@@ -364,7 +366,7 @@ def test_a_plan_for_several_hosts_is_no_news_where_they_are(dqn, tmp_path, capsy
     config = load(dqn, [])
     costs = dataclasses.replace(JOB, work=dataclasses.replace(JOB.work, digest=digest_of(config)))
     (tmp_path / "hosts").write_text("a slots=9\nb slots=9\n")
-    plan = planner.make(config, costs, Wish(4, 2)).plan
+    plan = planner.make(config, costs, PlanRequest(4, 2)).plan
     plan_file.write(plan, tmp_path / "plan.json")
     assert json.loads((tmp_path / "plan.json").read_text())["split"]["groups"] >= 2
     follow(tmp_path / "plan.json", dqn, engine="mpi", hostfile=tmp_path / "hosts")
@@ -381,7 +383,7 @@ def test_a_plan_does_not_change_the_batch_of_environments_that_have_become_other
     """A plan says who has them; it trained with 64 where the file had been edited to 256."""
     config, file, edited = load(ppo, []), tmp_path / "plan.json", tmp_path / "job.py"
     costs = rollouts_of(config)
-    plan_file.write(planner.make(config, costs, Wish(4, actors=2)).plan, file)
+    plan_file.write(planner.make(config, costs, PlanRequest(4, actors=2)).plan, file)
     edited.write_text(ppo.read_text().replace("num=1, envs=64", "num=4, envs=16"))
     for job in (ppo, edited):  # as many in all
         assert follow(file, job).split.envs == 32
@@ -400,7 +402,7 @@ def test_a_batch_of_counted_trajectories_is_of_those_of_an_actor(ppo, tmp_path):
     counted = "hyp.batch_size=2"
     config = load(ppo, ["actor_cfg.num=2", "actor_cfg.envs=32", counted])
     costs = rollouts_of(config, rollouts=2, batch=2 * 32 * 32, pool=2 * 32 * 32)
-    plan_file.write(planner.make(config, costs, Wish(4)).plan, tmp_path / "plan.json")
+    plan_file.write(planner.make(config, costs, PlanRequest(4)).plan, tmp_path / "plan.json")
     assert follow(tmp_path / "plan.json", ppo, "actor_cfg.num=2", "actor_cfg.envs=32", counted)
     with pytest.raises(TianJiError, match=r"actor_cfg.envs, .*was 32 and is 64 now"):
         follow(tmp_path / "plan.json", ppo, counted)
@@ -411,7 +413,7 @@ def test_a_plan_that_multiplies_environments_is_followed_by_the_configuration_it
 ):
     scaled = load(ppo, ["actor_cfg.envs=128"])
     settings = {"actor_cfg.envs": 128, "hyp.gamma": 0.9}
-    made = planner.make(scaled, rollouts_of(scaled), Wish(4), settings, batch_scale=2).plan
+    made = planner.make(scaled, rollouts_of(scaled), PlanRequest(4), settings, batch_scale=2).plan
     plan_file.write(made, tmp_path / "plan.json")
     assert follow(tmp_path / "plan.json", ppo) == made
     assert made.settings == {"hyp.gamma": 0.9} and made.split.actors * made.split.envs == 128

@@ -13,7 +13,7 @@ from tianji.strategy.plan.model import predict
 from tianji.strategy.plan.solver import (
     MORE_STEPS,
     NOISE,
-    Wish,
+    PlanRequest,
     candidates,
     refuse_impossible,
     solve,
@@ -79,7 +79,7 @@ costs_of_all_kinds = st.builds(
 
 
 wishes = st.builds(
-    Wish,
+    PlanRequest,
     st.integers(1, 9),
     st.integers(1, 3),
     groups=st.none() | st.integers(1, 6),
@@ -92,7 +92,9 @@ sizes = st.none() | st.sampled_from([n * MB for n in (100, 130, 250, 400, 1_000)
 
 
 @settings(max_examples=300)
-@given(costs_of_all_kinds, st.builds(Wish, st.integers(1, 9), st.integers(1, 3)) | wishes, sizes)
+@given(
+    costs_of_all_kinds, st.builds(PlanRequest, st.integers(1, 9), st.integers(1, 3)) | wishes, sizes
+)
 def test_no_split_is_faster_than_the_solvers_beyond_noise(costs, wish, memory_bytes):
     wish = dataclasses.replace(wish, memory_bytes=memory_bytes)
     rates = {found: predict(costs, found).production for found in allowed(costs, wish)}
@@ -107,14 +109,14 @@ def test_no_split_is_faster_than_the_solvers_beyond_noise(costs, wish, memory_by
 
 @given(costs_of_all_kinds, st.integers(1, 40), st.integers(1, 4))
 def test_no_split_uses_more_cores_or_changes_what_freshness_is_made_of(costs, cores, hosts):
-    for found in candidates(costs, Wish(cores, hosts)):
+    for found in candidates(costs, PlanRequest(cores, hosts)):
         assert found.cores(costs.work) <= cores * hosts
         assert (found.batch, found.pool) == (costs.work.batch, costs.work.pool)
 
 
 def test_of_equally_fast_splits_the_simplest_is_chosen():
     idle = graded(step=1e-6, update=0.1)  # one actor outruns the learner by far
-    chosen = solve(idle, Wish(4, groups=1, learner_cores=1))[0].split
+    chosen = solve(idle, PlanRequest(4, groups=1, learner_cores=1))[0].split
     assert (chosen.actors, chosen.envs, chosen.buffer_alone) == (1, 4, False)
 
 
@@ -122,7 +124,7 @@ def test_of_equally_fast_splits_the_simplest_is_chosen():
 def test_the_environments_of_the_configuration_stay_unless_others_bring_much(step, envs):
     """Actors that wait more disturb the learner less; but a result then takes more steps."""
     costs = graded(step=step, update=0.05, contention=1.2, envs=1)
-    wish = Wish(2, groups=1, actors=1)
+    wish = PlanRequest(2, groups=1, actors=1)
     rates = {n: solve(costs, dataclasses.replace(wish, envs=n))[0] for n in (1, 4)}
     gain = rates[4].prediction.production / rates[1].prediction.production - 1
     assert (NOISE < gain < MORE_STEPS) if envs == 1 else (gain > MORE_STEPS)
@@ -130,20 +132,20 @@ def test_the_environments_of_the_configuration_stay_unless_others_bring_much(ste
 
 
 def test_slow_environments_get_the_cores():
-    found = solve(graded(step=0.05), Wish(16))[0]
+    found = solve(graded(step=0.05), PlanRequest(16))[0]
     assert found.split.groups * found.split.actors >= 14
     assert found.prediction.bound is Bound.SAMPLE
 
 
 def test_slow_updates_get_more_groups():
-    found = solve(graded(step=1e-5, update=0.1, speedup=1.0), Wish(16))[0].split
+    found = solve(graded(step=1e-5, update=0.1, speedup=1.0), PlanRequest(16))[0].split
     assert (found.groups, found.actors) == (8, 1)
 
 
 def test_a_gpu_is_not_multiplied_by_groups():
     slow = graded(step=1e-5, update=0.1, speedup=1.0)
     slow = dataclasses.replace(slow, machine=dataclasses.replace(slow.machine, gpu="cuda"))
-    found = solve(slow, Wish(16))[0]
+    found = solve(slow, PlanRequest(16))[0]
     assert found.split.groups == 1
     assert found.prediction.could_take == pytest.approx(100 / (2 * 0.101), rel=0.01)
 
@@ -152,24 +154,28 @@ def test_a_gpu_that_is_hardly_busy_serves_several_groups():
     slow = graded(step=1e-5, update=0.1, speedup=1.0)
     light = [dataclasses.replace(cost, on_gpu=((2, 1.1), (8, 1.3))) for cost in slow.learners]
     machine = dataclasses.replace(slow.machine, gpu="cuda")
-    found = solve(dataclasses.replace(slow, machine=machine, learners=tuple(light)), Wish(16))[0]
+    found = solve(
+        dataclasses.replace(slow, machine=machine, learners=tuple(light)), PlanRequest(16)
+    )[0]
     assert found.split.groups == 8
 
 
 def test_an_on_policy_batch_keeps_its_environments_however_many_actors_have_them():
     costs = graded(alternates=True, on_policy=True, ratio=1.0, envs=12, batch=120, pool=120)
-    for found in candidates(costs, Wish(16)):
+    for found in candidates(costs, PlanRequest(16)):
         assert found.actors * found.envs == 12
 
 
 def test_rollouts_that_were_counted_are_not_cut():
     costs = graded(on_policy=True, ratio=1.0, envs=8, batch=80, pool=80, rollouts=2)
-    assert {found.envs for found in candidates(costs, Wish(16))} == {4}
+    assert {found.envs for found in candidates(costs, PlanRequest(16))} == {4}
 
 
 def test_a_store_has_room_for_a_trajectory_of_every_actor():
     costs = graded(step=0.05, pool=200, batch=100)
-    assert {(c.actors, c.envs) for c in candidates(costs, Wish(8, groups=1, learner_cores=1))} == {
+    assert {
+        (c.actors, c.envs) for c in candidates(costs, PlanRequest(8, groups=1, learner_cores=1))
+    } == {
         *((n, 1) for n in range(1, 8)),
         *((n, 4) for n in range(1, 6)),
     }
@@ -177,14 +183,14 @@ def test_a_store_has_room_for_a_trajectory_of_every_actor():
 
 def test_a_single_core_is_shared():
     costs = graded()
-    [best, *_] = solve(costs, Wish(1))
+    [best, *_] = solve(costs, PlanRequest(1))
     assert best.split.one_core and best.split.cores(costs.work) == 1
     both = 1 / best.prediction.could_produce + 1 / best.prediction.could_take
     assert best.prediction.production == pytest.approx(1 / both)
 
 
 def test_next_best_splits_have_other_roles_and_come_in_order():
-    choices = solve(graded(), Wish(8))
+    choices = solve(graded(), PlanRequest(8))
     rates = [choice.prediction.production for choice in choices[1:]]
     assert rates == sorted(rates, reverse=True) and len(rates) == 6
     roles = {(c.split.groups, c.split.learner_cores, c.split.actors, c.split.buffer_alone)
@@ -194,31 +200,33 @@ def test_next_best_splits_have_other_roles_and_come_in_order():
 
 def test_next_best_splits_keep_the_environments_of_the_configuration_too():
     idle = graded(step=1e-6, update=0.1, envs=1)  # actors outrun the learners with any number
-    assert {choice.split.envs for choice in solve(idle, Wish(8)) if choice.split.actors == 1} == {1}
+    assert {
+        choice.split.envs for choice in solve(idle, PlanRequest(8)) if choice.split.actors == 1
+    } == {1}
 
 
 def test_learners_of_a_group_can_share_the_rollouts_of_its_actors():
     costs = graded(
         on_policy=True, alternates=True, ratio=1.0, envs=4, batch=40, pool=40, learners=2
     )
-    assert {found.actors for found in candidates(costs, Wish(8))} == {2, 4}
+    assert {found.actors for found in candidates(costs, PlanRequest(8))} == {2, 4}
 
 
 def test_hosts_have_equally_many_groups():
     with pytest.raises(TianJiError, match=r"group_num=2; each of 5 hosts"):
-        solve(graded(), Wish(2, hosts=5, groups=2))
+        solve(graded(), PlanRequest(2, hosts=5, groups=2))
 
 
 def test_more_environments_than_a_pool_can_hold_are_named_as_the_reason():
     with pytest.raises(TianJiError, match=r"actor_cfg.envs=2000; .* 1,000 env"):
-        solve(graded(), Wish(8, envs=2_000))
+        solve(graded(), PlanRequest(8, envs=2_000))
 
 
 def test_what_does_not_fit_into_memory_is_no_plan():
-    small = solve(graded(), Wish(16, memory_bytes=300 * MB))[0]
+    small = solve(graded(), PlanRequest(16, memory_bytes=300 * MB))[0]
     assert small.prediction.memory_bytes <= 300 * MB
     with pytest.raises(TianJiError, match="no plan fits into memory: the smallest needs 120 MiB"):
-        solve(graded(), Wish(16, memory_bytes=100 * MB))
+        solve(graded(), PlanRequest(16, memory_bytes=100 * MB))
 
 
 @pytest.mark.parametrize(
@@ -231,17 +239,21 @@ def test_what_does_not_fit_into_memory_is_no_plan():
 )
 def test_where_the_smallest_plan_has_no_room_what_helps_is_advised(changes, hosts, advice):
     with pytest.raises(TianJiError, match=f"no plan fits into memory.* {advice}"):
-        solve(graded(**changes), Wish(16, hosts, memory_bytes=100 * MB))
+        solve(graded(**changes), PlanRequest(16, hosts, memory_bytes=100 * MB))
 
 
 @pytest.mark.parametrize(
     ("changes", "wish", "said"),
     [
-        ({"on_policy": True, "envs": 8}, Wish(4, actors=3), "num=3; .* 8 environ.* 1, 2, 4 or 8"),
-        ({}, Wish(4, actors=9), "no split of 4 cores on 1 host has actor_cfg.num=9: "),
+        (
+            {"on_policy": True, "envs": 8},
+            PlanRequest(4, actors=3),
+            "num=3; .* 8 environ.* 1, 2, 4 or 8",
+        ),
+        ({}, PlanRequest(4, actors=9), "no split of 4 cores on 1 host has actor_cfg.num=9: "),
         (
             {},
-            Wish(1, hosts=2, actors=9, buffer_alone=True),
+            PlanRequest(1, hosts=2, actors=9, buffer_alone=True),
             "1 core on 2 hosts has actor_cfg.num=9, buffer_cfg.cores=1; ",
         ),
     ],

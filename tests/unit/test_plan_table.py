@@ -8,11 +8,11 @@ from profiles import graded
 
 from tianji.core.wording import per_second
 from tianji.strategy.plan.plan_text import describe
-from tianji.strategy.plan.solver import Wish, solve
+from tianji.strategy.plan.solver import PlanRequest, solve
 from tianji.strategy.plan.split import Bound
 
 COSTS = graded()
-CHOICES = solve(COSTS, Wish(8))
+CHOICES = solve(COSTS, PlanRequest(8))
 
 
 def test_the_plan_and_its_numbers_are_said():
@@ -26,7 +26,7 @@ def test_what_larger_batches_would_bring_is_said_where_it_was_measured():
     first = COSTS.learners[0]
     larger = dataclasses.replace(first, batch=400, update_seconds=0.019)
     costs = dataclasses.replace(COSTS, learners=(first, larger, *COSTS.learners[1:]))
-    text = describe(costs, solve(costs, Wish(8, learner_cores=1)), None)
+    text = describe(costs, solve(costs, PlanRequest(8, learner_cores=1)), None)
     assert (
         "9,091 samples/s in batches of 100, 20,000 samples/s in batches of 400 (--batch-scale 4)"
     ) in " ".join(text.split())
@@ -78,18 +78,22 @@ def test_a_split_nearer_to_equal_is_said_to_be_as_fast_as_it_is(share, words):
 def test_no_split_is_named_where_none_is_nearer_to_equal():
     slow = graded(step=0.1)
     for cores in (2, 4):
-        text = describe(slow, solve(slow, Wish(cores)), None, width=400)
+        text = describe(slow, solve(slow, PlanRequest(cores)), None, width=400)
         assert "sample-bound" in text and "nearer to equal" not in text
 
 
 def test_what_groups_cost_is_said():
     costs = graded(step=1e-5, update=0.1, speedup=1.0)
-    assert "a result takes more steps" in describe(costs, solve(costs, Wish(16)), None, width=400)
-    assert "more steps" not in describe(costs, solve(costs, Wish(16, groups=1)), None, width=400)
+    assert "a result takes more steps" in describe(
+        costs, solve(costs, PlanRequest(16)), None, width=400
+    )
+    assert "more steps" not in describe(
+        costs, solve(costs, PlanRequest(16, groups=1)), None, width=400
+    )
 
 
 def test_groups_that_nobody_averages_are_not_said_to_have_a_reducer():
-    choices = solve(COSTS, Wish(16, groups=2))
+    choices = solve(COSTS, PlanRequest(16, groups=2))
     assert "averaged by a reducer" in describe(COSTS, choices, None, width=400)
     text = describe(COSTS, choices, None, width=400, is_fused=False)
     assert "reducer" not in text and "use_group_parallel" in text
@@ -98,15 +102,17 @@ def test_groups_that_nobody_averages_are_not_said_to_have_a_reducer():
 @pytest.mark.parametrize(("groups", "advised"), [(4, False), (8, True)])
 def test_fewer_groups_are_advised_only_where_hosts_can_have_them(groups, advised):
     """Each of four hosts has one at least: `--groups 1` would be refused."""
-    text = describe(COSTS, solve(COSTS, Wish(16, hosts=4, groups=groups)), None, width=400)
+    text = describe(COSTS, solve(COSTS, PlanRequest(16, hosts=4, groups=groups)), None, width=400)
     assert "a result takes more steps than with one" in text and "group_num=1" not in text
     assert ("global_cfg.group_num=4" in text) is advised
 
 
 def test_memory_of_several_hosts_is_told_in_all_and_for_each():
-    one = describe(COSTS, solve(COSTS, Wish(4, groups=1, actors=1, buffer_alone=False)), None)
+    one = describe(
+        COSTS, solve(COSTS, PlanRequest(4, groups=1, actors=1, buffer_alone=False)), None
+    )
     assert "memory      120 MiB\n" in one
-    wish = Wish(4, hosts=3, groups=3, actors=1, buffer_alone=False)
+    wish = PlanRequest(4, hosts=3, groups=3, actors=1, buffer_alone=False)
     assert "memory      360 MiB in all, 120 MiB on each host\n" in describe(
         COSTS, solve(COSTS, wish), None
     )
@@ -120,7 +126,7 @@ def test_the_numbers_of_equation_1_go_together(groups, alternates):
         step=0.01, receive=1e-5, contention=3.0, on_policy=True, alternates=alternates,
         ratio=1.0, batch=40, pool=40,
     )  # fmt: skip
-    text = describe(costs, solve(costs, Wish(16, groups=groups)), None, width=400)
+    text = describe(costs, solve(costs, PlanRequest(16, groups=groups)), None, width=400)
     number = r"([\d.]+) (s|ms|us)"
     found = re.search(rf"T_sp {number}, T_sd {number}, T_rv {number} .* beyond ([\d,]+) act", text)
     words, units = found.groups(), {"s": 1, "ms": 1e-3, "us": 1e-6}
@@ -133,13 +139,13 @@ def test_the_numbers_of_equation_1_go_together(groups, alternates):
 def test_what_was_measured_on_fewer_cores_is_said_to_be_extrapolated():
     """The costs are of 16 cores."""
     for cores, hosts, beyond in ((8, 1, False), (64, 1, True), (16, 4, False), (32, 2, True)):
-        text = describe(COSTS, solve(COSTS, Wish(cores, hosts)), None)
+        text = describe(COSTS, solve(COSTS, PlanRequest(cores, hosts)), None)
         assert ("extrapolated: 16 cores were measured" in text) is beyond
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_in_a_terminal_no_line_is_longer_than_it(width):
-    large = solve(graded(), Wish(64))
+    large = solve(graded(), PlanRequest(64))
     text, whole = (describe(COSTS, large, large[-1], w) for w in (width, None))
     assert max(map(len, text.splitlines())) <= width < max(map(len, whole.splitlines()))
     prose, table = text.split("\n\n")
@@ -151,18 +157,23 @@ def test_in_a_terminal_no_line_is_longer_than_it(width):
 def test_more_environments_than_the_configuration_has_are_pointed_out():
     few = dataclasses.replace(COSTS, work=dataclasses.replace(COSTS.work, envs=1))
     assert "actor_cfg.envs=1" in describe(few, CHOICES, None)
-    assert "actor_cfg.envs" not in describe(COSTS, solve(COSTS, Wish(2, actors=1, envs=1)), None)
+    assert "actor_cfg.envs" not in describe(
+        COSTS, solve(COSTS, PlanRequest(2, actors=1, envs=1)), None
+    )
 
 
 def test_cores_that_stay_idle_are_counted():
-    one, all_ = solve(COSTS, Wish(16, groups=1, actors=2, learner_cores=1)), solve(COSTS, Wish(8))
+    one, all_ = (
+        solve(COSTS, PlanRequest(16, groups=1, actors=2, learner_cores=1)),
+        solve(COSTS, PlanRequest(8)),
+    )
     used = one[0].split.cores(COSTS.work)
     (line, *_) = describe(COSTS, one, None, cores=16).splitlines()
     assert line.endswith(f"; {16 - used} of 16 cores idle") and used < 5
     assert "idle" not in describe(COSTS, one, None)  # nobody said how many there are
     assert "idle" not in describe(COSTS, all_, None, cores=all_[0].split.cores(COSTS.work))
     assert f"; 1 of {used + 1} cores idle" in describe(COSTS, one, None, cores=used + 1)
-    hosts = solve(COSTS, Wish(16, hosts=3, groups=3, actors=2, learner_cores=1))
+    hosts = solve(COSTS, PlanRequest(16, hosts=3, groups=3, actors=2, learner_cores=1))
     assert f"; {16 - used} of 16 cores of each host idle" in describe(COSTS, hosts, None, cores=16)
 
 
@@ -186,7 +197,7 @@ def test_a_learner_of_slow_updates_does_not_learn_from_nothing():
     slow = dataclasses.replace(COSTS.learners[0], batch=4, update_seconds=10.0, draw_seconds=0.0)
     larger = dataclasses.replace(slow, batch=16)
     costs = dataclasses.replace(COSTS, learners=(slow, larger))
-    text = describe(costs, solve(costs, Wish(8)), None)
+    text = describe(costs, solve(costs, PlanRequest(8)), None)
     assert "0.4 samples/s in batches of 4, 1.6 samples/s in batches of 16" in text
 
 
@@ -194,7 +205,7 @@ def test_a_learner_whose_buffer_has_its_own_core_does_not_draw():
     first = COSTS.learners[0]
     larger = dataclasses.replace(first, batch=400, update_seconds=0.019)
     costs = dataclasses.replace(COSTS, learners=(first, larger))
-    text = describe(costs, solve(costs, Wish(8, learner_cores=1, buffer_alone=True)), None)
+    text = describe(costs, solve(costs, PlanRequest(8, learner_cores=1, buffer_alone=True)), None)
     assert "10,000 samples/s in batches of 100, 21,053 samples/s in batches of 400" in text
 
 
@@ -204,7 +215,7 @@ def test_actors_that_wait_for_something_else_are_named():
     )
     assert "need a core for 4 % of their time" in describe(waiting, CHOICES, None, width=400)
     assert "need a core for" not in describe(COSTS, CHOICES, None, width=400)
-    shared = solve(waiting, Wish(1))  # a plan that gives nobody a core
+    shared = solve(waiting, PlanRequest(1))  # a plan that gives nobody a core
     assert "all on one core" in (text := describe(waiting, shared, None, width=400))
     assert "need a core for" not in text
 
@@ -213,7 +224,7 @@ def test_actors_that_wait_for_something_else_are_named():
 def test_others_that_were_at_work_are_named(foreign, is_said):
     costs = dataclasses.replace(graded(), foreign_cores=foreign)
     costs = dataclasses.replace(costs, machine=dataclasses.replace(costs.machine, cores=4))
-    text = describe(costs, solve(costs, Wish(cores=4)), None)
+    text = describe(costs, solve(costs, PlanRequest(cores=4)), None)
     assert ("others      kept 1.4 of 4 cores busy while this was measured" in text) is is_said
 
 

@@ -16,7 +16,7 @@ from tianji.machine import resources
 from tianji.machine.placement import n_ranks
 from tianji.strategy.plan import plan_file
 from tianji.strategy.plan.same_job import digest_of
-from tianji.strategy.plan.solver import Wish
+from tianji.strategy.plan.solver import PlanRequest
 from tianji.strategy.probe import plan_for_run, planner
 
 
@@ -45,7 +45,7 @@ def ending(root, tmp_path, monkeypatch):
         costs = dataclasses.replace(
             costs, work=dataclasses.replace(costs.work, digest=digest_of(config))
         )
-        wish = Wish(4, options.hosts or 1, groups=options.groups)
+        wish = PlanRequest(4, options.hosts or 1, groups=options.groups)
         made = planner.make(config, costs, wish).plan
         plan_file.write(made, out)
         return plan._what_next(options, made, out), made

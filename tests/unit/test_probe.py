@@ -18,7 +18,7 @@ from tianji.strategy.probe import (
 from tianji.strategy.probe.probe_handle import OutOfMemory
 
 
-class Hand(contextlib.AbstractContextManager):
+class ProbeHandle(contextlib.AbstractContextManager):
     """A child that measures nothing."""
 
     def __init__(self, kind, threads, device):
@@ -101,7 +101,7 @@ def measured(root, monkeypatch):
                 "adding": 0.0, "drawing": 0.1 * updating, "storing": 0.0, "memory_bytes": 1,
             }  # fmt: skip
 
-        monkeypatch.setattr(probe_children, "Hand", Hand)
+        monkeypatch.setattr(probe_children, "ProbeHandle", ProbeHandle)
         monkeypatch.setattr(probe_children, "together", together)
         monkeypatch.setattr(probing.resources, "available_cores", lambda: tuple(range(cores)))
         monkeypatch.setattr("tianji.strategy.probe.this_machine.gpu_of", lambda device: gpu)

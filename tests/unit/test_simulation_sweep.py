@@ -9,7 +9,7 @@ from profiles import profile
 
 from tianji.core.errors import TianJiError
 from tianji.strategy.plan.profile import ActorCost, LearnerCost
-from tianji.strategy.plan.solver import NOISE, Wish, solve
+from tianji.strategy.plan.solver import NOISE, PlanRequest, solve
 from tianji.strategy.simulate.core_layout import Layout
 from tianji.strategy.simulate.simulator import simulate
 from tianji.strategy.simulate.sweep import CORES, Finder, balanced, sweep
@@ -33,7 +33,7 @@ def cartpole():
 def test_synchronous_training_has_as_much_of_many_cores_as_in_a_plan(cores):
     job = cartpole()
     (found,) = sweep(job, Layout(), [cores])
-    planned = solve(job, Wish(cores))[0].prediction.production
+    planned = solve(job, PlanRequest(cores))[0].prediction.production
     assert found.production == pytest.approx(planned, rel=0.03)
 
 
@@ -69,7 +69,7 @@ def test_the_layout_that_is_found_is_as_fast_as_the_planned_split(
     find = Finder(job, Layout(learners=learners))
     layout = find.layout(cores, host_cores=64)
     assert layout.groups * layout.group_cores(job.work) <= cores
-    planned = solve(job, Wish(cores))[0].prediction
+    planned = solve(job, PlanRequest(cores))[0].prediction
     assert find.rate(layout) == pytest.approx(planned.production, rel=NOISE)
     apart = planned.imbalance > 0.5 and not layout.buffer_alone  # where no side waits by turns
     if alternates or (apart and layout.actors * layout.envs * 16 >= 128):

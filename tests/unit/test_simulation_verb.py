@@ -15,7 +15,7 @@ from tianji.strategy.plan import plan_file
 from tianji.strategy.plan.plan_file import Plan
 from tianji.strategy.plan.profile import LearnerCost
 from tianji.strategy.plan.same_job import digest_of
-from tianji.strategy.plan.solver import Wish, solve
+from tianji.strategy.plan.solver import PlanRequest, solve
 from tianji.strategy.simulate.core_layout import Layout
 from tianji.strategy.simulate.simulate_options import _learner_cores, check, run
 from tianji.strategy.simulate.simulator import simulate
@@ -277,7 +277,7 @@ def costs(tmp_path):
     work = dataclasses.replace(JOB.work, digest=digest_of(load(DQN, [])))
     job = dataclasses.replace(JOB, work=work)
     path = tmp_path / "costs.json"
-    chosen = solve(job, Wish(4))[0]
+    chosen = solve(job, PlanRequest(4))[0]
     plan_file.write(Plan(job, chosen.split), path)
     return path
 

@@ -13,7 +13,7 @@ import pytest
 
 from tianji.config import load
 from tianji.core import append_log
-from tianji.core.append_log import Appending, open_lines
+from tianji.core.append_log import AppendLog, open_lines
 from tianji.core.errors import TianJiError
 from tianji.observe import tracker
 from tianji.observe.sinks import Rows, SinkFailed, Sinks, identity, read_rows, refuse_missing, warn
@@ -112,7 +112,7 @@ def test_a_run_without_rows_has_none(tmp_path: Path) -> None:
 
 def test_a_full_disk_never_holds_half_a_record_and_nothing_is_lost() -> None:
     disk = Disk(room=10)
-    file = Appending(lambda: disk)
+    file = AppendLog(lambda: disk)
     file.add(b"first\n")
     for record in (b"second\n", b"third\n"):
         with pytest.raises(OSError, match="No space left"):
@@ -128,7 +128,7 @@ def test_of_too_many_records_that_wait_the_oldest_are_lost(
 ) -> None:
     monkeypatch.setattr(append_log, "MOST_WAITING", 2)
     disk = Disk(room=0)
-    file = Appending(lambda: disk)
+    file = AppendLog(lambda: disk)
     for record in (b"1\n", b"2\n", b"3\n"):
         with pytest.raises(OSError, match="No space left"):
             file.add(record)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tianji.config import load
 from tianji.core.errors import TianJiError
 from tianji.machine.placement import n_ranks, place
-from tianji.machine.slurm import Wish, script, seconds_of
+from tianji.machine.slurm import SlurmRequest, script, seconds_of
 
 CONFIG = ROOT / "configs" / "cartpole_dqn.py"
 
@@ -19,7 +19,9 @@ CONFIG = ROOT / "configs" / "cartpole_dqn.py"
 def written(*overrides, **wish):
     config = load(CONFIG, overrides)
     words, path = ["my job.py"], "/opt/my venv/bin"
-    return script(config, Wish(**{"nodes": 2} | wish), words, path, "my job", "/home/me/my work")
+    return script(
+        config, SlurmRequest(**{"nodes": 2} | wish), words, path, "my job", "/home/me/my work"
+    )
 
 
 def asked(text):
@@ -151,7 +153,7 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=
 
 @given(words=st.lists(NAMES, max_size=3), path=NAMES, job=st.text(max_size=9))
 def test_any_word_is_one_word_to_the_shell(words, path, job):
-    text = script(load(CONFIG), Wish(1), words, path, job, "/home/me")
+    text = script(load(CONFIG), SlurmRequest(1), words, path, job, "/home/me")
     read = shlex.split(text[text.index("tianji train") :].partition('--run-dir "$run_dir"')[0])
     assert read == ["tianji", "train", *words, "--engine", "process", "--quiet"]
     assert re.search(r'^run_dir="runs/[A-Za-z0-9_.-]*-\$SLURM_JOB_ID" ', text, re.MULTILINE)
@@ -160,10 +162,10 @@ def test_any_word_is_one_word_to_the_shell(words, path, job):
 @pytest.mark.parametrize("folder", ["/home/a\nrm -rf /", "/a\r", "/\udcff", "/a\0"])
 def test_a_folder_that_would_end_a_line_of_slurms_is_refused(folder):
     with pytest.raises(TianJiError, match="cannot stand in a job of Slurm"):
-        script(load(CONFIG), Wish(1), ["a"], "/bin", "job", folder)
+        script(load(CONFIG), SlurmRequest(1), ["a"], "/bin", "job", folder)
 
 
 @pytest.mark.parametrize("time", ["9" * 5_000, "\u0663\u0660", "1" * 7 + ":00", "99999-00"])
 def test_a_time_of_many_or_of_strange_digits_is_refused(time):
     with pytest.raises(TianJiError, match="--time: want"):
-        Wish(1, time=time)
+        SlurmRequest(1, time=time)

@@ -26,7 +26,7 @@ from tianji.job import factory
 from tianji.job.job import prepare
 from tianji.roles.episodes import EPISODE_SCHEMA, EpisodeLog
 from tianji.roles.role_specs import Kind
-from tianji.roles.sample_stats import Consumption
+from tianji.roles.sample_stats import SampleStats
 from tianji.stores.replay import Replay
 from tianji.stores.rollouts import Rollouts
 
@@ -312,7 +312,7 @@ def test_a_log_reads_what_an_older_checkpoint_said_of_it():
 
 def test_what_was_measured_of_the_samples_goes_on():
     counts = np.zeros((2, len(Count)))
-    one, two = (Consumption(vector, ("loss",), lambda: 1.0) for vector in counts)
+    one, two = (SampleStats(vector, ("loss",), lambda: 1.0) for vector in counts)
     random = np.random.default_rng(0)
 
     def batch():

@@ -19,7 +19,7 @@ from tianji.strategy.probe import MOST_SECONDS
 if TYPE_CHECKING:
     from tianji.strategy.plan.plan_file import Plan
     from tianji.strategy.plan.profile import Work
-    from tianji.strategy.plan.solver import Wish
+    from tianji.strategy.plan.solver import PlanRequest
 
 HOSTFILE = "hosts.txt"  # in the command that trains on several machines
 
@@ -224,17 +224,17 @@ def _out(options: argparse.Namespace) -> Path:
     return out
 
 
-def _wish(options: argparse.Namespace) -> Wish:
+def _wish(options: argparse.Namespace) -> PlanRequest:
     """What `--set` and the options fix of a plan; refuses two that do not agree."""
     from tianji.machine.resources import free_bytes, usable_here
-    from tianji.strategy.plan.solver import Wish
+    from tianji.strategy.plan.solver import PlanRequest
     from tianji.strategy.probe import fixed_keys
 
     here = usable_here()
     cores, hosts = options.cores or here, options.hosts or 1
     memory = free_bytes() if cores <= here else None  # of a larger machine nobody knows
     if options.simulate:  # the layout that was named need not fit here
-        return Wish(cores, memory_bytes=None if options.out is None else memory)
+        return PlanRequest(cores, memory_bytes=None if options.out is None else memory)
     told = fixed_keys.wish_of(options.config, options.overrides, cores, hosts, memory)
     asked = {
         name: value

@@ -45,11 +45,11 @@ def run(options: argparse.Namespace) -> int:
     """Writes the file and says how to submit it."""
     from tianji.config import load
     from tianji.job.job import load_algorithm
-    from tianji.machine.slurm import Wish, script
+    from tianji.machine.slurm import SlurmRequest, script
 
     config = load(options.config, options.overrides)
     load_algorithm(config)  # what `train` would refuse had better not wait in a queue
-    wish = Wish(
+    wish = SlurmRequest(
         nodes=options.nodes,
         tasks_per_node=options.tasks_per_node,
         cpus_per_task=options.cpus_per_task,

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tianji.config.algorithms import ALGORITHMS, using
 from tianji.config.binder import OWN, Names, bind, facts_of, key
+from tianji.config.builtin_algorithms import ALGORITHMS, using
 from tianji.config.environment import EnvironmentConfig
 from tianji.config.parallel import ParallelConfig
 from tianji.config.release import (

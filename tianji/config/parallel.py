@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tianji.config.algorithms import using
 from tianji.config.binder import Names, key
+from tianji.config.builtin_algorithms import using
 
 EVALUATION = "exp.eval_step and exp.eval_times say when and how to evaluate"
 OWN_CLASS = Names(own=True)

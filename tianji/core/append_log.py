@@ -13,7 +13,7 @@ MOST_WAITING = 2_000  # records kept while the file cannot be written
 LONGEST_LINE = 1_000_000  # bytes
 
 
-class Appending:
+class AppendLog:
     """Adds records to a file, each whole or not at all.
 
     What the disk refuses is an OSError to the caller, waits here and goes first the next time; of

@@ -23,14 +23,14 @@ from tianji.core.store import Store
 from tianji.job.job import Job
 from tianji.models.acting import look_ahead, share_network
 from tianji.roles import Actor, Buffer, Learner
-from tianji.roles.allreduce import Exchange
+from tianji.roles.allreduce import AllReduce
 from tianji.roles.env_actor import EnvActor
 from tianji.roles.episodes import Clock
 from tianji.roles.evaluation import MOST_ENVS, env_seed
 from tianji.roles.evaluator import Evaluator
 from tianji.roles.fusion import Fusion, parameters_schema
 from tianji.roles.inference import Inference, Seat
-from tianji.roles.lost_actor import Shares, StandIn
+from tianji.roles.lost_actor import Shares, SurvivingInbox
 from tianji.roles.reducer import Reducer
 from tianji.roles.role import Role
 from tianji.roles.role_specs import (
@@ -184,7 +184,7 @@ def build_buffer(
     inboxes = [ports.inbox(f"trajectories {actor}") for actor in actors]
     if (share := job.sampling.per_version) is not None:
         group = Shares(share, lambda: buffer.handed, lambda steps: buffer.refuse(steps))
-        inboxes = [StandIn(inbox, job.trajectory, group) for inbox in inboxes]
+        inboxes = [SurvivingInbox(inbox, job.trajectory, group) for inbox in inboxes]
     buffer = Buffer(
         role.name,
         inboxes,
@@ -249,10 +249,10 @@ def _make_algorithm(role: RoleSpec, job: Job) -> Algorithm:
     return algorithm
 
 
-def _make_exchange(role: RoleSpec, job: Job, ports: Ports) -> Exchange:
+def _make_exchange(role: RoleSpec, job: Job, ports: Ports) -> AllReduce:
     group, own = role.group, role.index
     others = [i for i in range(job.config.n_learners) if i != own]
-    return Exchange(
+    return AllReduce(
         own,
         {i: ports.outbox(gradients_of(group, own, i)) for i in others},
         {i: ports.inbox(gradients_of(group, i, own)) for i in others},

@@ -10,7 +10,7 @@ import numpy as np
 
 from tianji import envs
 from tianji.config import Config, bind
-from tianji.config.algorithms import ALGORITHMS
+from tianji.config.builtin_algorithms import ALGORITHMS
 from tianji.core.algorithm import Algorithm, Task
 from tianji.core.balance import depth_for, slack_for
 from tianji.core.env import EnvSpec

@@ -23,7 +23,7 @@ from tianji.job.factory import make_env
 from tianji.job.job import Job
 from tianji.roles.episodes import Ended, Episodes
 from tianji.roles.role_specs import Kind
-from tianji.roles.sample_stats import Consumption
+from tianji.roles.sample_stats import SampleStats
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Outcome:
     received: int  # environment steps
     balance: Balance  # its counts tell the replay ratio
     counts: Vector  # as a learner counts
-    consumption: Consumption  # how old the samples were
+    consumption: SampleStats  # how old the samples were
     freshness: float  # P of equation 2 as it was, mean of all batches
     episodes: list[Ended]
 
@@ -91,7 +91,7 @@ def train(
     balance = Balance(job.ratio, job.sampling.batch_units, job.sampling.warmup)
     batch = job.sampling.batch_schema(job.trajectory).empty()
     counts, fresh = np.zeros(len(Count)), 0.0
-    consumption = Consumption(counts, algorithm.scalars, clock)
+    consumption = SampleStats(counts, algorithm.scalars, clock)
     version = received = n_added = 0
     while received < job.config.exp.train_steps:
         source = n_added % len(actors)

@@ -25,7 +25,7 @@ NOT_IN_A_WORD = re.compile(r"[\x00\ud800-\udfff]")  # of what the shell reads
 
 
 @dataclass(frozen=True)
-class Wish:
+class SlurmRequest:
     """What is asked of Slurm."""
 
     nodes: int
@@ -79,7 +79,7 @@ def seconds_of(time: str) -> int:
 
 
 def script(
-    config: Config, wish: Wish, words: Sequence[str], path: str, job: str, folder: str
+    config: Config, wish: SlurmRequest, words: Sequence[str], path: str, job: str, folder: str
 ) -> str:
     """A job that runs `tianji train WORDS` in `folder`; `path` is where the command lies.
 
@@ -110,7 +110,7 @@ def _refuse_unwritable(text: str, wrong: re.Pattern[str]) -> None:
         )
 
 
-def _refuse_without_gpu(config: Config, wish: Wish) -> None:
+def _refuse_without_gpu(config: Config, wish: SlurmRequest) -> None:
     wanted = [section for section, device in devices_of(config).items() if device == "cuda"]
     if wanted and wish.gpus is None:
         raise TianJiError(
@@ -118,7 +118,7 @@ def _refuse_without_gpu(config: Config, wish: Wish) -> None:
         )
 
 
-def _head(config: Config, wish: Wish, name: str, folder: str) -> list[str]:
+def _head(config: Config, wish: SlurmRequest, name: str, folder: str) -> list[str]:
     """What Slurm is asked for."""
     tasks, cpus = _size(config, wish)
     lines = [f"job-name={name}", f"nodes={wish.nodes}", f"ntasks-per-node={tasks}"]
@@ -131,7 +131,7 @@ def _head(config: Config, wish: Wish, name: str, folder: str) -> list[str]:
     return [*lines, f"chdir={shlex.quote(folder)}", f"output={name}-%j.out"]
 
 
-def _size(config: Config, wish: Wish) -> tuple[int, int]:
+def _size(config: Config, wish: SlurmRequest) -> tuple[int, int]:
     """Tasks per node and cores per task.
 
     One node is one task with the cores of all roles. On several nodes a task is a place for a rank:
@@ -146,7 +146,7 @@ def _size(config: Config, wish: Wish) -> tuple[int, int]:
     return tasks, wish.cpus_per_task or -(-_fullest(config, tasks) // tasks)
 
 
-def _tasks(wish: Wish, n: int) -> int:
+def _tasks(wish: SlurmRequest, n: int) -> int:
     """Places for ranks on each of several nodes, enough for all `n`."""
     most = -(-n // -(-n // wish.nodes))  # nodes that get a rank if each has as many as any
     if wish.nodes > n or (wish.tasks_per_node is None and most < wish.nodes):
@@ -184,13 +184,13 @@ def _cores_of(config: Config, home: str) -> int:
     return 1 if given is None else given
 
 
-def refuse_tasks_on_one_node(wish: Wish) -> None:
+def refuse_tasks_on_one_node(wish: SlurmRequest) -> None:
     """One node is one task, which starts its processes itself."""
     if wish.tasks_per_node not in (None, 1):
         raise TianJiError("--tasks-per-node: one node is one task; give it --cpus-per-task")
 
 
-def _ranks(config: Config, wish: Wish) -> str:
+def _ranks(config: Config, wish: SlurmRequest) -> str:
     if wish.nodes == 1:
         return "all processes on one node, over shared memory"
     return f"{n_ranks(config)} ranks on {wish.nodes} nodes"

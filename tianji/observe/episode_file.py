@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tianji.core import atomic_file
-from tianji.core.append_log import Appending, open_lines
+from tianji.core.append_log import AppendLog, open_lines
 from tianji.core.errors import TianJiError
 from tianji.core.json_file import read_lines
 
@@ -42,7 +42,7 @@ class EpisodeFile:
     def __init__(self, folder: Path, kept: int = 0) -> None:
         self._path = folder / FILE
         self._kept = kept
-        self._file = Appending(lambda: open_lines(self._begun()))
+        self._file = AppendLog(lambda: open_lines(self._begun()))
 
     def add(self, lines: list[Line]) -> None:
         """Writes them; an OSError says that they wait for the next time."""

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from tianji.config import Config
 from tianji.core import atomic_file, terminal
-from tianji.core.append_log import Appending, open_lines
+from tianji.core.append_log import AppendLog, open_lines
 from tianji.core.errors import TianJiError
 from tianji.core.json_file import number, parsed_row, read_json, read_lines, text
 from tianji.core.status import Status
@@ -57,7 +57,7 @@ class Rows:
 
     def __init__(self, folder: Path) -> None:
         self.name = "metrics.jsonl"
-        self._file = Appending(lambda: open_lines(folder / "metrics.jsonl"))
+        self._file = AppendLog(lambda: open_lines(folder / "metrics.jsonl"))
 
     def add(self, values: Values, step: int) -> None:
         """Adds a line."""

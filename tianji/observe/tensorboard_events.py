@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tianji.core.append_log import Appending
+from tianji.core.append_log import AppendLog
 
 LARGEST = 3e38  # that a scalar, of 32 bits, can hold
 BATCH_SECONDS = 5.0  # that rows wait at most, while more come
@@ -31,7 +31,7 @@ class Events:
     def __init__(self, folder: Path, resumed_at: int | None = None) -> None:
         self.name = "the TensorBoard file"
         self._folder = folder
-        self._file = Appending(self._open)
+        self._file = AppendLog(self._open)
         self._rows: list[dict[str, Any]] = [{"file_version": "brain.Event:2"}]
         if resumed_at is not None:
             self._rows.append({"step": resumed_at + 1, "session_log": {"status": "START"}})

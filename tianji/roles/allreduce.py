@@ -37,7 +37,7 @@ def exchange_schema(n_parameters: int) -> Schema:
     )
 
 
-class Exchange:
+class AllReduce:
     """One learner's share in the updates of its group."""
 
     def __init__(

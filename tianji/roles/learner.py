@@ -13,11 +13,11 @@ from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays
 from tianji.core.store import feedback_of
 from tianji.core.tracer import What
-from tianji.roles.allreduce import Exchange
+from tianji.roles.allreduce import AllReduce
 from tianji.roles.episodes import Clock
 from tianji.roles.fusion import Fusion, adopt
 from tianji.roles.role import Role
-from tianji.roles.sample_stats import LOST, Consumption
+from tianji.roles.sample_stats import LOST, SampleStats
 from tianji.roles.trigger import PublishTrigger
 
 MOST_BAD = 10  # updates in a row that may be skipped
@@ -36,7 +36,7 @@ class Learner(Role):
         trigger: PublishTrigger,
         max_updates: int | None = None,
         clock: Clock = time.monotonic,
-        exchange: Exchange | None = None,
+        exchange: AllReduce | None = None,
         fusion: Fusion | None = None,
         feedback: Outbox | None = None,  # to the buffer, where the sampling reweighs
         counts: Vector | None = None,
@@ -50,7 +50,7 @@ class Learner(Role):
         self.version = 0
         self._max_updates = max_updates
         measured = self.counts, algorithm.scalars, clock, algorithm.n_left_out
-        self.consumption = Consumption(*measured)
+        self.consumption = SampleStats(*measured)
         self.rescue: Callable[[Learner], str | None] | None = None  # from the newest checkpoint
         self._rescued_from = ""  # which one
         self.published = False  # anything yet
@@ -128,7 +128,7 @@ class Learner(Role):
         running = self.exchange is not None and self.exchange.running
         return Count.WAITED_GRADIENTS if running else Count.WAITED_BATCH
 
-    def _go_on(self, exchange: Exchange) -> bool:
+    def _go_on(self, exchange: AllReduce) -> bool:
         """Learns as far as the gradients of the others have come."""
         moved = exchange.step()
         if exchange.scalars is not None:

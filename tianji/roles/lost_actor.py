@@ -36,7 +36,7 @@ class Shares:
         return version
 
 
-class StandIn(InFront):
+class SurvivingInbox(InFront):
     """An actor's trajectories as long as they come, then empty ones."""
 
     def __init__(self, inbox: Inbox, trajectory: Schema, shares: Shares) -> None:

@@ -21,7 +21,7 @@ LOST = (
 HISTOGRAMS = ("staleness", "age", "new")
 
 
-class Consumption:
+class SampleStats:
     """Histograms and counters of everything that was learned from, and the last scalars."""
 
     def __init__(

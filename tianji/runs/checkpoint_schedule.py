@@ -47,7 +47,7 @@ class Ordered:
     lives: Mapping[str, int]  # of each role, by then
 
 
-class Keeper:
+class CheckpointSchedule:
     """Orders a checkpoint when one is due, and never a second before the first is done.
 
     Nothing that goes wrong with a checkpoint ends a run: it is said, and the older ones stay.

@@ -30,7 +30,7 @@ class Engine(Protocol):
         """Asks for an evaluation of the newest weights."""
 
 
-class Examiner:
+class EvaluationSchedule:
     """Orders an evaluation every `exp.eval_step` environment steps; never waits for one.
 
     An order that comes while the evaluator is still playing replaces the one that waits.

@@ -132,8 +132,8 @@ def _open_dashboard(folder: Path, port: int, stack: ExitStack) -> None:
 def _train_and_report(run: Run, engine: Engine, signals: Signals) -> Report:
     """Trains with a view on it, and writes down how it ended, however it ended."""
     from tianji.observe.limits import Limits
-    from tianji.runs.checkpoint_schedule import Keeper
-    from tianji.runs.evaluation_schedule import Examiner
+    from tianji.runs.checkpoint_schedule import CheckpointSchedule
+    from tianji.runs.evaluation_schedule import EvaluationSchedule
     from tianji.strategy.rebalance.rebalancer import Rebalancer
 
     config, watch = run.job.config, engine.watch
@@ -144,8 +144,8 @@ def _train_and_report(run: Run, engine: Engine, signals: Signals) -> Report:
         return {"watch": watch.state(), **run.state(watch.progress)}
 
     version = 0 if run.resumed is None else run.resumed.version
-    keeper = Keeper(config, run.folder, engine, facts, run.saved, run.warn, version)
-    examiner = Examiner(run.job, run.folder, engine, run.evaluated, run.warn)
+    keeper = CheckpointSchedule(config, run.folder, engine, facts, run.saved, run.warn, version)
+    examiner = EvaluationSchedule(run.job, run.folder, engine, run.evaluated, run.warn)
     rebalancer = Rebalancer(run.job, run.folder, engine, run.rebalanced)
 
     def tell_troubles() -> None:

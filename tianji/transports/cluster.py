@@ -20,7 +20,7 @@ from tianji.core.channel import ChannelSpec, Delivery, Inbox, Outbox
 from tianji.transports import ring
 from tianji.transports.bell import Bell
 from tianji.transports.courier import Courier
-from tianji.transports.descriptors import Meeting, fetch, reserve
+from tianji.transports.descriptors import DescriptorService, fetch, reserve
 from tianji.transports.local import aligned
 from tianji.transports.routes import Beside, EveryIn, EveryOut, LatestIn, LatestOut, Route
 from tianji.transports.shm import ShmTransport
@@ -41,7 +41,7 @@ class World(Protocol):
     rank: int
     hosts: list[str]  # the machine of every rank
     meetings: list[str]  # where every rank hands out descriptors
-    meeting: Meeting
+    meeting: DescriptorService
 
     def wire(self, peers: Iterable[int]) -> Wire:
         """What carries bytes between this process and its peers."""

@@ -37,7 +37,7 @@ def _moved(descriptor: int) -> int:
         os.close(descriptor)
 
 
-class Meeting:
+class DescriptorService:
     """The place where one process hands out descriptors."""
 
     def __init__(self, n_guests: int) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from tianji.core.errors import USER_MISTAKE, TianJiError
 from tianji.machine import mpirun
-from tianji.transports.descriptors import Meeting
+from tianji.transports.descriptors import DescriptorService
 from tianji.transports.mpi_library import MPI, library
 from tianji.transports.mpi_wire import MpiWire
 
@@ -42,7 +42,7 @@ class World:
             level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
             self.comm.Set_errhandler(MPI.ERRORS_RETURN)
             self.rank, self.size = self.comm.rank, self.comm.size
-            self.meeting = Meeting(self.size)
+            self.meeting = DescriptorService(self.size)
             network = os.stat("/proc/self/ns/net").st_ino
             name = os.environ.get("TIANJI_HOST") or socket.gethostname()  # what it passes for
             told = self._tell_all([name, network, self.meeting.name])

@@ -25,7 +25,7 @@ Shape = tuple[int, int, int, bool]
 
 
 @dataclass(frozen=True)
-class Wish:
+class PlanRequest:
     """What the user leaves open; None: anything."""
 
     cores: int  # M, of each host
@@ -44,7 +44,7 @@ WISHED = {
     "envs": "actor_cfg.envs",
     "learner_cores": "learner_cfg.cores",
 }
-"""The keys that say what a `Wish` may fix."""
+"""The keys that say what a `PlanRequest` may fix."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,12 @@ class Choice:
     prediction: Prediction
 
 
-def solve(profile: Profile, wish: Wish) -> list[Choice]:
+def solve(profile: Profile, wish: PlanRequest) -> list[Choice]:
     """The best split first, then the next-best ones, each with other numbers of roles."""
     return ranked(possible(profile, wish), profile.work)
 
 
-def possible(profile: Profile, wish: Wish) -> list[Choice]:
+def possible(profile: Profile, wish: PlanRequest) -> list[Choice]:
     """Every split that the cores and the memory allow; raises where there is none."""
     found = [Choice(split, predict(profile, split)) for split in candidates(profile, wish)]
     if not found:
@@ -79,7 +79,7 @@ def possible(profile: Profile, wish: Wish) -> list[Choice]:
     return [choice for choice in found if choice.prediction.memory_bytes <= room]
 
 
-def refuse_impossible(work: Work, wish: Wish) -> None:
+def refuse_impossible(work: Work, wish: PlanRequest) -> None:
     """Raises where no split has what is wished for, whatever will be measured of the job.
 
     A learner with one core is always measured, and no actor can have fewer than one environment: a
@@ -89,7 +89,7 @@ def refuse_impossible(work: Work, wish: Wish) -> None:
         raise TianJiError(_no_split(work, wish))
 
 
-def candidates(profile: Profile, wish: Wish) -> Iterator[Split]:
+def candidates(profile: Profile, wish: PlanRequest) -> Iterator[Split]:
     """Every split of the cores, with numbers that were measured unless others are given.
 
     What learner cores cost lies between those that were measured.
@@ -99,7 +99,7 @@ def candidates(profile: Profile, wish: Wish) -> Iterator[Split]:
 
 
 def _splits(
-    work: Work, wish: Wish, learner_cores: Sequence[int], envs_choices: Sequence[int]
+    work: Work, wish: PlanRequest, learner_cores: Sequence[int], envs_choices: Sequence[int]
 ) -> Iterator[Split]:
     """One group after the other replicated on every host; the choices are for what is left open."""
     if wish.learner_cores is not None:
@@ -123,14 +123,14 @@ def _splits(
                     )  # fmt: skip
 
 
-def _places(work: Work, wish: Wish) -> list[bool]:
+def _places(work: Work, wish: PlanRequest) -> list[bool]:
     """Whether the buffer has a core of its own; in turns with the learner it would gain nothing."""
     if wish.buffer_alone is not None:
         return [wish.buffer_alone]
     return [False] if work.alternates else [False, True]
 
 
-def _envs(work: Work, wish: Wish, actors: int, choices: Sequence[int]) -> Iterator[int]:
+def _envs(work: Work, wish: PlanRequest, actors: int, choices: Sequence[int]) -> Iterator[int]:
     """Environments per actor; on-policy batches are made of all of them, so their sum is given."""
     if work.on_policy:
         fits = work.envs % actors == 0 and (work.rollouts or actors) % work.learners == 0
@@ -176,7 +176,7 @@ def ranked(choices: list[Choice], work: Work) -> list[Choice]:
     return [simplest(first, MORE_STEPS), *others[:MOST_SHOWN]]
 
 
-def _no_split(work: Work, wish: Wish) -> str:
+def _no_split(work: Work, wish: PlanRequest) -> str:
     """Why there is none: what was wished for, and what every split keeps to."""
     words = [f"{key}={n}" for name, key in WISHED.items() if (n := getattr(wish, name)) is not None]
     words += ["buffer_cfg.cores=1"] if wish.buffer_alone else []

@@ -12,7 +12,7 @@ from typing import Any
 from tianji.config import Config, load
 from tianji.config.keywords import as_overrides
 from tianji.core.errors import TianJiError
-from tianji.strategy.plan.solver import WISHED, Wish
+from tianji.strategy.plan.solver import WISHED, PlanRequest
 
 ACTOR_CORES, BUFFER_CORES = "actor_cfg.cores", "buffer_cfg.cores"
 DECIDED = (*WISHED.values(), ACTOR_CORES, BUFFER_CORES)  # that every plan sets
@@ -20,7 +20,7 @@ DECIDED = (*WISHED.values(), ACTOR_CORES, BUFFER_CORES)  # that every plan sets
 
 def wish_of(
     file: str | Path, given: list[str], cores: int, hosts: int, memory_bytes: int | None
-) -> Wish:
+) -> PlanRequest:
     """What a plan is free to decide beside the overrides that are `given`."""
     fixed = _fixed(file, given)
     for key, whose, is_had in (
@@ -31,7 +31,7 @@ def wish_of(
         shared = cores == 1 and fixed.get(key) is None  # a single core is nobody's own
         if key in fixed and not shared and not is_had(fixed[key]):
             raise TianJiError(f"{key}={fixed[key]}: a plan gives {whose}: leave {key} out")
-    return Wish(
+    return PlanRequest(
         cores,
         hosts,
         memory_bytes=memory_bytes,

@@ -22,7 +22,7 @@ from tianji.strategy.plan.model import predict
 from tianji.strategy.plan.plan_file import Plan
 from tianji.strategy.plan.profile import Profile, Work
 from tianji.strategy.plan.same_job import batch_apart, digest_of, told_apart
-from tianji.strategy.plan.solver import Choice, Wish, possible, ranked
+from tianji.strategy.plan.solver import Choice, PlanRequest, possible, ranked
 from tianji.strategy.plan.split import Split
 from tianji.strategy.probe import MOST_SECONDS
 from tianji.strategy.probe.probe import probe
@@ -87,7 +87,7 @@ def refuse_inference(config: Config) -> None:
 def make(
     config: Config,
     profile: Profile,
-    wish: Wish,
+    wish: PlanRequest,
     settings: Mapping[str, Any] | None = None,
     batch_scale: int = 1,
 ) -> Planned:
@@ -118,7 +118,7 @@ def most_groups(config: Config, work: Work) -> int:
     return max(1, int(updates / GROUP_UPDATES))
 
 
-def _configured(config: Config, profile: Profile, wish: Wish) -> Choice | None:
+def _configured(config: Config, profile: Profile, wish: PlanRequest) -> Choice | None:
     """What the configuration itself would do; None if the cores do not suffice for it.
 
     A group lives on one host, and the first of them on one that has as many as any.

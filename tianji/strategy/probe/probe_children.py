@@ -19,7 +19,7 @@ from tianji.job.job import Job
 from tianji.machine.resources import devices_of
 from tianji.strategy.plan.profile import ActorCost, LearnerCost
 from tianji.strategy.probe.measure import LEAST_STEPS, LEAST_UPDATES
-from tianji.strategy.probe.probe_handle import Answer, Hand, OutOfMemory, Task, together
+from tianji.strategy.probe.probe_handle import Answer, OutOfMemory, ProbeHandle, Task, together
 from tianji.strategy.probe.role_costs import Acted, learner_cost
 from tianji.strategy.probe.variants import env_choices, takes_turns, variant
 
@@ -93,9 +93,9 @@ class Crew:
         """`ends` is the moment of `time.monotonic` by which all should be measured."""
         devices = devices_of(job.config)
 
-        def hands(kind: str, threads: Iterable[int]) -> list[Hand]:
+        def hands(kind: str, threads: Iterable[int]) -> list[ProbeHandle]:
             device = devices[f"{kind}_cfg"]
-            return [stack.enter_context(Hand(kind, n, device)) for n in threads]
+            return [stack.enter_context(ProbeHandle(kind, n, device)) for n in threads]
 
         in_turns = takes_turns(job)
         most = len(cores) if in_turns else max(1, len(cores) - 1)
@@ -135,7 +135,7 @@ class Crew:
             return self.crowd(envs, pause)
 
     def beside(
-        self, hands: Sequence[Hand], envs: int, pause: float = 0.0
+        self, hands: Sequence[ProbeHandle], envs: int, pause: float = 0.0
     ) -> tuple[list[Answer], list[Answer]]:
         """The same of these learners; an actor sits beside each of them, as in a group.
 
@@ -162,7 +162,9 @@ class Crew:
         self._say(f"{count_of(n, 'actor')} of {count_of(envs, 'environment')}")
         return self._on_the_first_cores(self.actors[:n], variant(self.job, envs), pause)
 
-    def learning(self, hand: Hand, pause: float = 0.0, config: Config | None = None) -> Answer:
+    def learning(
+        self, hand: ProbeHandle, pause: float = 0.0, config: Config | None = None
+    ) -> Answer:
         """A learner while all other cores are idle."""
         self._say(f"a learner with {count_of(hand.threads, 'core')} alone")
         config = config or variant(self.job, self.choices[0])
@@ -175,7 +177,9 @@ class Crew:
         config = variant(self.job, self.choices[0])
         return self._on_the_first_cores(self.single[:n], config, pause)
 
-    def _on_the_first_cores(self, hands: list[Hand], config: Config, pause: float) -> list[Answer]:
+    def _on_the_first_cores(
+        self, hands: list[ProbeHandle], config: Config, pause: float
+    ) -> list[Answer]:
         seats = zip(hands, self.cores, strict=False)
         tasks = [Task(hand, config, [core], pause) for hand, core in seats]
         return together(tasks, self.time.seconds)
@@ -187,7 +191,7 @@ class Crew:
                 return
             yield
 
-    def cost(self, hand: Hand, answer: Answer) -> LearnerCost:
+    def cost(self, hand: ProbeHandle, answer: Answer) -> LearnerCost:
         """What this learner costs by its answer, with batches of the configuration's size."""
         return learner_cost(hand.threads, self.job.sampling.batch_units, answer)
 

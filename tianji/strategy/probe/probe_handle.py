@@ -33,7 +33,7 @@ class OutOfMemory(TianJiError):
     """What was to be measured does not fit."""
 
 
-class Hand:
+class ProbeHandle:
     """One child, of one kind, with a number of threads that it keeps."""
 
     def __init__(self, kind: str, threads: int, device: str = "cpu") -> None:
@@ -49,7 +49,7 @@ class Hand:
             text=True,
         )
 
-    def __enter__(self) -> Hand:
+    def __enter__(self) -> ProbeHandle:
         return self
 
     def __exit__(
@@ -130,7 +130,7 @@ class Hand:
 class Task:
     """What one child is to measure."""
 
-    hand: Hand
+    hand: ProbeHandle
     config: Config
     cores: Sequence[int]
     pause: float = 0.0  # seconds, as long as it would wait for others
@@ -144,7 +144,7 @@ def together(tasks: Sequence[Task], seconds: float) -> list[Answer]:
     """
     for task in tasks:
         task.hand.prepare(task, seconds)
-    ready, answers = list[Hand](), list[Answer]()
+    ready, answers = list[ProbeHandle](), list[Answer]()
     lacking: OutOfMemory | None = None
     for task in tasks:
         try:

@@ -16,7 +16,7 @@ from statistics import fmean, median
 
 from tianji.strategy.plan.profile import ActorCost, LearnerCost
 from tianji.strategy.probe.probe_children import Crew, Found, gains
-from tianji.strategy.probe.probe_handle import Answer, Hand
+from tianji.strategy.probe.probe_handle import Answer, ProbeHandle
 from tianji.strategy.probe.role_costs import (
     Acted,
     contention,
@@ -107,7 +107,7 @@ class _AtOnce(_Stages):
             fewer = more
         return found
 
-    def _alone(self, hand: Hand) -> LearnerCost | None:
+    def _alone(self, hand: ProbeHandle) -> LearnerCost | None:
         """What a learner costs while all other cores are idle; None if there are none, or late.
 
         On a single core there is nobody beside it anyway.

@@ -20,7 +20,13 @@ from __future__ import annotations
 import math
 
 from tianji.core.wording import count_of
-from tianji.strategy.rebalance.trial_changes import MOST_IDLE, Change, Decision, Reading, Trials
+from tianji.strategy.rebalance.trial_changes import (
+    MOST_IDLE,
+    Change,
+    Decision,
+    Reading,
+    TrialChanges,
+)
 
 PAUSE_MARGIN = 0.5  # what the actors that stay could make beyond what the learner can use
 MIDDLE_MARGIN = 0.3  # aimed at when waking: between the other two, so that neither follows
@@ -47,7 +53,7 @@ class Balancer:
         self._floor = 1  # actors that must stay awake ...
         self._floor_until = 0.0  # ... until then
         self._patience = FIRST_PATIENCE
-        self._trials = Trials()
+        self._trials = TrialChanges()
 
     def decide(self, reading: Reading, now: float) -> Decision | None:
         """What to change now; nearly always nothing. What is returned is taken as done."""

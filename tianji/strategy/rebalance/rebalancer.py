@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
-from tianji.core.append_log import Appending, open_lines
+from tianji.core.append_log import AppendLog, open_lines
 from tianji.core.counts import Count
 from tianji.job.advice import Advice
 from tianji.job.job import Job
@@ -64,7 +64,7 @@ class Rebalancer:
         self._engine = engine
         self._tell = tell
         self._groups = [_Group(job, number) for number in range(job.config.n_groups)]
-        self._file = Appending(lambda: open_lines(folder / FILE))
+        self._file = AppendLog(lambda: open_lines(folder / FILE))
 
     def tick(self, progress: Progress, now: float | None = None) -> None:
         """Reads, decides and advises where it is time to, which it nearly never is."""

@@ -80,7 +80,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class _Trial:
+class _TrialChange:
     """A change that is watched: a thread more, or one less than was worth it once."""
 
     kind: Change
@@ -103,12 +103,12 @@ class _Kept:
     rate: float  # TR_L with it
 
 
-class Trials:
+class TrialChanges:
     """What was tried in one group, and what came of it."""
 
     def __init__(self) -> None:
         self._rates: deque[float] = deque(maxlen=TRIAL_READINGS)  # TR_L since the last change
-        self._running: _Trial | None = None
+        self._running: _TrialChange | None = None
         self._kept: list[_Kept] = []
         self._retry_at = dict.fromkeys(Change, 0.0)
         self._retry_seconds = dict.fromkeys(Change, RETRY_SECONDS)
@@ -151,7 +151,7 @@ class Trials:
         if max(self._rates) >= (1 - LOSS) * last.rate:  # a mean may be of two times
             return None
         self._kept.pop()
-        self._running = _Trial(last.kind, last.before + 1, last.before, rate)
+        self._running = _TrialChange(last.kind, last.before + 1, last.before, rate)
         why = f"to see what it gains: {rate:,.0f} steps/s can be used, {last.rate:,.0f} at its best"
         return Decision(last.kind, last.before + 1, last.before, why)
 
@@ -165,7 +165,7 @@ class Trials:
             if now >= self._retry_at[kind]:
                 rate, free = self._rate(), f"{reading.free_cores:.1f} cores are free"
                 why = f"to see what it gains: {rate:,.0f} steps/s can be used, {takes}, {free}"
-                self._running = _Trial(kind, before, before + 1, rate)
+                self._running = _TrialChange(kind, before, before + 1, rate)
                 return Decision(kind, before, before + 1, why)
         return None
 

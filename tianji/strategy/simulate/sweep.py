@@ -10,7 +10,7 @@ from functools import cache
 from tianji.core.errors import TianJiError
 from tianji.core.wording import count_of
 from tianji.strategy.plan.profile import Profile
-from tianji.strategy.plan.solver import NOISE, Wish, candidates, solve
+from tianji.strategy.plan.solver import NOISE, PlanRequest, candidates, solve
 from tianji.strategy.plan.split import Split
 from tianji.strategy.simulate.bounds import expected_busy, expected_rate
 from tianji.strategy.simulate.core_layout import Layout, costs_of, share_beside
@@ -46,7 +46,7 @@ class Finder:
         self._given = layout
         measured = sorted({cost.cores for cost in profile.learners})
         self._learner_cores = measured if learner_cores is None else [learner_cores]
-        self._wish = Wish(
+        self._wish = PlanRequest(
             1,
             envs=layout.envs,
             learner_cores=learner_cores,
@@ -162,7 +162,7 @@ def balanced(profile: Profile, layout: Layout) -> Layout:
 
 def _shared_out(profile: Profile, layout: Layout) -> list[int]:
     """Numbers of actors that a plan could share the environments of a group among."""
-    wish = Wish(
+    wish = PlanRequest(
         max(layout.learning_cores, profile.work.envs),
         groups=1,
         envs=layout.envs,

@@ -13,8 +13,8 @@ from tianji.core import checkpoint
 from tianji.core.errors import USER_MISTAKE, TianJiError
 from tianji.roles.role_specs import Kind, kind_of
 from tianji.tools.chaos import processes
-from tianji.tools.chaos.fault_injection import Hand
-from tianji.tools.chaos.invariants import GONE_SECONDS, Ending, Record, Trial, judge
+from tianji.tools.chaos.fault_injection import FaultInjection
+from tianji.tools.chaos.invariants import GONE_SECONDS, Ending, FaultOutcome, Record, judge
 from tianji.tools.chaos.run_under_test import Row, RunUnderTest
 from tianji.tools.chaos.schedule import CHANGING, IN_ENVIRONMENT, LASTING, RUN, Fault, Strike
 from tianji.tools.chaos.settings import Settings
@@ -24,7 +24,7 @@ LOOK_SECONDS = 0.02
 START_SECONDS = 300.0  # for a run to begin to learn
 PATIENCE_SECONDS = 60.0  # for a run to go on after a fault
 END_SECONDS = 60.0  # for a run to end after it was told to
-Tell = Callable[[Trial], None]
+Tell = Callable[[FaultOutcome], None]
 
 
 @contextmanager
@@ -43,7 +43,7 @@ class ChaosRun:
 
     def __init__(self, settings: Settings, folder: Path, orders: Path, tell: Tell) -> None:
         self._settings, self._tell = settings, tell
-        self._hand = Hand(orders, settings.homes)
+        self._hand = FaultInjection(orders, settings.homes)
         words = [settings.config, "--quiet", "--engine", "process"]
         words += [word for override in settings.overrides for word in ("--set", override)]
         self._subject = RunUnderTest(words, folder, orders)
@@ -84,13 +84,13 @@ class ChaosRun:
         over = time.monotonic() - self._began > self._settings.seconds
         return not over and not self._subject.has_ended()
 
-    def _endure(self, strike: Strike) -> Trial:
+    def _endure(self, strike: Strike) -> FaultOutcome:
         """One fault, and what came of it."""
         subject, hand = self._subject, self._hand
         is_whole = self._until(self._everyone, PATIENCE_SECONDS)
         before, last, seen = dict(subject.workers), subject.rows[-1], set(subject.ever)
         now = time.monotonic()
-        trial = Trial(strike, now - self._began, last.updates)
+        trial = FaultOutcome(strike, now - self._began, last.updates)
         if not is_whole:
             return trial  # it did not go on after the one before, as it had seemed
         hand.strike(strike, subject.pid, before)
@@ -105,7 +105,7 @@ class ChaosRun:
         trial.replaced = len(subject.ever.keys() - seen)
         return trial
 
-    def _obeyed(self, strike: Strike, trial: Trial) -> float | None:
+    def _obeyed(self, strike: Strike, trial: FaultOutcome) -> float | None:
         """When an environment did what it was told."""
         hand, home = self._hand, strike.victim
         self._until(lambda: hand.answer(home) is not None, PATIENCE_SECONDS)
@@ -114,7 +114,7 @@ class ChaosRun:
             trial.undone = "the actor made no step" if found is None else "no game of others"
         return found
 
-    def _recover(self, trial: Trial, at: float, before: dict[str, int], last: Row) -> None:
+    def _recover(self, trial: FaultOutcome, at: float, before: dict[str, int], last: Row) -> None:
         """Waits until everyone is there and training goes on."""
         subject, hit = self._subject, self._hit(trial.strike)
         dead = [before[home] for home in hit] if trial.strike.fault in CHANGING else []
@@ -150,7 +150,7 @@ class ChaosRun:
         more = rows[-1].updates > rows[0].updates and rows[-1].env_steps > steps
         return more and rows[-1].checkpoints > saved
 
-    def _note_broken(self, trial: Trial) -> None:
+    def _note_broken(self, trial: FaultOutcome) -> None:
         """Names the invariants that do not hold any more."""
         before = {name for other in self.record.trials for name in other.broken}
         verdicts = judge(self.record)

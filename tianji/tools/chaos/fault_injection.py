@@ -17,7 +17,7 @@ SLOWER_SECONDS = 0.02  # that each step of a slow environment takes longer
 CODES = {fault: place for place, fault in enumerate(Fault)}  # as orders say them
 
 
-class Hand:
+class FaultInjection:
     """Does what a schedule says, to the processes that are there."""
 
     def __init__(self, folder: Path, homes: Iterable[str]) -> None:

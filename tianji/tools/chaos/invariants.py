@@ -41,7 +41,7 @@ class Bounds:
 
 
 @dataclass
-class Trial:
+class FaultOutcome:
     """What came of one fault."""
 
     strike: Strike
@@ -74,7 +74,7 @@ class Record:
     bounds: Bounds
     rows: Sequence[Row]
     usages: Sequence[tuple[float, Usage]]
-    trials: list[Trial]
+    trials: list[FaultOutcome]
     ending: Ending | None = None
 
 
@@ -130,7 +130,7 @@ def staleness(record: Record) -> Verdict:
     return Verdict("staleness in its bound", oldest <= bound, said)
 
 
-def _updates_during(trial: Trial, record: Record) -> int:
+def _updates_during(trial: FaultOutcome, record: Record) -> int:
     """Updates from a fault to the recovery from it."""
     if trial.strike.fault not in (Fault.STOP, Fault.SLOW, Fault.HANG):
         return 0
@@ -197,7 +197,7 @@ def no_false_alarm(record: Record) -> Verdict:
     return Verdict("no false alarm", not wrong if mild else None, said)
 
 
-def _cost(trials: Sequence[Trial]) -> str:
+def _cost(trials: Sequence[FaultOutcome]) -> str:
     return "costs" if len(trials) == 1 else "cost"
 
 

@@ -13,7 +13,7 @@ from tianji import __version__
 from tianji.core import atomic_file
 from tianji.core.columns import fitted
 from tianji.core.wording import count_of
-from tianji.tools.chaos.invariants import Record, Trial, Verdict
+from tianji.tools.chaos.invariants import FaultOutcome, Record, Verdict
 from tianji.tools.chaos.schedule import MEANINGS, RUN, Fault
 from tianji.tools.chaos.settings import Settings
 
@@ -21,7 +21,7 @@ FILE = "chaos.json"
 WORDS = {True: "held", False: "BROKEN", None: "-"}
 
 
-def line(trial: Trial) -> str:
+def line(trial: FaultOutcome) -> str:
     """What came of one fault, as it is told at once."""
     strike = trial.strike
     whom = "" if strike.victim == RUN else strike.victim
@@ -34,7 +34,7 @@ def line(trial: Trial) -> str:
     return said
 
 
-def _outcome(trial: Trial) -> str:
+def _outcome(trial: FaultOutcome) -> str:
     if trial.undone:
         return f"not done: {trial.undone}"
     parts = [] if trial.detected is None else [f"seen after {trial.detected:.2f} s"]
@@ -42,7 +42,9 @@ def _outcome(trial: Trial) -> str:
     return ", ".join(parts)
 
 
-def faults(trials: Sequence[Trial], chosen: Sequence[Fault], width: int | None = None) -> str:
+def faults(
+    trials: Sequence[FaultOutcome], chosen: Sequence[Fault], width: int | None = None
+) -> str:
     """A row for each kind of fault; times are medians, with the longest behind them."""
     rows = [("fault", "done", "survived", "seen after, s", "back after, s", "what it is")]
     for fault in Fault:
