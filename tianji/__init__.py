@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tianji.algorithms.dqn import DQN as DQN
+    from tianji.algorithms.ppo import PPO as PPO
     from tianji.config import key as key
     from tianji.core.algorithm import Algorithm as Algorithm
     from tianji.core.algorithm import Policy as Policy
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
 __version__ = "0.3.0"
 
 HOMES = {
+    "tianji.algorithms.dqn": ("DQN",),
+    "tianji.algorithms.ppo": ("PPO",),
     "tianji.config": ("key",),
     "tianji.core.algorithm": ("Algorithm", "Policy", "PolicyGraph", "Task", "Weights"),
     "tianji.core.channel": ("Inbox", "Outbox"),

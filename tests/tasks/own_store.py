@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from tianji import Amount, Field, Schema
-from tianji.algorithms.ppo import PPO
+from tianji import PPO, Amount, Field, Schema
 
 
 @dataclass(frozen=True)

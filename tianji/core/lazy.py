@@ -4,7 +4,7 @@ Torch is loaded when it is first used: an actor that computes with numpy never p
 
 An algorithm is one file with a torch-free half (the policy) and a learning half. It writes
 
-    from tianji.core.lazy import torch
+    from tianji import torch                # a built-in one: from tianji.core.lazy import torch
 
 and uses `torch` as always; the process of an actor then starts in a fifth of the time and of the
 memory.
