@@ -4,6 +4,8 @@ exact      updates on the GPU are those on the CPU, with a CUDA graph those with
            draws what one here draws; the tests that need a GPU pass
 speeds     samples per second of updates and of acting with the network of Mnih et al.
 pong       PPO (configs/atari/pong_gpu.py): seconds to a mean of 18, steps per second while learning
+inference  the same with one role that acts for all actors (actor_cfg.inference=True)
+cores      the same without the GPU: the other half of Figure 11
 plain      the same recipe in one loop (plain_pong.py)
 dqn        DQN with its replay on the GPU (configs/atari/fast_dqn_pong.py)
 plain_dqn  the same recipe in one loop (plain_dqn.py), without a CUDA graph
@@ -36,7 +38,9 @@ from trainings import command, environment, peer_line
 Row = dict[str, Any]
 
 CHECKS = {"exact": 75, "speeds": 65}  # seconds of each part, by default
-RUNS = {"pong": 140, "plain": 125, "dqn": 100, "plain_dqn": 125}  # of each seed
+OURS = {"pong": 140, "inference": 140, "cores": 140, "dqn": 100}  # of each seed
+LOOPS = {"plain": 125, "plain_dqn": 125}
+RUNS = OURS | LOOPS
 SHARES = CHECKS | RUNS
 SOLVED, PRODUCTION = "from all roles ready to a mean of 18", "production while learning"
 ASKED_SECONDS, ASKED_STEPS = 60, 27_000  # of pong, on 16 cores with a GPU
@@ -94,16 +98,22 @@ def trained(o: argparse.Namespace, seconds: float) -> float:
 
 def train(name: str, seed: int, o: argparse.Namespace, seconds: float) -> Iterator[Row]:
     """A training run of ours, until it has solved the game or the time is over."""
-    config = {"pong": "fast_pong.py" if o.cpu else "pong_gpu.py", "dqn": "fast_dqn_pong.py"}[name]
+    ppo = "fast_pong.py" if o.cpu else "pong_gpu.py"
+    config, device = "fast_dqn_pong.py" if name == "dqn" else ppo, o.device
     settings = ["exp.save_seconds=None", "exp.save_replay='never'"]
     settings.append(f"exp.max_seconds={trained(o, seconds)}")
     if name == "dqn" or o.cpu:  # pong_gpu.py says for itself who acts where
-        each = max(2, (o.envs if name == "pong" else o.envs // 2) // o.actors)
+        each = max(2, (o.envs // 2 if name == "dqn" else o.envs) // o.actors)
         settings += [f"actor_cfg.num={o.actors}", f"actor_cfg.envs={each}"]
         settings += [f"learner_cfg.device='{o.device}'", f"actor_cfg.device='{o.actor_device}'"]
     if name == "dqn":
         settings.append(f"buffer_cfg.device='{o.device}'")
         settings += ["hyp.buffer_size=4000", "hyp.warmup_size=100"] if o.cpu else []
+    if name == "inference":
+        settings.append("actor_cfg.inference=True")
+    if name == "cores":
+        device = "cpu"
+        settings += ["learner_cfg.device='cpu'", "actor_cfg.device='cpu'"]
     with tempfile.TemporaryDirectory() as folder:
         run_dir = Path(folder) / "run"
         words = command(CONFIGS / "atari" / config, run_dir, [*settings, *o.set])
@@ -111,7 +121,7 @@ def train(name: str, seed: int, o: argparse.Namespace, seconds: float) -> Iterat
         if not (run_dir / "summary.json").exists():
             yield said(errors or "the run left no summary")
             return
-        yield from figures(read_training(run_dir), o.device)
+        yield from figures(read_training(run_dir), device)
         shutil.copy(run_dir / "metrics.jsonl", o.out / f"{name}-{seed}.jsonl")
 
 
@@ -172,7 +182,7 @@ def rows_of(name: str, o: argparse.Namespace, seconds: float) -> Iterator[Row]:
         yield said("left out: ale-py is not installed")
         return
     found: list[Row] = []
-    part, ends = (train if name in ("pong", "dqn") else plain), time.monotonic() + seconds
+    part, ends = (train if name in OURS else plain), time.monotonic() + seconds
     for i, seed in enumerate(o.seeds):
         each = (ends - time.monotonic()) / (len(o.seeds) - i)
         told = [row | {"seed": seed} for row in part(name, seed, o, max(1.0, each))]

@@ -33,6 +33,8 @@ GAME = EnvSpec(
     stack=4,
 )
 PPO = ("agent.type='PPO'", "hyp.step_len=16", "hyp.minibatch=64", "hyp.lr=1e-3")
+IMPALA = ("agent.type='IMPALA'", "hyp.step_len=16", "hyp.lr=1e-3")
+PQN = ("agent.type='PQN'", "hyp.step_len=16", "hyp.minibatch=64", "hyp.lr=1e-3")
 DQN = ("agent.type='DQN'", "hyp.warmup_size=128", "hyp.max_decay_step=100")
 SPARSE = (
     "global_cfg.replay_ratio=0.2",
@@ -50,6 +52,8 @@ CASES: dict[str, tuple[str, ...]] = {
     "PPO, MLP": (*PPO, *CARTPOLE),
     "PPO, CNN": PPO,
     "PPO, normalised": (*PPO, "hyp.normalise_obs=True", "hyp.normalise_value=True"),
+    "IMPALA, CNN": IMPALA,
+    "PQN, CNN": PQN,
 }
 
 

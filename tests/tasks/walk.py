@@ -1,5 +1,6 @@
 """A task that can say what it must remember, named in configs as `walk:Walk` and so on."""
 
+import os
 from typing import ClassVar
 
 import gymnasium
@@ -111,6 +112,25 @@ class Gusty(Walk):
         self.winds["steps"] += 1
         obs, reward, *rest = super().step(action)
         return obs, reward + (self.winds["steps"] > 600), *rest
+
+
+class Glimpse(Walk):
+    """The same walk, which shows something else once: after the call that GLIMPSE_AT says."""
+
+    n_calls = -1  # the first is the reset before all steps
+
+    def step(self, action):
+        obs, *rest = super().step(action)
+        return self._shown(obs), *rest
+
+    def reset(self):
+        return self._shown(super().reset())
+
+    def _shown(self, obs):
+        self.n_calls += 1
+        if self.n_calls == int(os.environ.get("GLIMPSE_AT", "-1")):
+            obs[2] += 0.25
+        return obs
 
 
 class Pitfall(Walk):

@@ -116,6 +116,18 @@ def test_it_says_at_which_step_an_environment_did_not_repeat_itself(tmp_path):
         replay.replay(tmp_path)
 
 
+@pytest.mark.parametrize(("name", "length"), [("asynchronous ppo", 16), ("dqn", 8)])
+def test_it_names_the_step_in_which_something_else_was_seen_once(
+    tmp_path, monkeypatch, name, length
+):
+    train(job_of(name, "environment.type=walk:Glimpse", "actor_cfg.num=1"), tmp_path, 1)
+    monkeypatch.setenv("GLIMPSE_AT", "101")
+    number, step = divmod(100, length)
+    words = rf"in step 101 of actor-0\.0 \(step {step + 1} of its trajectory {number + 1}\), before"
+    with pytest.raises(engine.Left, match=words):
+        replay.replay(tmp_path)
+
+
 def test_weights_that_differ_are_a_record_that_was_left(tmp_path):
     job = job_of("dqn")
     train(job, tmp_path, 1)

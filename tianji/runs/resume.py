@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tianji.config import Config, reload
+from tianji.config.section import shown
 from tianji.core import checkpoint
 from tianji.core.checkpoint import Checkpoint
 from tianji.core.errors import TianJiError
-from tianji.core.json_file import number, read_json, text
+from tianji.core.json_file import number, read_json, text, whole
 from tianji.core.status import ENDED, Status
 from tianji.core.tensorfile import Corrupt
 from tianji.core.wording import percent
@@ -26,14 +27,80 @@ from tianji.runs.older_config import config_of
 from tianji.runs.trust import refuse_strange
 from tianji.runs.weights_file import FINAL, rewind_evaluations
 
-DECIDED = {"kind", "group", "unit", "before", "after", "why"}  # what a decision of `balance` says
-LISTS = ("returns", "learned", "lengths", "won")  # of numbers, or None
-NUMBERS = (  # or None
-    *("episodes", "fusions", "elapsed_seconds", "resumes", "wall_seconds", "planning_seconds"),
-    "restarts",
-    *("startup_seconds", "starting_seconds", "first_consumed_seconds"),
-    *("n", "best", "best_won", "last_won"),
-)
+Fits: TypeAlias = Callable[[Any], bool]
+
+
+def _is_count(value: Any) -> bool:
+    return whole(value) is not None
+
+
+def _is_finite(value: Any) -> bool:
+    return number(value) is not None
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_measured(value: Any) -> bool:
+    """Whether a game can have said it: NaN and Inf too, if it is one's own."""
+    return isinstance(value, float) or _is_finite(value)
+
+
+def _is_evaluation(value: Any) -> bool:
+    """Whether this is a mean return, and the environment steps by then."""
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and _is_measured(value[0])
+        and _is_count(value[1])
+    )
+
+
+def _or_none(fits: Fits) -> Fits:
+    return lambda value: value is None or fits(value)
+
+
+def _each(fits: Fits) -> Fits:
+    return lambda value: isinstance(value, list) and all(map(fits, value))
+
+
+WATCHED: dict[str, Fits] = {  # `Watch.state`; as all of these, from older versions less of it
+    "returns": _each(_is_measured),
+    "learned": _each(_is_measured),
+    "won": _each(_or_none(_is_measured)),
+    "lengths": _each(_is_count),
+    "episodes": _is_count,
+    "fusions": _or_none(_is_count),
+    "restarts": _or_none(_is_count),
+    "lowest_ess": _or_none(_is_finite),
+    "elapsed_seconds": _is_finite,
+}
+TIMES: dict[str, Fits] = {  # `Times.state`
+    "resumes": _is_count,
+    "wall_seconds": _is_finite,
+    "planning_seconds": _is_finite,
+    "startup_seconds": _or_none(_is_finite),
+    "starting_seconds": _or_none(_is_finite),
+    "first_consumed_seconds": _or_none(_is_finite),
+}
+EVALUATED: dict[str, Fits] = {  # `Evaluated`
+    "n": _is_count,
+    "best": _or_none(_is_measured),
+    "last": _or_none(_is_evaluation),
+    "best_won": _or_none(_is_finite),
+    "last_won": _or_none(_is_finite),
+}
+DECISION: dict[str, Fits] = {  # a line of `balance.jsonl`
+    "elapsed_s": _is_finite,
+    "group": _is_count,
+    "kind": _is_text,
+    "before": _is_count,
+    "after": _is_count,
+    "why": _is_text,
+    "unit": _is_text,
+}
+NEEDED = ("returns", "lengths", "episodes", "elapsed_seconds")  # of what was watched
 
 
 @dataclass(frozen=True)
@@ -162,34 +229,36 @@ def _newest_facts(folder: Path) -> tuple[Checkpoint, dict[str, Any]] | None:
 
 def facts_of(saved: Checkpoint) -> dict[str, Any]:
     """What the launcher knew; `Corrupt` where what it needs is missing or of another kind."""
-    facts = saved.json("run.json")
-    watched, times, played = (facts.get(name, {}) for name in ("watch", "run", "evaluated"))
-    decided = facts.get("rebalancing", [])
-    sound = (
-        all(isinstance(part, dict) for part in (watched, times, played))
-        and isinstance(decided, list)
-        and all(isinstance(row, dict) and row.keys() >= DECIDED for row in decided)
-        and all(name in watched for name in ("returns", "lengths", "episodes", "elapsed_seconds"))
-        and all(_are_numbers(watched.get(name, [])) for name in LISTS)
-        and all(_is_number(part.get(name)) for part in (watched, times, played) for name in NUMBERS)
-        and (played.get("last") is None or _are_numbers(played["last"], 2))
-    )
-    if not sound:
-        raise Corrupt(f"{saved.folder}/run.json is none of ours: it holds values of other types")
-    return facts
+    said, where = saved.json("run.json"), f"{saved.folder}/run.json:"
+    played = _fitting(f"{where} evaluated", said.get("evaluated", {}), EVALUATED)
+    for best, last in (("best", "last"), ("best_won", "last_won")):
+        if (played.get(best) is None) != (played.get(last) is None):
+            raise Corrupt(f"{where} evaluated has one of {best} and {last}, want both or none")
+    decided = said.get("rebalancing", [])
+    if not isinstance(decided, list):
+        raise Corrupt(f"{where} rebalancing is {shown(decided)}, which no run writes")
+    return {
+        "watch": _fitting(f"{where} watch", said.get("watch"), WATCHED, NEEDED),
+        "run": _fitting(f"{where} run", said.get("run", {}), TIMES),
+        "evaluated": played,
+        "rebalancing": [
+            _fitting(f"{where} rebalancing", row, DECISION, DECISION) for row in decided
+        ],
+    }
 
 
-def _is_number(value: Any) -> bool:
-    return value is None or isinstance(value, float) or number(value) is not None
-
-
-def _are_numbers(values: Any, n: int | None = None) -> bool:
-    """Whether this is a list of numbers, and of `n` of them if given."""
-    return (
-        isinstance(values, list)
-        and all(_is_number(value) for value in values)
-        and n in (None, len(values))
-    )
+def _fitting(
+    where: str, found: Any, fields: Mapping[str, Fits], needed: Collection[str] = ()
+) -> dict[str, Any]:
+    """Those `fields` that were found, each of its type; what else there is, nobody asks for."""
+    if not isinstance(found, dict):
+        raise Corrupt(f"{where} is {shown(found)}, which no run writes")
+    for name, fits in fields.items():
+        if name not in found and name in needed:
+            raise Corrupt(f"{where} has no {name}, which every run writes")
+        if name in found and not fits(found[name]):
+            raise Corrupt(f"{where}.{name} is {shown(found[name])}, which no run writes")
+    return {name: found[name] for name in fields if name in found}
 
 
 def find(folder: Path, config: Config) -> Resumed:
