@@ -16,7 +16,8 @@ from tianji.core.schema import Arrays, Field, Schema
 from tianji.core.state import State
 from tianji.envs.shown import Picture, fps_of, picture_of
 from tianji.envs.single_state import restore_single, single_state
-from tianji.envs.spaces import FLOAT32_MAX, Actions, Observed, Terms, not_finite, number
+from tianji.envs.spaces import FLOAT32_MAX, Actions, Observed, not_finite, number
+from tianji.envs.terms import Terms
 
 STEP_FORM = "(observation, reward, terminated, truncated, info)"
 

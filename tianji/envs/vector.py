@@ -12,7 +12,8 @@ from tianji.core.env import EnvSpec, Step
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays
 from tianji.core.state import State, copied, restore_to, state_of
-from tianji.envs.spaces import Actions, Observed, Terms, describe, first_broken, not_finite
+from tianji.envs.spaces import Actions, Observed, describe, first_broken, not_finite
+from tianji.envs.terms import Terms
 
 
 class VectorAdapter:
