@@ -1,5 +1,7 @@
 """Environments of one's own that are `tianji.Env`s: they show a mask, a state and who is alive."""
 
+from dataclasses import replace
+
 import numpy as np
 
 import tianji
@@ -39,6 +41,56 @@ class Doors(tianji.Env):
 
     def close(self):
         pass
+
+
+class Spoilt(Doors):
+    """Its environment 2 shows or pays `what` in its `at`th step; every fourth only begins."""
+
+    def __init__(self, n_envs, field="reward", at=103, what="nan"):
+        super().__init__(n_envs)
+        self.field, self.at, self.what, self.steps = field, at, float(what), 0
+
+    def show(self):
+        shown = super().show()
+        return self.spoil(shown) if self.field == "obs" else shown
+
+    def spoil(self, arrays):
+        if self.steps == self.at:
+            arrays[self.field][2] = self.what
+        return arrays
+
+    def step(self, action):
+        self.steps += 1
+        step = super().step(action)
+        if self.field == "reward":
+            reward = step.reward.astype(np.result_type(np.float32, np.min_scalar_type(self.what)))
+            return replace(step, **self.spoil({"reward": reward}))
+        return step
+
+
+class Halved(Spoilt):
+    """Steps in two halves, has a state, and knows of mishaps."""
+
+    def begin(self, action):
+        self.action = action.copy()
+
+    def finish(self):
+        return super().step(self.action)
+
+    def step(self, action):
+        raise AssertionError("it is asked for its halves")
+
+    def mend(self, mishaps):
+        self.mishaps = mishaps
+
+    def terms(self):
+        return "terms"
+
+    def state(self):
+        return {"left": self.left}
+
+    def restore(self, state):
+        self.left = state["left"]
 
 
 class Pair(tianji.Env):

@@ -10,9 +10,12 @@ from commands import ROOT, TASKS
 
 from tianji.cli.main import main
 from tianji.config import load
+from tianji.config.environment import EnvironmentConfig
 from tianji.core.balance import usual_lag
 from tianji.core.errors import TianJiError
+from tianji.core.mishaps import NotFinite
 from tianji.core.status import Status
+from tianji.envs import make
 from tianji.job.preflight import try_out
 from tianji.tools.chaos import invariants, results
 from tianji.tools.chaos.env_orders import Word, orders_of
@@ -355,6 +358,18 @@ def test_an_order_to_pay_nan_is_obeyed_once_also_by_a_game_that_was_made_anew(lo
         orders.give(CODES[Fault.NAN])
         assert [math.isnan(env.step(0)[1]) for _ in range(2)] == [True, False]
         env._envs[0] = Game()
+
+
+def test_an_env_of_ones_own_pays_nan_on_order_and_its_layer_refuses_it(tmp_path):
+    section = EnvironmentConfig("masked:Halved")
+    env = make(section, 4, str(TASKS))
+    with_ordered_faults(env, orders_of(tmp_path, "actor-0.0"))
+    orders, obs = orders_of(tmp_path, "actor-0.0"), env.reset(0)
+    number = orders.give(CODES[Fault.NAN])
+    with pytest.raises(NotFinite, match="'reward'"):
+        env.step(obs["mask"].argmax(1))
+    assert orders.words[Word.OBEYED] == number and orders.words[Word.STEPS] == 1
+    assert env.step(env.reset(0)["mask"].argmax(1)).valid.all()
 
 
 def test_who_comes_later_does_not_obey_orders_of_before(tmp_path, loop):

@@ -7,9 +7,13 @@ import pytest
 from commands import TASKS
 
 import tianji
+from tianji import envs
 from tianji.config.loader import resolve
 from tianji.config.reader import parse
+from tianji.core.env import MendingEnv, SpacesEnv, SplitEnv
 from tianji.core.errors import TianJiError
+from tianji.core.mishaps import NotFinite
+from tianji.core.state import Stateful, restore_to, state_of
 from tianji.envs import Rendering, make_shown
 from tianji.job.preflight import try_out
 
@@ -119,3 +123,45 @@ def test_random_actions_are_possible_ones():
     for _ in range(100):
         taken[np.arange(8), policy.act(obs, np.zeros(8, np.bool_))["action"]] = True
     assert np.array_equal(taken, mask)
+
+
+@pytest.mark.parametrize(
+    ("field", "at", "what", "when"),
+    [
+        ("obs", 0, "nan", "on reset"),
+        ("obs", 1, "-inf", "at step 1 of its episode"),
+        ("reward", 1, "nan", "at step 1 of its episode"),
+        ("reward", 1, "1e300", "at step 1 of its episode"),  # no number of the buffer's
+    ],
+)
+def test_nan_of_an_env_of_ones_own_stops_the_run_before_it_starts(field, at, what, when):
+    words = f"masked:Spoilt: environment 2: field '{field}' has NaN or Inf {when}"
+    with pytest.raises(NotFinite, match=words):
+        try_out(job("Spoilt", "PPO", field=field, at=at, what=what))
+
+
+@pytest.mark.parametrize("field", ["obs", "reward"])
+def test_nan_of_an_env_of_ones_own_costs_the_episodes_and_reaches_no_update(tmp_path, field):
+    report = trained(tmp_path, "Spoilt", "DQN", "exp.train_steps=2400", field=field)
+    assert report.error is None
+    assert report.summary["not_finite"] >= 2 and not report.summary["skipped_updates"]
+    words = f"actor-0.0: masked:Spoilt: environment 2: field '{field}' has NaN or Inf at step 3 of"
+    assert words in report.summary["warnings"][0]
+
+
+def test_what_an_env_of_ones_own_can_do_besides_it_can_do_checked():
+    plain, able = (
+        envs.make(job(kind, "PPO", at=4).environment, 8, str(TASKS))
+        for kind in ("Spoilt", "Halved")
+    )
+    for kind in (SplitEnv, MendingEnv, SpacesEnv, Stateful):
+        assert isinstance(able, kind) and not isinstance(plain, kind)
+    obs = able.reset(1)
+    able.begin(obs["mask"].argmax(1))
+    assert able.finish().valid.all()
+    saved = state_of(able)
+    obs = able.reset(2)
+    with pytest.raises(NotFinite, match="field 'reward' has NaN or Inf at step 3 of its episode"):
+        for _ in range(3):
+            obs = able.step(obs["mask"].argmax(1)).obs
+    assert restore_to(able, saved) and able.terms() == "terms"

@@ -9,14 +9,25 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import numpy.typing as npt
 from gymnasium.wrappers import TimeLimit
 
-from tianji.core.env import BaseEnv, Env, EnvSpec, Rendering
+from tianji.core.env import (
+    BaseEnv,
+    Env,
+    EnvSpec,
+    MendingEnv,
+    Rendering,
+    SpacesEnv,
+    SplitEnv,
+    Step,
+)
 from tianji.core.errors import TianJiError
 from tianji.core.imports import load_class
-from tianji.core.state import State, restore_to, state_of
+from tianji.core.schema import Arrays
+from tianji.core.state import State, Stateful, restore_to, state_of
 from tianji.envs.loop import STEP_FORM, LoopEnv, Single, wrong_form
-from tianji.envs.spaces import describe
+from tianji.envs.spaces import check_finite, describe
 
 
 class TemplateEnv:
@@ -83,6 +94,60 @@ class TemplateEnv:
         self._n_steps = state["steps"]
 
 
+class CheckedEnv:
+    """An `Env` of one's own that hands over no NaN: what it shows and pays is looked at first.
+
+    It raises `NotFinite`, after which an actor makes all E environments anew. Whatever else the
+    class can do, this one can do too, and nothing that it cannot.
+    """
+
+    def __init__(self, name: str, env: Env) -> None:
+        self.spec = env.spec
+        self._name, self._env = name, env
+        self._length = np.zeros(env.spec.n_envs, np.int64)  # steps in the current episode
+        self._halved = isinstance(env, SplitEnv)
+        if isinstance(env, SplitEnv):
+            self.begin = env.begin
+            self.finish: Callable[[], Step] = lambda: self._checked(env.finish())
+        if isinstance(env, MendingEnv):
+            self.mend = env.mend
+        if isinstance(env, SpacesEnv):
+            self.terms = env.terms
+        if isinstance(env, Stateful):
+            self.state, self.restore = env.state, env.restore
+
+    def reset(self, seed: int | None = None) -> Arrays:
+        """Starts every environment anew and returns what is observed, [E, ...]."""
+        obs = self._env.reset(seed)
+        self._length.fill(0)
+        check_finite(self._name, obs, self._length)
+        return obs
+
+    def step(self, action: npt.NDArray[Any]) -> Step:
+        """Applies one action per environment, [E, ...]."""
+        if not self._halved:
+            return self._checked(self._env.step(action))
+        self.begin(action)
+        return self.finish()
+
+    def close(self) -> None:
+        """Closes the environments."""
+        self._env.close()
+
+    def _checked(self, step: Step) -> Step:
+        self._length += 1
+        earned = {"reward": step.reward}
+        if step.score is not None:
+            earned["score"] = step.score
+        check_finite(self._name, earned, self._length)
+        if step.final is not None:
+            check_finite(self._name, step.final, self._length)
+        if 1 in step.first.tobytes():  # a third of what `any` costs
+            self._length[step.first] = 0
+        check_finite(self._name, step.obs, self._length)
+        return step
+
+
 ENV_METHODS = ("reset", "step", "close")  # of an `Env`
 _FLAGS = (bool, int, np.bool_, np.integer)
 
@@ -138,7 +203,7 @@ def _make_env(
     max_step: int | None,
     rendering: Rendering,
 ) -> Env:
-    """An `Env` of one's own, which is left to itself: it steps E environments and ends episodes."""
+    """An `Env` of one's own, which steps E environments by itself, and ends their episodes."""
     if missing := [each for each in ENV_METHODS if getattr(cls, each) is getattr(Env, each)]:
         raise TianJiError(f"{name} lacks {missing[0]}(): define it")
     if max_step is not None:
@@ -157,7 +222,7 @@ def _make_env(
     if not isinstance(spec, EnvSpec) or spec.n_envs != n_envs:
         found = f"n_envs={spec.n_envs}" if isinstance(spec, EnvSpec) else type(spec).__name__
         raise TianJiError(f"{name}.spec: want a tianji.EnvSpec with n_envs={n_envs}, got {found}")
-    return env
+    return CheckedEnv(name, env)
 
 
 def _make_template(

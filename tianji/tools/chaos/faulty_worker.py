@@ -11,13 +11,14 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tianji import envs
-from tianji.core.env import Env, SplitEnv
+from tianji.core.env import Env, SplitEnv, Step
 from tianji.engines import worker
 from tianji.tools.chaos.env_orders import FOLDER, Orders, Word, orders_of
 from tianji.tools.chaos.fault_injection import CODES
@@ -88,13 +89,14 @@ def _game_of(env: Any) -> Any:
 
 def _break_next(game: Any, broken: Callable[[Any, tuple[Any, ...]], Any]) -> None:
     """Has the next step of a game go wrong, and none after it."""
-    whole = game.step
+    name = "finish" if isinstance(game, SplitEnv) else "step"
+    whole = getattr(game, name)
 
     def step(*words: Any) -> Any:
-        game.step = whole
+        setattr(game, name, whole)
         return broken(whole(*words), words)
 
-    game.step = step
+    setattr(game, name, step)
 
 
 def _raise(result: Any, words: tuple[Any, ...]) -> Any:
@@ -103,6 +105,8 @@ def _raise(result: Any, words: tuple[Any, ...]) -> Any:
 
 def _pay_nan(result: Any, words: tuple[Any, ...]) -> Any:
     """Pays NaN; a game of several agents shows it, in the rows that it was to fill."""
+    if isinstance(result, Step):
+        return replace(result, reward=np.full_like(result.reward, math.nan))
     if isinstance(result, tuple) and len(result) == 5:
         obs, reward, *rest = result
         reward = np.full_like(reward, math.nan) if isinstance(reward, np.ndarray) else math.nan
