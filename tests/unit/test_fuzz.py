@@ -1,12 +1,15 @@
 """Any bytes in any file that comes from outside give a value or a `TianJiError`, soon."""
 
+import hashlib
 import json
 import resource
 import time
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import numpy as np
 import pytest
 from commands import TASKS
 from hypothesis import given, settings
@@ -17,15 +20,26 @@ from recordings import folder_of_a_run, heading, record
 from tianji.config import from_json
 from tianji.config import load as load_config
 from tianji.core import checkpoint, json_file, tensorfile
+from tianji.core.counts import Count
 from tianji.core.errors import TianJiError
+from tianji.core.status import Status
+from tianji.job.factory import make_env
+from tianji.job.job import prepare
+from tianji.job.wiring import channels_of
 from tianji.machine import hostfile
 from tianji.observe import replay_record
+from tianji.observe.limits import Limits
 from tianji.observe.report.run_reader import RunReader
+from tianji.observe.summary import describe
 from tianji.observe.trace.format import Doing
 from tianji.observe.trace.timeline import save
 from tianji.observe.trace.trace_reader import read as read_trace
+from tianji.observe.watch import Watch
 from tianji.runs import launch, resume, trained, weights_file
+from tianji.runs.checkpoint_schedule import _score
+from tianji.runs.run import Run
 from tianji.strategy.plan import plan_file
+from tianji.transports.local import LocalTransport
 
 SECONDS = 5.0  # that one file may take, on a busy machine
 ROOM = 1 << 30  # bytes that it may take
@@ -75,8 +89,28 @@ def _trace(run):
 def _newest(run):
     found, _ = checkpoint.newest(run, resume.facts_of)
     if found is not None:
-        resume.facts_of(found)
         found.part("learner-0.0")
+
+
+def _goes_on(run):
+    """All that the launcher does with what it knew, from taking it up to the last words."""
+    saved = checkpoint.open_checkpoint(sorted(run.glob(LAST))[-1])
+    data = (saved.folder / "run.json").read_bytes()  # as if it had been sealed
+    saved.manifest["files"]["run.json"]["sha256"] = hashlib.sha256(data).hexdigest()
+    resumed = resume.Resumed(saved, resume.facts_of(saved))
+    job = prepare(_job(), make_env(_job()).spec)
+    with TemporaryDirectory(dir=run.parent) as folder, np.errstate(all="ignore"):
+        watch = Watch(job, LocalTransport(channels_of(job)))
+        watch.restore(resumed.facts["watch"])
+        again = Run(job, "local", Path(folder), quiet=True, resumed=resumed)
+        watch.progress.started_at = time.monotonic()
+        for counts in watch.progress.counts.values():
+            counts[[Count.VERSION, Count.CONSUMED]] = 1  # the last words tell of updates
+        Limits(job).reached(watch.poll())
+        again.tick(watch.progress)
+        _score(watch.progress)
+        json.dumps({"watch": watch.state(), **again.state(watch.progress)})
+        describe(again.finish(Status.FINISHED, watch.progress), Path(folder))
 
 
 def _config(run):
@@ -96,7 +130,7 @@ READERS = {
         run / "checkpoints" / "final.safetensors"
     ),
     f"{LAST}/manifest.json": _newest,
-    f"{LAST}/run.json": _newest,
+    f"{LAST}/run.json": _goes_on,
     f"{LAST}/learner-0.0.safetensors": lambda run: tensorfile.read(
         sorted(run.glob(f"{LAST}/learner-0.0.safetensors"))[-1]
     ),

@@ -14,6 +14,7 @@ import pytest
 from commands import TASKS, start
 from recordings import heading, record
 
+import tianji
 from tianji.config import load as load_config
 from tianji.core import checkpoint, json_file, tensorfile
 from tianji.core.errors import TianJiError
@@ -226,7 +227,41 @@ def _unsealed(folder):
     (folder / "run.json").write_text('{"watch": [1]}')
 
 
+def _with(part, name, value):
+    """One value of `run.json` is another, under a right checksum."""
+
+    def spoil(folder):
+        facts = json.loads((folder / "run.json").read_text())
+        (facts[part] if part else facts)[name] = value
+        resealed(folder, "run.json", json.dumps(facts).encode())
+
+    return spoil
+
+
+NO_COUNTS = (None, float("nan"), float("inf"), 1.5, -1, 10**400, "x")
+NO_TIMES = (None, float("nan"), float("inf"), 10**400, "x")
+DECIDED = {"elapsed_s": 1.0, "group": 0, "kind": "pause", "before": 2, "after": 1, "why": ""}
+UNFIT = [
+    *(("watch", "restarts", value) for value in NO_COUNTS[1:]),
+    *(("watch", "episodes", value) for value in NO_COUNTS),
+    *(("run", "resumes", value) for value in NO_COUNTS),
+    *(("evaluated", "n", value) for value in NO_COUNTS),
+    *(("watch", "elapsed_seconds", value) for value in NO_TIMES),
+    *(("run", "wall_seconds", value) for value in NO_TIMES),
+    *(("run", "planning_seconds", value) for value in NO_TIMES),
+    *(("run", "startup_seconds", value) for value in NO_TIMES[1:]),
+    *(("watch", "lowest_ess", value) for value in NO_TIMES[1:]),
+    *(("watch", name, [None]) for name in ("returns", "learned", "lengths")),
+    *(("watch", name, None) for name in ("returns", "learned", "lengths", "won")),
+    ("evaluated", "last", [None, 3]),
+    ("evaluated", "last", [1.0, 3]),  # and no best one
+    ("evaluated", "best_won", 1.0),
+    ("", "rebalancing", [DECIDED | {"unit": "actors awake", "group": [0]}]),
+    ("", "rebalancing", {}),
+    ("", "evaluated", None),
+]
 SPOILERS = {
+    **{f"{part} {name}={str(value)[:9]}": _with(part, name, value) for part, name, value in UNFIT},
     "run.json is another, its checksum is not": _unsealed,
     "run.json has a watch that is a list": lambda f: resealed(f, "run.json", b'{"watch": [1]}'),
     "run.json has no returns": lambda f: resealed(
@@ -256,6 +291,14 @@ def test_a_run_whose_newest_checkpoint_is_damaged_goes_on_from_the_one_before(ru
     (notice,) = [notice for notice in found.notices if "an older one is used" in notice]
     assert newest.name in notice
     assert trained.load(before).version == found.version
+
+
+def test_what_a_later_version_wrote_beside_it_is_left_out(run):
+    newest = checkpoint.folders_of(run)[-1]
+    for part in ("watch", "run", "evaluated"):
+        _with(part, "more", 1)(newest)
+    assert resume.find(run, resume.reopen(run, [])[0]).saved.folder == newest
+    assert tianji.resume(run, "exp.train_steps=6200").exit_status == 0
 
 
 def test_a_score_that_no_number_can_be_is_none(run):

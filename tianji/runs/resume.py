@@ -65,7 +65,7 @@ def _each(fits: Fits) -> Fits:
     return lambda value: isinstance(value, list) and all(map(fits, value))
 
 
-WATCHED: dict[str, Fits] = {  # `Watch.state`; as all of these, from older versions less of it
+WATCHED: dict[str, Fits] = {  # `Watch.state`; older versions wrote less
     "returns": _each(_is_measured),
     "learned": _each(_is_measured),
     "won": _each(_or_none(_is_measured)),
