@@ -1,17 +1,27 @@
 """Recordings are read as they were written, also where some of it is lost."""
 
 import json
+import tracemalloc
 from dataclasses import asdict
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from recordings import folder_of_a_run, heading, record
 
 from tianji.core.errors import TianJiError
 from tianji.core.tracer import What
 from tianji.observe.trace import FOLDER
 from tianji.observe.trace.format import DTYPE, ROW, Doing, Wait, heading_from
-from tianji.observe.trace.trace_reader import RECORD, join_idling, read, read_file
+from tianji.observe.trace.trace_reader import (
+    RECORD,
+    _idle_together,
+    _working,
+    join_idling,
+    read,
+    read_file,
+)
 
 
 @pytest.fixture
@@ -271,3 +281,51 @@ def test_cutting_leaves_what_no_other_role_works_in(run):
         assert [row for row in own if row[0] != Doing.IDLE] == [
             row for row in before if row[0] != Doing.IDLE
         ]
+
+
+TIMES = st.integers(1, 12)
+TURNS = st.lists(st.tuples(st.sampled_from([0, 1]), st.booleans(), TIMES, TIMES), max_size=12)
+
+
+@given(turns=TURNS)
+def test_rows_that_overlap_are_cut_as_slowly_moment_by_moment(turns):
+    rows = [(role, idle, began, began + length) for role, idle, began, length in turns]
+    each = []
+    for role in (0, 1):
+        own = [
+            (began, ended, 0, 0, role, Doing.IDLE if idle else Doing.UPDATE, began % 2, 0)
+            for of, idle, began, ended in rows
+            if of == role
+        ]
+        each.append(np.sort(np.array(own, DTYPE), order="began", kind="stable"))
+    joined = [join_idling(own) for own in each]
+    cut = _idle_together(joined)
+    for own, other, found in zip(joined, reversed(joined), cut, strict=True):
+        began, ended = _working(other)
+        for moment in np.arange(1.5, 24):
+            works = bool(np.any((began <= moment) & (moment < ended)))
+            assert _n_idle(found, moment) == (_n_idle(own, moment) > 0 and not works)
+    for before, after in zip(each, joined, strict=True):
+        for moment in np.arange(1.5, 24):
+            assert _n_idle(after, moment) == (_n_idle(before, moment) > 0)
+
+
+def _n_idle(rows, moment):
+    idle = rows[rows["kind"] == Doing.IDLE]
+    return np.count_nonzero((idle["began"] <= moment) & (moment < idle["ended"]))
+
+
+def test_pauses_that_all_overlap_are_not_cut_around_each_turn(run):
+    n, rows = 20_000, []
+    for i in range(n):
+        rows.append((0, Doing.IDLE, 1 + i / 1e6, 5_000.0 + i, 0, 0, i % 2))
+        rows.append((1, Doing.UPDATE, 2 + i / 10, 2.05 + i / 10))
+        rows.append((1, Doing.IDLE, 2.05 + i / 10, 2.1 + i / 10, 0, 0, Wait.BALANCE))
+    record(run, heading("a", ("r-0.0", "r-0.1"), capacity=4 * n, seconds=1e6), *rows)
+    tracemalloc.start()
+    try:
+        roles, (_, most) = read(run).roles, tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert max(role.rows.size for role in roles) <= 2 * n
+    assert most < 1 << 29  # 16 GB, cut around each; the file itself is given room for 256 MB

@@ -225,6 +225,7 @@ def join_idling(rows: Rows) -> Rows:
     """The rows of one role, with idling that was written down in pieces in one."""
     if not rows.size:
         return rows
+    rows = _one_wait_at_a_time(rows)
     idle = rows["kind"] == Doing.IDLE
     goes_on = np.zeros(rows.size, bool)
     if rows.size > 1:
@@ -235,6 +236,19 @@ def join_idling(rows: Rows) -> Rows:
     lasts = np.append(firsts[1:], rows.size) - 1
     whole["ended"] = rows["ended"][lasts]
     return whole
+
+
+def _one_wait_at_a_time(rows: Rows) -> Rows:
+    """Idling begins where the idling before it has ended.
+
+    Only a damaged file has other: there every pause could be cut around every turn of others.
+    """
+    idle = rows["kind"] == Doing.IDLE
+    until = np.maximum.accumulate(np.where(idle, rows["ended"], -np.inf))
+    before = np.where(idle, np.append(-np.inf, until[:-1]), -np.inf)
+    kept: Rows = rows[rows["ended"] > before]
+    kept["began"] = np.maximum(kept["began"], before[rows["ended"] > before])
+    return kept
 
 
 def _idle_together(each: list[Rows]) -> list[Rows]:
