@@ -74,13 +74,22 @@ def test_how_far_groups_are_apart_has_charts_where_there_are_several(browser, tm
 
 
 def test_faults_have_a_tile_and_a_card_where_there_were_any(browser, tmp_path):
-    counts = dict(restarts=2, env_restarts=1, not_finite=0, skipped_updates=4)
+    counts = dict(restarts=2, env_restarts=1, not_finite=0, lost_episodes=5, skipped_updates=4)
     lost = [dict(process="actor-0.1", how=f"was {HOSTILE}", seconds=7.5, away_seconds=1.25)]
+    lost[0]["words"] = "Traceback\n  in step"
     browser.open(report.build([make(tmp_path / "one", 40, faults=lost, **counts)]).as_uri())
     assert shown(browser, ["faults"]) == ["faults"]
-    assert "Faults survived\n7\nprocesses replaced: 2" in words(browser, "#tiles")
+    assert "Faults survived\n12\nprocesses replaced: 2" in words(browser, "#tiles")
     card = words(browser, "#faults")
-    for part in ("environments made anew", "updates skipped", "actor-0.1", HOSTILE, "7.5 s"):
+    assert words(browser, "#faults pre").endswith(f"{HOSTILE}:\nTraceback\n  in step")
+    for part in (
+        "environments made anew",
+        "episodes lost",
+        "updates skipped",
+        "actor-0.1",
+        HOSTILE,
+        "7.5 s",
+    ):
         assert part in card
     assert "NaN" not in card
     browser.open(report.build([make(tmp_path / "two", 40)]).as_uri())

@@ -75,7 +75,8 @@ def test_a_run_without_a_summary_is_reported_from_its_rows(tmp_path):
     assert run["roles"] and run["roles_over"] == "the last second"
 
 
-FAULTS = {"restarts": 3, "env_restarts": 2, "not_finite": 0, "skipped_updates": 7}
+FAULTS = {"restarts": 3, "env_restarts": 2, "not_finite": 0, "lost_episodes": 5}
+FAULTS |= {"skipped_updates": 7}
 
 
 def test_how_far_groups_are_apart_is_drawn_where_there_are_several(tmp_path):
@@ -103,16 +104,28 @@ def test_what_was_survived_is_in_the_numbers_with_the_last_processes(tmp_path):
 def test_faults_of_a_run_without_a_summary_come_from_its_rows(tmp_path):
     folder = tmp_path / "run"
     make(folder, 10, status=None)
-    names = ("time/restarts", "faults/env_restarts", "faults/not_finite", "faults/skipped")
+    counts = ("env_restarts", "not_finite", "lost_episodes", "skipped")
+    names = ("time/restarts", *(f"faults/{name}" for name in counts))
     counted = dict(zip(names, FAULTS.values(), strict=True))
     write_rows(folder / "metrics.jsonl", [row(s) | counted for s in range(1, 11)])
     assert FAULTS.items() <= read(folder)["numbers"].items()
 
 
+def test_the_first_words_of_a_lost_process_are_shown_though_many_left_none(tmp_path):
+    killed = {"process": "actor-0.0", "how": "was killed by SIGKILL", "words": ""}
+    failed = {"process": "actor-0.1", "how": "failed with exit status 1"}
+    words = "x" * 20_000 + "\nValueError: no more marbles"
+    lost = [killed] * 20 + [failed | {"words": words}, failed | {"words": "later"}] + [killed] * 20
+    said = read(make(tmp_path / "run", 5, faults=lost))["first_words"]
+    assert said.startswith("actor-0.1 failed with exit status 1:\nxx")
+    assert said.endswith("\nValueError: no more marbles") and len(said) < 9_000
+    assert read(make(tmp_path / "other", 5, faults=[killed]))["first_words"] is None
+
+
 @pytest.mark.parametrize("faults", [7, [None, 3, {"process": 5, "how": {}, "seconds": "x"}]])
 def test_faults_that_are_no_faults_are_shown_as_nothing(tmp_path, faults):
     run = read(make(tmp_path / "run", 10, faults=faults))
-    assert all(not any(fault.values()) for fault in run["faults"])
+    assert all(not any(fault.values()) for fault in run["faults"]) and run["first_words"] is None
 
 
 def test_a_run_that_failed_before_its_first_row_is_reported(tmp_path):

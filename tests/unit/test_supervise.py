@@ -166,6 +166,20 @@ def test_one_that_fails_later_is_replaced_with_its_first_words_told_once(stage):
     assert stage.loses(status=1) == ["actor-0.0 failed with exit status 1; it is replaced"]
 
 
+def test_the_first_words_are_told_where_the_first_loss_left_none(stage):
+    stage = stage()
+    stage.pushes()
+    assert stage.loses() == ["actor-0.0 was killed by SIGKILL; it is replaced"]
+    stage.look()
+    stage.pushes()
+    stage.crew.words = "ValueError: no more marbles"
+    [told] = stage.loses(status=1)
+    assert told.endswith("it is replaced; its last words:\nValueError: no more marbles")
+    stage.look()
+    stage.pushes()
+    assert stage.loses(status=1) == ["actor-0.0 failed with exit status 1; it is replaced"]
+
+
 def test_one_in_which_too_much_broke_is_not_replaced(stage):
     stage = stage()
     stage.pushes()

@@ -136,6 +136,7 @@ class Supervisor:
         if charge.asked_at is not None:
             what = "a step took more" if charge.begun else "it was not ready after more"
             how = f"hung: {what} than {charge.asked_at:.0f} s (environment.step_seconds)"
+        said = "" if charge.first_words or not words else f"; its last words:\n{words}"
         charge.first_words = charge.first_words or words
         while charge.lost_at and now - charge.lost_at[0] > BUDGET_SECONDS:
             charge.lost_at.popleft()
@@ -160,7 +161,6 @@ class Supervisor:
         self._crew.away.add(home)
         if charge.is_actor:
             ring.leave(self._transport.block(f"trajectories {home}"))
-        said = f"; its last words:\n{words}" if words and not charge.life else ""
         charge.life += 1
         return f"{home} {how}; it is replaced{said}"
 

@@ -23,6 +23,7 @@ COLUMNS = {  # by the name in the page
     "restarts": "time/restarts",
     "env_restarts": "faults/env_restarts",
     "not_finite": "faults/not_finite",
+    "lost_episodes": "faults/lost_episodes",
     "skipped_updates": "faults/skipped",
     "wall": "wall_s",
     "updates": "updates",

@@ -383,19 +383,21 @@ function tilesOf(run) {
 
 // What broke in a run and was mended, each with how often; nothing where nothing did.
 function faultsOf(run) {
-  const kinds = { restarts: "processes lost and replaced", env_restarts: "environments made anew", not_finite: "episodes with NaN or Inf discarded", skipped_updates: "updates skipped" };
+  const kinds = { restarts: "processes lost and replaced", env_restarts: "environments made anew", not_finite: "episodes with NaN or Inf discarded", lost_episodes: "episodes lost to errors of the game", skipped_updates: "updates skipped" };
   return Object.entries(kinds).map(([name, words]) => ({ words, n: run.numbers[name] })).filter((fault) => fault.n);
 }
 const nFaults = (run) => faultsOf(run).reduce((sum, fault) => sum + fault.n, 0);
 function faultsCard(run) {
   const broken = faultsOf(run);
-  return !broken.length ? null : steady("faults", "section", { class: "card" }, [broken, run.faults], () => [
+  return !broken.length ? null : steady("faults", "section", { class: "card" }, [broken, run.faults, run.first_words], () => [
     el("h3", {}, "Faults survived"),
     table([{ cell: (fault) => fault.words }, { class: "n", cell: (fault) => number(fault.n) }], broken, { class: "pairs" }),
     run.faults.length ? el("h3", { class: "later" }, run.faults.length < run.numbers.restarts ? `The last ${run.faults.length} processes` : "Processes") : null,
     run.faults.length ? table([{ head: "process", class: "open", cell: (fault) => withSmall(fault.process, fault.how) },
       { head: "at", class: "n", cell: (fault) => span(fault.seconds) },
-      { head: "away", class: "n", cell: (fault) => span(fault.away_seconds) }], run.faults) : null]);
+      { head: "away", class: "n", cell: (fault) => span(fault.away_seconds) }], run.faults) : null,
+    run.first_words ? el("h3", { class: "later" }, "First words in a log") : null,
+    run.first_words ? el("pre", {}, run.first_words) : null]);
 }
 
 // One curve of each configuration: of its only run, or the mean over its seeds with a band.

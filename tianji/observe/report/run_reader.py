@@ -26,8 +26,10 @@ MOST_CHECKPOINTS = 50  # that are named
 MOST_WARNINGS = 20  # that are repeated
 MOST_FAULTS = 10  # that are told one by one, the last ones
 LONGEST_VALUE = 200  # characters of a configured value
+LONGEST_WORDS = 8_000  # characters of a process's last words: the last ones
 NEARBY = 5  # runs that an error names
 
+WHO = ("process", "how")  # was lost, and in which way
 FAULTS = ("resumes", "restarts", *MENDED)
 DRAWN = (
     *("time", "steps", "return", "production", "receiving", "consumption", "ratio", "target"),
@@ -120,6 +122,7 @@ class RunReader:
             "roles": self._roles(summary),
             "roles_over": "the training time" if summary.get("roles") else "the last second",
             "faults": _faults(summary),
+            "first_words": _first_words(summary),
             "memory": _memory(summary),
             "predicted": self._predicted(summary),
             "histograms": histograms(summary),
@@ -304,18 +307,29 @@ def _memory(summary: Object) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
+def _all_faults(summary: Object) -> list[Object]:
+    said = summary.get("faults")
+    return [section(fault) for fault in said] if isinstance(said, list) else []
+
+
+def _first_words(summary: Object) -> str | None:
+    """What the first lost process that left any words said last: one that is killed leaves none."""
+    for fault in _all_faults(summary):
+        if words := text(fault.get("words")):
+            who = " ".join((text(fault.get(name)) or "")[:LONGEST_VALUE] for name in WHO)
+            return f"{who}:\n{words[-LONGEST_WORDS:]}"
+    return None
+
+
 def _faults(summary: Object) -> list[Object]:
     """The last processes that were lost and replaced: which, how, when, and how long away."""
-    said = summary.get("faults")
-    found = [section(fault) for fault in said] if isinstance(said, list) else []
     return [
         {
-            "process": (text(fault.get("process")) or "")[:LONGEST_VALUE],
-            "how": (text(fault.get("how")) or "")[:LONGEST_VALUE],
+            **{name: (text(fault.get(name)) or "")[:LONGEST_VALUE] for name in WHO},
             "seconds": number(fault.get("seconds")),
             "away_seconds": number(fault.get("away_seconds")),
         }
-        for fault in found[-MOST_FAULTS:]
+        for fault in _all_faults(summary)[-MOST_FAULTS:]
     ]
 
 
