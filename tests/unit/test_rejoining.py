@@ -5,8 +5,11 @@ import pytest
 from fields import layout_of
 
 from tianji.core.balance import Balance
+from tianji.core.channel import ChannelSpec
 from tianji.core.schema import Field
+from tianji.roles import Buffer, role_state
 from tianji.stores.rollouts import Rollouts
+from tianji.transports.local import LocalTransport
 
 TRAJECTORY = layout_of(Field("obs", "float32", (1,)), Field("action", "int64"), (), 4, 1)
 
@@ -26,8 +29,11 @@ def pool(n_waiting, **more):
 
 def rejoined(store, balance, handed, version):
     balance.received += handed * balance.batch
-    balance.forget(store.rejoin(handed - version).units)
-    balance.consumed = version * balance.batch
+    batch = Rollouts(1, 3, 4).batch_schema(TRAJECTORY)
+    carrier = LocalTransport([ChannelSpec("batches", "b", ("l",), batch, depth=2)])
+    buffer = Buffer("buffer-0.0", [], carrier.outbox("batches"), store, balance)
+    buffer.handed = handed
+    role_state.rejoin(buffer, version)
     return balance
 
 

@@ -374,13 +374,13 @@ def test_a_buffer_begins_with_the_samples_of_its_checkpoint_and_owes_nothing(sta
     stage = stage("walk_dqn.py")
     stage.updates(40)
     [_, buffer] = stage.processes["learner-0.0"]
-    saved = carried(role_state.state(buffer))
+    saved, size = carried(role_state.state(buffer)), buffer.store.size()
     stage.updates(10)
     missed = int(stage.counts("buffer-0.0")[Count.RECEIVED]) - saved["received"]
     stage.processes["learner-0.0"] = stage.begin("learner-0.0", again=True)
     [learner, again] = stage.processes["learner-0.0"]
     lost_learner.take_over_buffer(again, learner.version, stage.job.sampling, saved)
-    assert again.store.size() == saved["size"]
+    assert again.store.size() == size
     batch = stage.job.sampling.batch_schema(stage.job.trajectory).empty()
     again.store.draw(batch)
     assert batch["age"].min() >= missed > 0

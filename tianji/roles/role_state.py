@@ -199,7 +199,6 @@ def _buffer_state(buffer: Buffer) -> State:
         "next": buffer.next,
         "opening": buffer.opening,
         "refused": buffer.batches.refused,
-        "size": buffer.store.size(),
         "balance": buffer.balance.state(),
         "store": state_of(buffer.store),
     }
@@ -212,7 +211,7 @@ def _restore_buffer(buffer: Buffer, state: State) -> None:
     buffer.opening = state.get("opening", 0)
     buffer.balance.restore(state["balance"])
     if not restore_to(buffer.store, state["store"]):
-        buffer.balance.forget(min(state["size"], buffer.balance.warmup + buffer.balance.batch))
+        _owe_nothing(buffer)
 
 
 def _rejoin_buffer(buffer: Buffer, version: int) -> None:
@@ -222,9 +221,16 @@ def _rejoin_buffer(buffer: Buffer, version: int) -> None:
     buffer.counts[Count.DROPPED] += gone.steps
     buffer.handed = version
     buffer.balance.consumed = version * buffer.balance.batch
-    if not buffer.balance.received:  # nothing was kept of it: what was consumed had been earned
-        buffer.balance.received = math.ceil(buffer.balance.consumed / buffer.balance.ratio)
+    if version:
+        buffer.opening = 0  # before the first batch everybody was heard
+    if not buffer.store.size():
+        _owe_nothing(buffer)
         buffer.received = int(buffer.counts[Count.RECEIVED])
+
+
+def _owe_nothing(buffer: Buffer) -> None:
+    """Where no sample was kept: what was consumed had been earned, and the warm-up comes again."""
+    buffer.balance.received = math.ceil(buffer.balance.consumed / buffer.balance.ratio)
 
 
 def _learner_state(learner: Learner) -> State:
