@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -137,7 +138,7 @@ SHELLS = {"os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatus
 
 
 def test_nothing_is_unpickled():
-    assert {name for library in FORBIDDEN for name in importing(library)} == set()
+    assert {name for library in FORBIDDEN for name in importing(library)} == {"core.child"}  # runpy
     allowing = [
         f"{module.name}:{node.value.lineno}"
         for module in MODULES
@@ -172,6 +173,18 @@ def test_nothing_is_loaded_by_what_could_unpickle_and_no_word_reaches_a_shell():
         if isinstance(node, ast.keyword) and node.arg == "shell"
     ]
     assert calls + shells == []
+
+
+def test_no_process_of_ours_looks_for_modules_in_the_current_folder():
+    lines = [
+        f"{module.name}:{node.lineno}"
+        for module in MODULES
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.List | ast.Tuple)
+        for word, then in pairwise([*map(ast.unparse, node.elts), ""])
+        if word == "sys.executable" and then != "'-P'"
+    ]
+    assert lines == []
 
 
 def test_modules_are_imported_by_a_name_that_is_no_constant_in_few_places():

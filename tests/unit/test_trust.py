@@ -3,7 +3,9 @@
 import json
 import shutil
 import stat
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from commands import TASKS
@@ -11,7 +13,7 @@ from commands import TASKS
 import tianji
 from tianji.cli.main import main
 from tianji.config import load as load_config
-from tianji.core import checkpoint
+from tianji.core import checkpoint, child
 from tianji.core.errors import TianJiError
 from tianji.observe import replay_record
 from tianji.runs import launch, replay, trust
@@ -142,6 +144,30 @@ def test_without_a_place_for_a_secret_a_run_is_trained_all_the_same(tmp_path, mo
     assert (report.status, report.policy().version) == ("finished", report.summary["updates"])
     with pytest.raises(TianJiError, match="walk:Walk"):
         tianji.load(report.folder)
+
+
+def test_nothing_is_imported_from_the_folder_that_one_is_in(whole, tmp_path):
+    run = shutil.copytree(whole, tmp_path / "run")
+    for name in ("numpy", "json", "torch", "tianji"):
+        (run / f"{name}.py").write_text(f"open({str(tmp_path / 'mark')!r}, 'w')\n")
+    words = ("resume", ".", "--quiet", "--engine", "process", "--set", "exp.train_steps=6000")
+    line = [*child.command_for("tianji"), *words]
+    done = subprocess.run(line, cwd=run, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((run / "summary.json").read_text())["env_steps"] >= 6000
+    assert not (tmp_path / "mark").exists()
+
+
+def test_a_checkout_that_is_not_installed_starts_itself(tmp_path):
+    package = shutil.copytree(Path(tianji.__file__).parent, tmp_path / "there" / "tianji")
+    front = package / "__init__.py"
+    front.write_text(front.read_text().replace(tianji.__version__, "9.9.9"))
+    ask = "from tianji.core.child import *; print(*command_for('tianji'), sep='|', end='')"
+    line = [sys.executable, "-c", ask]
+    for place, more in ((package.parent, ()), (tmp_path, ("--version",))):
+        done = subprocess.run([*line, *more], cwd=place, capture_output=True, text=True, check=True)
+        line = done.stdout.split("|")
+    assert line == ["tianji 9.9.9\n"]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,10 +71,11 @@ def refuse_ranks(verb: str) -> None:
 
 def start_ranks(config: Config, options: argparse.Namespace) -> int:
     """Starts this command again, in as many ranks as it needs; returns the run's exit status."""
+    from tianji.core.child import command_for
     from tianji.machine.mpirun_process import start
     from tianji.machine.placement import n_ranks
 
-    program = [sys.executable, "-m", "tianji", *options.given]
+    program = [*command_for("tianji"), *options.given]
     link_seconds = config.parallel.global_cfg.link_seconds
     n, hosts, quiet = n_ranks(config), options.hostfile, options.quiet
     return start(n, program, hosts, link_seconds=link_seconds, quiet=quiet)

@@ -87,6 +87,32 @@ def read_lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
             yield line
 
 
+def read_end(path: str | os.PathLike[str], begin: int = 0) -> str:
+    """What a log holds after its first `begin` bytes, and of that no more than the end."""
+    with opened(path) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(begin, size - LONGEST_LINE))
+        return file.read(LONGEST_LINE).decode(errors="replace")
+
+
+def refuse_ways_out(folder: Path) -> None:
+    """Raises if a link in a folder leads out of it, or it holds what is neither file nor folder.
+
+    Whoever writes into it would change files elsewhere, or wait for ever.
+    """
+    home = Path(os.path.realpath(folder))
+    for place, folders, files in os.walk(folder):
+        for path in (Path(place, name) for name in (*folders, *files)):
+            real = Path(os.path.realpath(path))
+            if not real.is_relative_to(home):
+                raise TianJiError(
+                    f"{path} is a link to {real}, and a run writes nothing outside its folder: "
+                    "remove the link; to have a run on another disk, move the whole folder there"
+                )
+            if real.exists() and not (real.is_file() or real.is_dir()):
+                raise TianJiError(f"{path} is neither a file nor a folder: remove it")
+
+
 def load_json(
     path: str | os.PathLike[str], wanted: str = "", most_bytes: int = LARGEST_BYTES
 ) -> dict[str, Any]:

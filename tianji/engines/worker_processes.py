@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from tianji.config import Config
+from tianji.core.child import command_for
 from tianji.core.errors import TianJiError
 from tianji.engines.lost_process import failure, is_spare, last_words, manner, survived
 from tianji.machine import resources
@@ -73,7 +74,7 @@ class Crew:
         log = self._files[home] = (self._logs / f"{home}.log").open("ab")
         self._begins[home] = log.tell()
         return subprocess.Popen(
-            [sys.executable, "-m", WORKER, home],
+            [*command_for(WORKER), home],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,

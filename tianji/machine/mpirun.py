@@ -1,7 +1,7 @@
 """mpirun: whether it started this process, where it lies, and how ranks are started with it.
 
 if mpirun.inside() is None:
-    return mpirun_process.start(n, [sys.executable, "-m", "tianji", *sys.argv[1:]])
+    return mpirun_process.start(n, [*command_for("tianji"), *sys.argv[1:]])
 mpirun.arrive()                    # rank 0: signals may come now
 mpirun.leave_status(status)        # rank 0, last: mpirun's own exit status is not to be trusted
 """
@@ -81,7 +81,9 @@ def find() -> Path:
     if found is None:
         raise TianJiError(f"engine mpi needs mpirun, and there is none on the PATH: {INSTALL}")
     refuse_mixed(
-        Path(found), _output_of([found, "--version"]), _output_of([sys.executable, "-c", LIBRARY])
+        Path(found),
+        _output_of([found, "--version"]),
+        _output_of([sys.executable, "-P", "-c", LIBRARY]),
     )
     return Path(found)
 

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tianji.config import Config
+from tianji.core.child import command_for
 from tianji.core.errors import TianJiError
 from tianji.machine import mpirun
 from tianji.roles.role_specs import Kind, group_of, kind_of, roles_of
@@ -147,7 +147,7 @@ def free_gpu_bytes() -> int | None:
 
 
 def _asked_of_torch(name: str, *words: str) -> Any:
-    command = [sys.executable, "-m", "tianji.models.gpu", *words]
+    command = [*command_for("tianji.models.gpu"), *words]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TORCH_SECONDS)
         return json.loads(done.stdout.strip().splitlines()[-1])[name]

@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-import math
 import os
 import re
 import select
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,8 +18,9 @@ from typing import Any, Protocol
 from tianji.config import Config
 from tianji.core import atomic_file, terminal
 from tianji.core.append_log import AppendLog, open_lines
+from tianji.core.child import command_for
 from tianji.core.errors import TianJiError
-from tianji.core.json_file import number, parsed_row, read_json, read_lines, text
+from tianji.core.json_file import number, parsed_row, read_end, read_json, read_lines, text
 from tianji.core.status import Status
 from tianji.observe.tensorboard_events import Events
 
@@ -74,18 +73,17 @@ def read_rows(folder: Path) -> list[dict[str, Any]]:
     A run that was resumed from a checkpoint has rows about what it did after that checkpoint and
     then forgot; those are left out, and so is half a line at the end.
     """
+    rows: list[tuple[float, dict[str, Any]]] = []
     try:
-        whole = [line for line in read_lines(folder / "metrics.jsonl") if line.endswith(b"\n")]
+        for line in read_lines(folder / "metrics.jsonl"):
+            row = parsed_row(line) if line.endswith(b"\n") else {}
+            if (steps := number(row.get("env_steps"))) is not None:
+                while rows and rows[-1][0] > steps:
+                    rows.pop()
+                rows.append((steps, row))
     except FileNotFoundError:
         return []
-    rows: list[dict[str, Any]] = []
-    reached = math.inf
-    for row in map(parsed_row, reversed(whole)):
-        steps = number(row.get("env_steps"))
-        if steps is not None and steps <= reached:
-            rows.append(row)
-            reached = steps
-    return rows[::-1]
+    return [row for _, row in rows]
 
 
 class Tracking:
@@ -112,7 +110,7 @@ class Tracking:
         self._log.parent.mkdir(exist_ok=True)
         with self._log.open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tianji.observe.tracker", self.name],
+                [*command_for("tianji.observe.tracker"), self.name],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -172,7 +170,7 @@ class Tracking:
 
     def _last_words(self) -> str:
         """The last line of its log, which is what a Python program says of its end."""
-        lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        lines = read_end(self._log).strip().splitlines()
         return f"{lines[-1] if lines else 'it left no word'} (all of it in {self._log})"
 
 

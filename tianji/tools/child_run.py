@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tianji.core.child import command_for
 from tianji.core.errors import USER_MISTAKE, TianJiError
 from tianji.core.json_file import read_json, text
 from tianji.core.signals import Interrupted, ending_with
@@ -37,7 +37,7 @@ def train(
     environment: Mapping[str, str],
 ) -> None:
     """Trains in the folder `place`; raises where the run did not come to its end."""
-    words = [sys.executable, "-m", "tianji", "train", config, "--quiet"]
+    words = [*command_for("tianji"), "train", config, "--quiet"]
     words += ["--engine", engine, "--run-dir", str(place)]
     words += [word for override in overrides for word in ("--set", override)]
     output = place.with_name(f"{place.name}.{OUTPUT}")

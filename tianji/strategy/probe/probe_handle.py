@@ -7,7 +7,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +14,9 @@ from types import TracebackType
 from typing import Any
 
 from tianji.config import Config
+from tianji.core.child import command_for
 from tianji.core.errors import TianJiError
+from tianji.core.signals import signal_group
 from tianji.machine.resources import Share, available_cores
 
 Answer = dict[str, Any]
@@ -42,11 +43,12 @@ class ProbeHandle:
         self.threads = threads
         share = Share(available_cores(), threads)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tianji.strategy.probe.probe_process", kind, device],
+            [*command_for("tianji.strategy.probe.probe_process"), kind, device],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | share.environment() | {"TIANJI_LAUNCHER": str(os.getpid())},
             text=True,
+            process_group=0,  # with all that its environments start
         )
 
     def __enter__(self) -> ProbeHandle:
@@ -63,8 +65,10 @@ class ProbeHandle:
                     stream.close()
 
     def kill(self) -> None:
-        """Ends the child, without waiting for that."""
-        self._process.kill()
+        """Ends the child and what it has started, without waiting for that."""
+        if self._process.returncode is None:
+            signal_group(self._process.pid, signal.SIGTERM)
+            self._process.kill()
 
     def await_loaded(self) -> None:
         """Returns when the child has loaded its libraries; before that it disturbs others."""
@@ -115,6 +119,7 @@ class ProbeHandle:
 
     def _gone(self) -> TianJiError:
         status = self._process.wait()
+        signal_group(self._process.pid, signal.SIGTERM)
         if status == -signal.SIGKILL:
             return OutOfMemory(
                 f"plan: the {self.kind} that was measured was killed, as the system does where "

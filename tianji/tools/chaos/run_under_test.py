@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tianji.core.child import command_for
 from tianji.core.json_file import number, parsed_row, read_json, whole
 from tianji.core.signals import ending_with
 from tianji.observe.report.run_files import Tail
@@ -68,7 +68,7 @@ class RunUnderTest:
         self.ever: dict[int, str] = {}  # every process that was seen, and what it was
         self.started_at = time.monotonic()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tianji.cli.chaos", "train", *words, "--run-dir", str(self.run)],
+            [*command_for("tianji.cli.chaos"), "train", *words, "--run-dir", str(self.run)],
             env=os.environ | {FOLDER: str(orders)},
             stdin=subprocess.DEVNULL,
             stdout=self._output,
@@ -101,8 +101,9 @@ class RunUnderTest:
         return read_json(self.run / SUMMARY)
 
     def left(self) -> list[str]:
-        """The processes of the run that are still there."""
-        return [f"{home} ({pid})" for pid, home in self.ever.items() if processes.is_alive(pid)]
+        """The processes of the run that are still there, and what they have started."""
+        found = processes.members_of(self.ever)
+        return [f"{self.ever[group]} ({pid})" for pid, group in found.items()]
 
     def segments(self) -> list[str]:
         """The names of shared memory of the run that are still there."""

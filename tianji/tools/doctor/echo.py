@@ -17,6 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from tianji.core.channel import ChannelSpec
+from tianji.core.child import command_for
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field, Schema
 from tianji.transports.descriptors import reserve
@@ -54,7 +55,7 @@ def talk(seconds: float = SECONDS) -> Echo:
     except (OSError, AttributeError, TianJiError) as error:
         return Echo(error=str(error))
     process = subprocess.Popen(
-        [sys.executable, "-m", "tianji.tools.doctor.echo"],
+        command_for("tianji.tools.doctor.echo"),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -24,6 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tianji import __version__
+from tianji.core.child import command_for
 from tianji.core.errors import TianJiError
 from tianji.machine import mpirun
 from tianji.machine.resources import TORCH_SECONDS, available_cores, free_bytes, quota
@@ -77,11 +78,11 @@ def _processes(folder: Path, echo: Echo) -> Iterator[Finding]:
 
 
 def _gpu_and_mpi() -> Iterator[Finding]:
-    torch = _json(ask([sys.executable, "-m", "tianji.models.gpu"], TORCH_SECONDS))
+    torch = _json(ask(command_for("tianji.models.gpu"), TORCH_SECONDS))
     yield checks.gpu(torch, gpu_driver(), os.environ.get("CUDA_VISIBLE_DEVICES"))
     binding, starter = Answer(False), mpi_starter()
     if find_spec("mpi4py") is not None:
-        binding = _json(ask([sys.executable, "-c", MPI_QUESTION]))
+        binding = _json(ask([sys.executable, "-P", "-c", MPI_QUESTION]))
     yield checks.mpi(binding, starter)
     if binding.found and not binding.error:
         beside = "ompi_info" if starter.error else str(starter.value.with_name("ompi_info"))
