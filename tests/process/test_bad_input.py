@@ -1,11 +1,12 @@
 """A mistake is answered with a word on what to do, status 2, and nothing left behind."""
 
 import os
+import resource
 import subprocess
 import sys
 
 import pytest
-from commands import ROOT, TASKS, train
+from commands import ROOT, TASKS, start, train
 
 pytestmark = pytest.mark.process
 
@@ -120,6 +121,17 @@ def test_a_mistake_in_the_options_is_two_lines_and_not_all_options(words, messag
     assert done.returncode == 2 and not done.stdout
     said, see = done.stderr.splitlines()
     assert said.startswith(message) and see == f"see {message.partition(':')[0]} --help"
+
+
+@pytest.mark.parametrize("n", [8, 12])
+def test_too_few_open_files_to_start_are_told(tmp_path, n):
+    def few():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (n, n))
+
+    process = start(TASKS / "echo_ppo.py", tmp_path / "run", preexec_fn=few)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert f"{n} open files are allowed" in err and "ulimit -n" in err
 
 
 def test_without_a_verb_there_is_the_help():

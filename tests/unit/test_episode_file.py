@@ -33,6 +33,16 @@ def test_a_resumed_run_goes_on_after_the_episodes_that_its_checkpoint_knew(tmp_p
     assert read(tmp_path).returned.tolist() == [1, 2, 3, 9]
 
 
+def test_a_resumed_run_goes_on_after_lines_that_nobody_can_read(tmp_path):
+    (tmp_path / FILE).write_bytes(b"\xff\n1,\xff\n2\r\n3")
+    file = EpisodeFile(tmp_path, kept=10**30)
+    file.add([Line(0.9, 0, 44, 0, 9.0, 14)])
+    file.close()
+    assert (tmp_path / FILE).read_bytes().startswith(HEAD.encode() + b"\n1,\xff\n2\n3\n0.9,")
+    with pytest.raises(TianJiError, match="is damaged"):
+        read(tmp_path)
+
+
 def test_the_steps_of_all_actors_are_added_up(tmp_path):
     """One actor makes 100 steps a second and says so each second, the other 10 each half."""
     mine = [Line(float(t), 0, 100 * t, 0, 0.0, 100) for t in range(1, 5)]

@@ -386,6 +386,13 @@ def test_a_result_is_told_in_a_few_lines(tmp_path):
         assert word in text
 
 
+def test_a_result_is_added_to_no_file_that_a_link_leads_to(tmp_path):
+    (tmp_path / "mine").write_text("of mine")
+    (tmp_path / "evaluations.jsonl").symlink_to(tmp_path / "mine")
+    assert "evaluations.jsonl cannot be written" in append(scored(tmp_path))
+    assert (tmp_path / "mine").read_text() == "of mine"
+
+
 def test_a_table_has_a_line_and_a_bar_for_all_weights(tmp_path):
     late = scored(tmp_path, "0002-step-2000", 2000, (400.0,))
     head, first, second = table([scored(tmp_path, env_steps=None, returns=(100.0,)), late]).split(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -230,6 +231,40 @@ def test_folders_that_look_like_ours_are_not_taken(tmp_path: Path) -> None:
     (tmp_path / ".lock").touch()
     assert "what it holds is not a run" in refusal(tmp_path, config_of())
     assert (tmp_path / "checkpoints" / "model.pt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "name", ["metrics.lost.jsonl", "logs/learner-0.0.log", ".lock", "checkpoints/deep/down"]
+)
+@pytest.mark.parametrize("target", ["mine", "not there", "a folder"])
+def test_a_link_out_of_the_folder_is_refused(tmp_path: Path, name: str, target: str) -> None:
+    run, mine = claimed(tmp_path / "run", config_of(), "local"), tmp_path / "mine"
+    mine.write_text("of mine")
+    (tmp_path / "a folder").mkdir()
+    (run / name).unlink(missing_ok=True)
+    (run / name).parent.mkdir(exist_ok=True)
+    (run / name).symlink_to(tmp_path / target)
+    assert str(run / name) in refusal(run, config_of())
+    assert mine.read_text() == "of mine" and not (tmp_path / "not there").exists()
+    (run / name).unlink()
+    claim(run, config_of()).release()
+
+
+def test_links_within_the_folder_and_to_it_are_none_out_of_it(tmp_path: Path) -> None:
+    run = claimed(tmp_path / "run", config_of(), "local")
+    (run / "checkpoints").rmdir()
+    (run / "kept").mkdir()
+    (run / "checkpoints").symlink_to("kept")
+    (tmp_path / "link").symlink_to(run)
+    claim(tmp_path / "link", config_of()).release()
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("name", ["metrics.jsonl", "logs/learner-0.0.log", "episodes.csv"])
+def test_a_pipe_in_the_folder_is_refused(tmp_path: Path, name: str) -> None:
+    run = claimed(tmp_path, config_of(), "local")
+    os.mkfifo(run / name)
+    assert f"{run / name} is neither a file nor a folder" in refusal(run, config_of())
 
 
 MORE = ("exp.train_steps=900000", "exp.max_seconds=9", "exp.stop_return=3", "exp.save_freq=7")

@@ -1,11 +1,13 @@
 """What is shown of a child process that failed."""
 
+import os
+
 import pytest
 from commands import TASKS
 
 from tianji.config import load
 from tianji.engines import worker_processes
-from tianji.engines.lost_process import RoleFailed
+from tianji.engines.lost_process import RoleFailed, last_words
 from tianji.engines.worker_processes import Crew
 from tianji.machine.resources import Share
 
@@ -25,6 +27,14 @@ def test_last_words_are_those_since_the_start(tmp_path, monkeypatch):
     finally:
         made.dismiss()
     assert "day before" in (tmp_path / "learner-0.0.log").read_text()
+
+
+def test_of_a_long_log_the_end_alone_is_read(tmp_path):
+    with (tmp_path / "log").open("wb") as log:
+        log.truncate(1 << 40)
+        log.seek(0, os.SEEK_END)
+        log.write(b"\nValueError: today\n")
+    assert last_words(tmp_path / "log", 5).endswith("\nValueError: today")
 
 
 def test_what_learners_that_have_ended_had_open_is_closed(tmp_path, monkeypatch):

@@ -9,6 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+from tianji.core import atomic_file
+from tianji.core.json_file import read_lines
+
 MOST_WAITING = 2_000  # records kept while the file cannot be written
 LONGEST_LINE = 1_000_000  # bytes
 
@@ -73,3 +76,20 @@ def open_lines(path: Path) -> BinaryIO:
     file.seek(start)
     file.truncate(start + file.read().rfind(b"\n") + 1)
     return file
+
+
+def set_aside(path: Path, lost: Path, is_lost: Callable[[bytes], bool]) -> None:
+    """Moves lines of a file to the end of another; where there are none, nothing is touched."""
+    try:
+        if not any(map(is_lost, read_lines(path))):
+            return
+    except FileNotFoundError:
+        return
+    with lost.open("ab") as file:
+        file.writelines(_ended(line) for line in read_lines(path) if is_lost(line))
+    with atomic_file.writing(path) as file:
+        file.writelines(_ended(line) for line in read_lines(path) if not is_lost(line))
+
+
+def _ended(line: bytes) -> bytes:
+    return line.rstrip(b"\n") + b"\n"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tianji.config import Config
 from tianji.core.errors import USER_MISTAKE
+from tianji.core.json_file import read_end
 from tianji.roles.role_specs import Kind, kind_of
 
 LAST_LINES = 40  # of a failed role's log that are shown
@@ -58,9 +59,7 @@ def failure(home: str, status: int, words: str) -> RoleFailed:
 def last_words(log: Path, begin: int = 0) -> str:
     """The last lines of a log, of those that were written after `begin`."""
     try:
-        with log.open("rb") as file:
-            file.seek(begin)
-            lines = file.read().decode(errors="replace").splitlines()
+        lines = read_end(log, begin).splitlines()
     except OSError:
         return ""
     return "\n".join(lines[-LAST_LINES:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,11 +56,12 @@ class EpisodeFile:
 
     def _begun(self) -> Path:
         """The file with its head, and without what was lost when its run was interrupted."""
-        try:
-            lines = self._path.read_text(encoding="utf-8").splitlines()[1 : 1 + self._kept]
-        except FileNotFoundError:
-            lines = []
-        atomic_file.write(self._path, "".join(f"{line}\n" for line in (HEAD, *lines)))
+        with atomic_file.writing(self._path) as file, suppress(FileNotFoundError):
+            file.write(f"{HEAD}\n".encode())
+            lines = read_lines(self._path)
+            next(lines, b"")  # the head
+            kept = zip(range(self._kept), lines, strict=False)
+            file.writelines(line.rstrip(b"\r\n") + b"\n" for _, line in kept)
         return self._path
 
 

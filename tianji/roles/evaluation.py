@@ -13,11 +13,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tianji.core import atomic_file, stats
+from tianji.core import stats
 from tianji.core.algorithm import Policy
+from tianji.core.append_log import set_aside
 from tianji.core.env import BoolArray, Env, ended_in, lost_in, over_of, points_of
 from tianji.core.errors import TianJiError
-from tianji.core.json_file import number, parsed_row, read_lines
+from tianji.core.json_file import number, parsed_row
 from tianji.core.schema import Arrays
 from tianji.core.stats import Floats
 
@@ -248,7 +249,7 @@ def add_row(folder: Path, row: dict[str, Any]) -> None:
     A run and `tianji eval` may write at the same time, so nothing is ever cut: half a line, of a
     writer that died or whose disk was full, stays where it is and the row begins a new one.
     """
-    with (folder / FILE).open("a+b", buffering=0) as file:
+    with open(folder / FILE, "a+b", buffering=0, opener=_own) as file:
         file.seek(max(0, file.tell() - 1))
         gap = b"" if file.read(1) in (b"", b"\n") else b"\n"
         line = gap + json.dumps(row).encode() + b"\n"
@@ -256,23 +257,17 @@ def add_row(folder: Path, row: dict[str, Any]) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file.name)
 
 
+def _own(name: str, flags: int) -> int:
+    """Opens no link: whose run this is may have it lead to any file."""
+    return os.open(name, flags | os.O_NOFOLLOW, 0o666)
+
+
 def rewind_rows(folder: Path, env_steps: int) -> None:
     """Moves the rows of training after `env_steps`, and torn ones, to `evaluations.lost.jsonl`.
 
     The weights that they are about were lost with the process.
     """
-    path = folder / FILE
-    try:
-        lines = [line.rstrip(b"\n") + b"\n" for line in read_lines(path) if line != b"\n"]
-    except FileNotFoundError:
-        return
-    lost = [line for line in lines if _is_lost(line, env_steps)]
-    if not lost:
-        return
-    with (folder / LOST).open("ab") as file:
-        file.writelines(lost)
-    kept = [line for line in lines if not _is_lost(line, env_steps)]
-    atomic_file.write(path, b"".join(kept))
+    set_aside(folder / FILE, folder / LOST, lambda line: _is_lost(line, env_steps))
 
 
 def _is_lost(line: bytes, env_steps: int) -> bool:

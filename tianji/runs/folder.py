@@ -20,9 +20,10 @@ from typing import Any
 
 from tianji.config import Config, from_json
 from tianji.core import atomic_file
+from tianji.core.append_log import set_aside
 from tianji.core.checkpoint import Checkpoint
 from tianji.core.errors import TianJiError
-from tianji.core.json_file import number, parsed_row, read_json, read_lines, text
+from tianji.core.json_file import number, parsed_row, read_json, refuse_ways_out, text
 from tianji.core.status import ENDED, Status
 from tianji.core.versions import versions
 from tianji.runs.older_config import config_of
@@ -95,16 +96,17 @@ def claim(folder: Path | None, config: Config, extend: bool = False) -> Claim:
             refuse_unfit(made, config, extend)
         lock = _lock(made)
         resumes = not _is_unused(made)  # another may have come and gone in between
-        if resumes:
-            _refuse_locked(made, config, extend, lock)
+        _refuse_locked(made, config if resumes else None, extend, lock)
         (made / "logs").mkdir(exist_ok=True)
         (made / "checkpoints").mkdir(exist_ok=True)
     return Claim(made, resumes, was_there, lock)
 
 
-def _refuse_locked(folder: Path, config: Config, extend: bool, lock: int) -> None:
+def _refuse_locked(folder: Path, config: Config | None, extend: bool, lock: int) -> None:
     try:
-        refuse_unfit(folder, config, extend)
+        if config is not None:
+            refuse_unfit(folder, config, extend)
+        refuse_ways_out(folder)
     except BaseException:
         os.close(lock)
         raise
@@ -137,7 +139,7 @@ def _is_unused(folder: Path) -> bool:
 
 def _lock(folder: Path) -> int:
     """Makes sure that no two processes train in one folder, as a requeued job might try to."""
-    descriptor = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR, 0o644)
+    descriptor = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -170,18 +172,8 @@ def rewind(folder: Path, env_steps: int) -> None:
 
     They are kept in `metrics.lost.jsonl`.
     """
-    path = folder / "metrics.jsonl"
-    try:
-        lost = [line for line in read_lines(path) if _steps_of(line) > env_steps]
-    except FileNotFoundError:
-        return
-    if not lost:
-        return
-    with (folder / "metrics.lost.jsonl").open("ab") as file:
-        file.writelines(lost)
-    kept = (line for line in read_lines(path) if _steps_of(line) <= env_steps)
-    with atomic_file.writing(path) as file:
-        file.writelines(kept)
+    path, lost = folder / "metrics.jsonl", folder / "metrics.lost.jsonl"
+    set_aside(path, lost, lambda line: _steps_of(line) > env_steps)
 
 
 def _steps_of(line: bytes) -> float:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
+import resource
 import sys
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -131,7 +133,16 @@ def start(
     What has to be undone at the end, or if this fails, is on the `stack`.
     """
     makers = {"process": _process_engine, "local": _local_engine, "mpi": _mpi_engine}
-    job, engine = makers[name](config, folder, resumed, stack)
+    try:
+        job, engine = makers[name](config, folder, resumed, stack)
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+        allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        raise TianJiError(
+            f"engine {name}: {allowed:,} open files are allowed here, too few to start "
+            "this run: raise the limit, as in `ulimit -n 1024`"
+        ) from error
     for notice in job.notices:
         _note(notice)
     return job, engine
