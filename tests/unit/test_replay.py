@@ -12,13 +12,18 @@ from hypothesis import strategies as st
 
 from tianji import config as configs
 from tianji.cli import replay as verb
+from tianji.core.channel import Message
 from tianji.core.errors import BudgetSpent, TianJiError
+from tianji.core.frames import BEFORE, FIRST, MEMORY
+from tianji.core.schema import Field, Schema
 from tianji.engines import replay as engine
 from tianji.job import factory
 from tianji.job.job import prepare
 from tianji.job.wiring import channels_of
+from tianji.models import precision
+from tianji.models.precision import CANDIDATES
 from tianji.observe import replay_record
-from tianji.observe.replay_record import ROW, path_of
+from tianji.observe.replay_record import ROW, STEP, path_of, steps_of
 from tianji.roles import Buffer, Learner
 from tianji.roles.role_specs import roles_of
 from tianji.runs import folder as run_folder
@@ -31,6 +36,7 @@ JOBS = {
     "asynchronous ppo": ("walk_ppo", "hyp.mode=async", "hyp.batch_size=1", "actor_cfg.num=3"),
     "ppo with lag 3": ("walk_ppo", "hyp.mode=async", "hyp.buffer_size=6", "hyp.batch_size=2"),
     "dqn": ("walk_dqn", "actor_cfg.num=3", "learner_cfg.send_interval=2"),
+    "convolutions": ("catch_impala", "actor_cfg.envs=4", "exp.stop_return=1e9"),
     "dqn with priorities": ("echo_apex", "exp.stop_return=1e9", "exp.train_steps=600"),
 }
 JOBS_MADE = {}
@@ -85,6 +91,26 @@ def test_a_replay_comes_to_the_same_weights_whatever_the_order_was(tmp_path, nam
     check(name, tmp_path, seed=3)
 
 
+def test_convolutions_compute_in_the_format_that_the_run_had_chosen(tmp_path, monkeypatch):
+    job = job_of("convolutions")
+    one, other = CANDIDATES[:2]
+    monkeypatch.setattr(precision, "_seconds", lambda *_: {one: 2.0, other: 1.0})
+    monkeypatch.setattr(precision, "_chosen", {})
+    train(job, tmp_path, 1)
+    monkeypatch.setattr(precision, "_seconds", lambda *_: {one: 1.0, other: 2.0})
+    precision._chosen.clear()
+    assert replay.replay(tmp_path).exit_status == 0
+
+
+def test_a_format_that_this_cpu_does_not_have_is_said_in_a_line(tmp_path, monkeypatch):
+    job = job_of("convolutions", "model.precision=bfloat16", "exp.train_steps=200")
+    monkeypatch.setattr(precision, "has_bf16", lambda: True)
+    train(job, tmp_path, 1)
+    monkeypatch.setattr(precision, "has_bf16", lambda: False)
+    with pytest.raises(TianJiError, match="the run computed in bfloat16, channels last, which th"):
+        replay.replay(tmp_path)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", JOBS)
 @settings(max_examples=15)
@@ -105,18 +131,20 @@ def test_the_order_matters(tmp_path):
 def test_a_record_has_a_few_bytes_for_a_trajectory(tmp_path):
     train(job_of("asynchronous ppo"), tmp_path, 1)
     rows = replay_record.read(tmp_path, "buffer-0.0", job_of("asynchronous ppo").config)
-    assert ROW.size == 12
-    assert len(rows.what) == rows.what.count(replay_record.Taken.TRAJECTORY) + 1
+    assert (ROW.size, STEP.itemsize) == (12, 4)
+    n_trajectories = rows.what.count(replay_record.Taken.TRAJECTORY)
+    assert len(rows.what) == n_trajectories + 1
+    assert rows.steps.stat().st_size == n_trajectories * 32 * STEP.itemsize
 
 
 def test_it_says_at_which_step_an_environment_did_not_repeat_itself(tmp_path):
     job = job_of("asynchronous ppo", "environment.type=walk:Gusty")
     train(job, tmp_path, 1)
-    with pytest.raises(engine.Left, match=r"left the record in steps \d+ to \d+ of actor-0\.\d, "):
+    with pytest.raises(engine.Left, match=r"left the record in step \d+ of actor-0\.\d \("):
         replay.replay(tmp_path)
 
 
-@pytest.mark.parametrize(("name", "length"), [("asynchronous ppo", 16), ("dqn", 8)])
+@pytest.mark.parametrize(("name", "length"), [("asynchronous ppo", 32), ("dqn", 16)])
 def test_it_names_the_step_in_which_something_else_was_seen_once(
     tmp_path, monkeypatch, name, length
 ):
@@ -126,6 +154,51 @@ def test_it_names_the_step_in_which_something_else_was_seen_once(
     words = rf"in step 101 of actor-0\.0 \(step {step + 1} of its trajectory {number + 1}\), before"
     with pytest.raises(engine.Left, match=words):
         replay.replay(tmp_path)
+
+
+def test_it_names_the_trajectory_where_the_checksums_of_its_steps_are_lost(tmp_path, monkeypatch):
+    train(job_of("dqn", "environment.type=walk:Glimpse", "actor_cfg.num=1"), tmp_path, 1)
+    steps_of(tmp_path, "buffer-0.0").unlink()
+    monkeypatch.setenv("GLIMPSE_AT", "101")
+    words = r"in steps 97 to 112 of actor-0\.0 \(its trajectory 7\), before"
+    with pytest.raises(engine.Left, match=words):
+        replay.replay(tmp_path)
+
+
+EVERYTHING = Schema(
+    (
+        Field("length", "int64"),
+        Field("obs", "uint8", (6, 2, 50, 50)),  # wide
+        Field("state", "float32", (6, 2, 3)),
+        *(Field(name, "float32", (5, 2)) for name in ("action", "log_probability", "reward")),
+        *(Field(name, "bool", (5, 2)) for name in ("terminated", "truncated", "valid")),
+        Field("final_state", "float32", (5, 2, 3)),
+        Field(FIRST, "bool", (6, 2)),
+        Field(BEFORE, "uint8", (5, 2, 50, 50)),
+        Field(MEMORY, "float32", (2, 7)),
+    )
+)
+
+
+@pytest.mark.parametrize("name", [field.name for field in EVERYTHING.fields[1:]])
+def test_a_checksum_covers_every_array_of_a_trajectory_from_the_step_on_that_differs(name):
+    message = Message(EVERYTHING.empty(), 3, 0)
+    array, n_seen = message.arrays[name], 4
+    message.arrays["length"][...] = n_seen
+    before = replay_record.checksums(message)
+    for row in range(len(array)):
+        same = row if len(array) == 6 else row + 1
+        if name in (BEFORE, MEMORY):  # known before the first step
+            same = 0
+        elif same > n_seen:  # beyond the end
+            same = n_seen + 1
+        last = array[row].reshape(-1)[-1:]
+        last[...] = 1
+        after = replay_record.checksums(message)
+        assert [a == b for a, b in zip(before, after, strict=True)] == [
+            i < same for i in range(n_seen + 1)
+        ]
+        last[...] = 0
 
 
 def test_weights_that_differ_are_a_record_that_was_left(tmp_path):
@@ -206,7 +279,11 @@ def of_another_version(folder):
 
 
 def of_another_format(folder):
-    other_heading(folder, record=7)
+    other_heading(folder, record=1)
+
+
+def without_formats(folder):
+    other_heading(folder, formats=None)
 
 
 def without_a_heading(folder):
@@ -231,7 +308,8 @@ DAMAGES = {
     without_a_role: "actor-0.2.rows: there is no such file",
     of_another_config: "is the record of another configuration than",
     of_another_version: "was written with other versions (tianji 0.2.0 there, ",
-    of_another_format: "is no record of buffer-0.0 in this format (1)",
+    of_another_format: "is a record in format 1, and this version reads format 2: replay it with",
+    without_formats: "buffer-0.0.rows is damaged: its first line tells no number formats",
     without_a_heading: "buffer-0.0.rows is damaged, it is no JSON",
     empty: "buffer-0.0.rows is damaged, it is no JSON",
     with_strange_rows: "tells of nothing that is known",
@@ -248,6 +326,18 @@ def test_what_is_no_record_of_the_run_is_refused(recorded, tmp_path, damage):
     assert DAMAGES[damage] in str(raised.value)
 
 
+def test_the_page_shows_what_is_printed():
+    page = (TASKS.parents[1] / "docs" / "replay.md").read_text()
+    shown = engine.Followed(15, 60_594, 1, np.zeros(0, np.float32), "")
+    assert verb.describe(replay.Replayed(shown, final=True)) in " ".join(page.split())
+
+
+def test_a_run_that_begins_again_forgets_its_record(recorded, tmp_path):
+    folder = shutil.copytree(recorded, tmp_path / "run")
+    replay_record.forget(folder)
+    assert not any((folder / replay_record.FOLDER).iterdir())
+
+
 def test_a_full_disk_ends_a_record_and_not_the_run(tmp_path, capsys):
     job = job_of("dqn")
     transport = LocalTransport(channels_of(job))
@@ -256,9 +346,10 @@ def test_a_full_disk_ends_a_record_and_not_the_run(tmp_path, capsys):
     for _ in range(400):
         for role in roles:
             role.step()
-    for file in recording._files:
+    for file, _ in recording._files:
         file.close()
-    recording._files = [open("/dev/full", "wb", buffering=0) for _ in roles]  # noqa: SIM115
+    full = open("/dev/full", "wb", buffering=0)  # noqa: SIM115
+    recording._files = [(full, waiting) for _, waiting in recording._files]
     recording.flush()
     assert "the record ends here: No space left on device" in capsys.readouterr().err
     for role in roles:

@@ -15,6 +15,7 @@ from tianji.core.errors import TianJiError
 from tianji.core.lazy import torch
 from tianji.core.schema import Arrays
 from tianji.core.state import State
+from tianji.core.wording import count_of
 from tianji.models.layout import Floats
 from tianji.models.normaliser import Normaliser
 from tianji.models.tensors import array_of, copy_into
@@ -268,8 +269,8 @@ def equal_share(batch: int, n_actors: int, advice: str = "") -> int:
     """Rollouts of each actor in a synchronous batch."""
     if batch % n_actors:
         raise TianJiError(
-            f"hyp.batch_size: {batch} rollouts per update cannot come in equal shares from "
-            f"{n_actors} actors: use a multiple of {n_actors}{advice}"
+            f"hyp.batch_size: {count_of(batch, 'rollout')} per update cannot come in equal shares "
+            f"from {n_actors} actors: use a multiple of {n_actors}{advice}"
         )
     return batch // n_actors
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tianji.cli.common import add_trust, refuse_ranks
+from tianji.core.wording import count_of
 
 if TYPE_CHECKING:
     from tianji.runs.replay import Replayed
@@ -57,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 def describe(replayed: Replayed) -> str:
     """What came of it, in a sentence or two."""
     followed = replayed.followed
-    done = f"{followed.steps:,} steps and {followed.updates:,} updates"
+    done = f"{count_of(followed.steps, 'step')} and {count_of(followed.updates, 'update')}"
     same = f"every trajectory and all checksums of the weights ({followed.checks:,}) are the same"
     if replayed.final:
         same += ", and so are the weights that the run ended with, bit for bit"

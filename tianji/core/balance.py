@@ -24,6 +24,7 @@ import math
 
 from tianji.core.errors import TianJiError
 from tianji.core.state import State
+from tianji.core.wording import count_of
 
 LEAST_DEPTH, MOST_DEPTH = 2, 16  # trajectories
 
@@ -61,8 +62,8 @@ def bound_of_lag(max_lag: int | None, n_actors: int, batch: int) -> int:
         return usual
     if max_lag < usual:
         raise TianJiError(
-            f"hyp.max_lag: {n_actors} actors with {batch} rollouts per update are up to "
-            f"{usual} updates behind, and {max_lag} would drop what they make: "
+            f"hyp.max_lag: {count_of(n_actors, 'actor')} with {count_of(batch, 'rollout')} per "
+            f"update may be {usual} updates behind, and {max_lag} would drop what is older: "
             "raise max_lag or batch_size"
         )
     return max_lag

@@ -16,11 +16,12 @@ from tianji.core.channel import Inbox, InFront, Message, Outbox
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays
 from tianji.core.tracer import Tracer, What
+from tianji.core.wording import count_of
 from tianji.engines.run_roles import use_threads
 from tianji.job import factory
 from tianji.job.job import Job
 from tianji.job.wiring import channels_of
-from tianji.observe.replay_record import Rows, Taken, checksum, checksum_of
+from tianji.observe.replay_record import Rows, Taken, checksum_of, checksums, left_at
 from tianji.roles import Actor, Buffer, Learner
 from tianji.roles.lost_actor import NOBODY
 from tianji.roles.role import Role
@@ -45,7 +46,9 @@ class Script(Tracer):
         self._place = 0
         self._at = 0  # the place among all its work at which the row is due
         self.work = 0  # actions, batches or updates
-        self.steps: Counter[int] = Counter()  # taken from each actor
+        self._steps: Counter[int] = Counter()  # taken from each actor
+        self._trajectories: Counter[int] = Counter()
+        self._checksums = rows.steps
         self._look()
 
     @property
@@ -106,21 +109,28 @@ class Script(Tracer):
             self.advance()
 
     def _compare(self, message: Message, peer: int) -> None:
-        first, n = self.steps[peer] + 1, int(message.arrays["length"])
-        self.steps[peer] += n
-        if checksum(message) != self.value:
-            raise Left(
-                f"the replay left the record in steps {first:,} to {first + n - 1:,} of "
-                f"{role_name(Kind.ACTOR, peer)}, before batch {self.work + 1:,}: what it did or "
-                "saw is not what was recorded. Either its environment does not repeat itself with "
-                "the same seed, or the code has changed since"
-            )
+        before, of_actor, found = self._steps.total(), self._steps[peer], checksums(message)
+        self._steps[peer] += len(found) - 1
+        self._trajectories[peer] += 1
+        if found[-1] == self.value:
+            return
+        at, actor = left_at(self._checksums, before, found), role_name(Kind.ACTOR, peer)
+        which = f"its trajectory {self._trajectories[peer]:,}"
+        if at is None:
+            where = f"steps {of_actor + 1:,} to {self._steps[peer]:,} of {actor} ({which})"
+        else:
+            where = f"step {of_actor + at + 1:,} of {actor} (step {at + 1:,} of {which})"
+        raise Left(
+            f"the replay left the record in {where}, before batch {self.work + 1:,}: what it did "
+            "or saw is not what was recorded. Either its environment does not repeat itself with "
+            "the same seed, or the code has changed since"
+        )
 
 
 def _effective(rows: Rows) -> list[tuple[int, int, int, int]]:
     """Without weights that others replaced before the actor made a step with them."""
     kept: list[tuple[int, int, int, int]] = []
-    for what, who, value, before in zip(*rows, strict=True):
+    for what, who, value, before in zip(*rows[:4], strict=True):
         if what == Taken.WEIGHTS and not before and kept and kept[-1][0] == what:
             before = kept.pop()[3]
         kept.append((what, who, value, before))
@@ -374,7 +384,7 @@ class Replay:
             use_threads(learner.name, 1)
 
     def _words(self) -> str:
-        checked = f"{self._checks:,} checksums before agreed"
+        checked = f"{count_of(self._checks, 'checksum')} before agreed"
         return checked if self._threads == 1 else f"{checked}; {self._threads} threads learned"
 
     def _why(self) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
+from tianji.core.errors import TianJiError
+from tianji.core.lazy import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tianji.models.cnn import CNN
 
 PROBE_SECONDS = 0.75  # for all candidates together
@@ -39,7 +40,9 @@ class Precision:
         return f"{'bfloat16' if self.bf16 else 'float32'}{', channels last' * self.channels_last}"
 
 
-_chosen: dict[tuple[object, ...], Precision] = {}  # by what was asked, in this process
+_chosen: dict[tuple[object, ...], Precision] = {}  # by what was measured, in this process
+_decided: dict[str, Precision] = {}  # by what was asked, in this process
+_repeated: dict[str, Precision] = {}  # the same of a run that is repeated
 
 CANDIDATES = [Precision(False, False), Precision(False, True), Precision(True, True)]
 
@@ -53,7 +56,10 @@ def for_acting(network: CNN, device: str) -> Precision:
     """What a few pictures at once are passed through this network in: nothing is measured."""
     on_gpu, wanted = device != "cpu", network.layout.precision
     bf16 = on_gpu or has_bf16() if wanted == "auto" else wanted == "bfloat16"
-    return Precision(bf16, channels_last=bf16 or on_gpu)
+    usual = Precision(bf16, channels_last=bf16 or on_gpu)
+    asked = f"{network.layout} acts"
+    _decided[asked] = _repeated.get(asked, usual)
+    return _decided[asked]
 
 
 def choose(network: CNN, batch: int) -> Precision:
@@ -61,6 +67,39 @@ def choose(network: CNN, batch: int) -> Precision:
 
     Where its layout says "float32" or "bfloat16", among those only.
     """
+    asked = f"{network.layout} learns from {batch}"
+    _decided[asked] = _repeated.get(asked) or _fastest(network, batch)
+    return _decided[asked]
+
+
+def decided() -> dict[str, str]:
+    """What was decided in this process, in words."""
+    return {asked: _words(precision) for asked, precision in _decided.items()}
+
+
+@contextmanager
+def as_decided(there: Mapping[str, str]) -> Iterator[None]:
+    """Within, nothing is measured that was decided in another process, which `decided` told."""
+    known = {_words(each): each for each in CANDIDATES}
+    for words in there.values():
+        if words not in known:
+            raise TianJiError(
+                f"the run computed in {words}, which this CPU does not have "
+                f"({'; '.join(known)}): replay it on one like that of the run"
+            )
+    _repeated.update((asked, known[words]) for asked, words in there.items())
+    try:
+        yield
+    finally:
+        _repeated.clear()
+
+
+def _words(precision: Precision) -> str:
+    emulated = precision.bf16 and not has_bf16()
+    return f"{precision}{', emulated' * emulated}"
+
+
+def _fastest(network: CNN, batch: int) -> Precision:
     device, names = next(network.parameters()).device, network.layout.precision
     wanted = [each for each in CANDIDATES if names in ("auto", str(each).partition(",")[0])]
     if device.type != "cpu":

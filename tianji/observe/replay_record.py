@@ -8,6 +8,10 @@ what each of them writes down, in rows of 12 bytes that hold how much of its own
     learner     with how many threads, now and then a    after so many updates
                 checksum of its weights
 
+A trajectory's checksum covers all of it. Beside the rows of a buffer are those of its steps, of 4
+bytes each, so that a replay can say in which step it was left. A heading tells the number formats
+that were measured to be the fastest.
+
 Rows are kept in memory and written with the reports of a process, twenty times a second: what a
 process that is killed did in its last moments is not in its record.
 """
@@ -30,19 +34,24 @@ from tianji.config import Config
 from tianji.core.channel import Message
 from tianji.core.counts import Count, Vector
 from tianji.core.errors import TianJiError
+from tianji.core.frames import BEFORE, MEMORY
 from tianji.core.json_file import opened, parsed, refusal
 from tianji.core.tracer import Tracer, What
 from tianji.core.versions import versions
-from tianji.roles import Learner
+from tianji.models.precision import decided
+from tianji.roles import Buffer, Learner
 from tianji.roles.lost_actor import NOBODY
 from tianji.roles.role import Role
 
 FOLDER = "record"  # in that of the run
 ENDING = ".rows"
-FORMAT = 1
+STEPS = ".steps"  # of a buffer: the checksums of all steps that it took
+STEP = np.dtype("<u4")
+FORMAT = 2
+WIDE = 4_096  # bytes of a step in one array, from which on they are not copied beside the others
 ROW = struct.Struct("<HHII")
 DTYPE = np.dtype([("what", "<u2"), ("who", "<u2"), ("value", "<u4"), ("before", "<u4")])
-LONGEST_HEADING = 10_000  # bytes
+LONGEST_HEADING = 100_000  # bytes
 CHECK_EVERY = 20  # reports from one checksum of the weights to the next: about a second
 
 
@@ -58,17 +67,31 @@ class Taken(enum.IntEnum):
     END = enum.auto()  # 1: the role had done its work; 0: its process failed
 
 
-def checksum(message: Message) -> int:
-    """Of what was decided and earned in a trajectory, and of what was seen at its end."""
-    arrays = message.arrays
-    n, value = int(arrays["length"]), message.version & 0xFFFFFFFF
-    rows = len(arrays["valid"])
+def checksums(message: Message) -> list[int]:
+    """Of how a trajectory begins, and of all of it up to each step and what was seen after that."""
+    arrays, value = message.arrays, message.version & 0xFFFFFFFF
+    n, n_rows = int(arrays["length"]), len(arrays["valid"])
+    wide: list[npt.NDArray[np.uint8]] = []
+    narrow: list[npt.NDArray[np.uint8]] = []
     for name, array in arrays.items():
-        if name in ("action", "reward", "valid"):
-            value = checksum_of(array[:n], value)
-        elif array.ndim > 1 and len(array) == rows + 1:  # what is observed
-            value = checksum_of(array[n], value)
-    return value
+        if name == "length":
+            continue
+        if name in (BEFORE, MEMORY):
+            value = checksum_of(array, value)
+            continue
+        if len(array) > n_rows:  # what is observed
+            value, array = checksum_of(array[0], value), array[1:]
+        rows = array[:n].reshape(n, array[0].size).view(np.uint8)
+        (wide if rows.shape[1] > WIDE else narrow).append(rows)
+    if narrow:
+        wide.append(np.concatenate(narrow, 1))
+    parts = [(rows.reshape(-1).data, rows.shape[1]) for rows in wide]
+    found = [value]
+    for t in range(n):
+        for data, size in parts:
+            value = zlib.crc32(data[t * size : (t + 1) * size], value)
+        found.append(value)
+    return found
 
 
 def checksum_of(array: npt.NDArray[Any], before: int = 0) -> int:
@@ -81,6 +104,7 @@ class Record(Tracer):
 
     def __init__(self, counts: Vector) -> None:
         self.rows = bytearray()
+        self.steps = bytearray()
         self._before = 0  # pieces of work since the last row
         self._counts, self._threads = counts, 0
 
@@ -106,7 +130,9 @@ class Record(Tracer):
             if message.sequence == NOBODY:
                 self.add(Taken.NOTHING, peer, 0)
             else:
-                self.add(Taken.TRAJECTORY, peer, checksum(message))
+                found = checksums(message)
+                self.add(Taken.TRAJECTORY, peer, found[-1])
+                self.steps += np.array(found[1:], STEP).tobytes()
         elif what is What.WEIGHTS:
             self.add(Taken.WEIGHTS, 0, message.version)
         elif what is What.PRIORITIES:
@@ -136,13 +162,16 @@ class Recording:
     def __init__(self, roles: Sequence[Role], config: Config, folder: Path) -> None:
         self._roles = list(roles)
         self._records = [Record(role.counts) for role in roles]
-        self._files: list[BinaryIO] = []
+        self._files: list[tuple[BinaryIO, bytearray]] = []  # and what is to be written there
         self._reports = 0
         (folder / FOLDER).mkdir(exist_ok=True)
-        for role in roles:
+        for role, record in zip(roles, self._records, strict=True):
             file = path_of(folder, role.name).open("xb", buffering=0)
             file.write(heading(role.name, config))
-            self._files.append(file)
+            self._files.append((file, record.rows))
+            if isinstance(role, Buffer):
+                file = steps_of(folder, role.name).open("xb", buffering=0)
+                self._files.append((file, record.steps))
         for role, record in zip(roles, self._records, strict=True):
             role.tracer = record
 
@@ -155,10 +184,10 @@ class Recording:
 
     def _write(self) -> None:
         try:
-            for record, file in zip(self._records, self._files, strict=True):
-                if record.rows:
-                    file.write(record.rows)
-                    record.rows.clear()
+            for file, waiting in self._files:
+                if waiting:
+                    file.write(waiting)
+                    waiting.clear()
         except OSError as error:  # of a full disk: no reason to end a run
             self._stop(error)
 
@@ -168,7 +197,7 @@ class Recording:
         for role, record in zip(self._roles, self._records, strict=True):
             record.add(Taken.END, 0, int(role.done))
         self._write()
-        for file in self._files:
+        for file, _ in self._files:
             file.close()
 
     def _check_weights(self) -> None:
@@ -178,7 +207,7 @@ class Recording:
 
     def _stop(self, error: OSError) -> None:
         print(f"the record ends here: {error.strerror}", file=sys.stderr, flush=True)
-        for file in self._files:
+        for file, _ in self._files:
             file.close()
         for role in self._roles:
             role.tracer = Tracer()
@@ -187,8 +216,9 @@ class Recording:
 
 def forget(folder: Path) -> None:
     """Removes what an earlier process has recorded of a run that begins again."""
-    for path in (folder / FOLDER).glob(f"*{ENDING}"):
-        path.unlink()
+    for ending in (ENDING, STEPS):
+        for path in (folder / FOLDER).glob(f"*{ending}"):
+            path.unlink()
 
 
 def path_of(folder: Path, role: str) -> Path:
@@ -196,9 +226,15 @@ def path_of(folder: Path, role: str) -> Path:
     return folder / FOLDER / f"{role}{ENDING}"
 
 
+def steps_of(folder: Path, role: str) -> Path:
+    """Where the checksums of the steps are that a buffer took."""
+    return folder / FOLDER / f"{role}{STEPS}"
+
+
 def heading(role: str, config: Config) -> bytes:
     """The first line of a record."""
     about = {"record": FORMAT, "role": role, "config": fingerprint(config), "versions": versions()}
+    about["formats"] = decided()
     return json.dumps(about).encode() + b"\n"
 
 
@@ -217,6 +253,8 @@ class Rows(NamedTuple):
     who: list[int]
     value: list[int]
     before: list[int]
+    steps: Path  # where the checksums of steps are
+    formats: dict[str, str]  # that its process computed in, as `decided` tells them
 
 
 def read(folder: Path, role: str, config: Config) -> Rows:
@@ -237,12 +275,37 @@ def read(folder: Path, role: str, config: Config) -> Rows:
     rows = np.frombuffer(data[: len(data) // ROW.size * ROW.size], DTYPE)
     if (strange := np.flatnonzero(rows["what"] > max(Taken))).size:
         raise TianJiError(f"{path} is damaged: row {strange[0]:,} tells of nothing that is known")
-    return Rows(*(rows[name].tolist() for name in Rows._fields))
+    what, who, value, before = (rows[name].tolist() for name in ("what", "who", "value", "before"))
+    formats = {asked: str(words) for asked, words in about["formats"].items()}
+    return Rows(what, who, value, before, steps_of(folder, role), formats)
+
+
+def left_at(path: Path, before: int, found: list[int]) -> int | None:
+    """The first step, from 0, in which a trajectory is not what was recorded behind `before` steps.
+
+    None where the record does not tell.
+    """
+    try:
+        with opened(path) as file:
+            file.seek(before * STEP.itemsize)
+            data = file.read((len(found) - 1) * STEP.itemsize)
+    except (OSError, ValueError):
+        return None
+    there = np.frombuffer(data[: len(data) // STEP.itemsize * STEP.itemsize], STEP)
+    differing = np.flatnonzero(there != np.array(found[1 : len(there) + 1], STEP))
+    return int(differing[0]) if differing.size else None
 
 
 def _refuse_other(path: Path, about: dict[str, Any], role: str, config: Config) -> None:
-    if about.get("record") != FORMAT or about.get("role") != role:
-        raise TianJiError(f"{path} is no record of {role} in this format ({FORMAT})")
+    if about.get("role") != role:
+        raise TianJiError(f"{path} is no record of {role}")
+    if about.get("record") != FORMAT:
+        raise TianJiError(
+            f"{path} is a record in format {about.get('record')}, and this version reads format "
+            f"{FORMAT}: replay it with the version that wrote it, or train again"
+        )
+    if not isinstance(about.get("formats"), dict):
+        raise TianJiError(f"{path} is damaged: its first line tells no number formats")
     if about.get("config") != fingerprint(config):
         raise TianJiError(
             f"{path} is the record of another configuration than {path.parent.parent}/config.json"

@@ -14,6 +14,7 @@ from tianji.core.errors import TianJiError
 from tianji.core.json_file import read_json
 from tianji.engines.replay import Followed, Left, Replay
 from tianji.job.preflight import try_out
+from tianji.models.precision import as_decided
 from tianji.observe import replay_record
 from tianji.roles.role_specs import roles_of
 from tianji.runs.trust import refuse_strange
@@ -45,7 +46,9 @@ def replay(
     records = {
         spec.name: replay_record.read(folder, spec.name, config) for spec in roles_of(config)
     }
-    followed = Replay(try_out(config), records).follow(tick)
+    formats = {asked: words for rows in records.values() for asked, words in rows.formats.items()}
+    with as_decided(formats):
+        followed = Replay(try_out(config), records).follow(tick)
     return Replayed(followed, _compare(folder, followed))
 
 
