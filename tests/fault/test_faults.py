@@ -182,6 +182,64 @@ def test_children_and_shared_memory_go_when_the_launcher_is_killed(run):
     assert not memory & _memory_files(everybody)
 
 
+@pytest.fixture
+def starting(tmp_path):
+    """A run whose environments start programs, in turns a plain one and a stubborn one."""
+    mark, folder = tmp_path / "started", tmp_path / "run"
+    config = _echo(tmp_path, "Starts", f", mark={str(mark)!r}")
+    process = start(config, folder, *ENDLESS, process_group=0)
+    crew = training(process, folder)
+
+    def started(home="actor-0."):
+        words = [line.split() for line in mark.read_text().splitlines()]
+        return [int(pid) for who, pid in words if who.startswith(home)]
+
+    yield process, crew, started
+    for pid in started(""):
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+    end(process)
+
+
+def test_what_an_environment_has_started_goes_with_its_actor_and_with_the_run(starting):
+    process, crew, started = starting
+    first, everybody = started("actor-0.0"), started()
+    for line in Path(f"/proc/{first[0]}/status").read_text().splitlines():
+        if line.startswith("SigIgn:"):
+            assert not int(line.split()[1], 16) >> (signal.SIGTERM - 1) & 1
+    _kill(crew["actor-0.0"], signal.SIGKILL)
+    eventually(lambda: not any(map(alive, first)), what="the end of its programs")
+    eventually(lambda: set(started()) > set(everybody), what="the next actor")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert not any(map(alive, started()))
+
+
+def test_what_an_environment_has_started_goes_when_the_launcher_is_killed(starting):
+    process, crew, started = starting
+    process.kill()
+    process.wait()
+    plain = started()[::2]  # nobody is left to kill who does not listen
+    eventually(lambda: not any(map(alive, [*crew.values(), *plain])), what="the end of all")
+
+
+def test_ctrl_z_stops_the_whole_run_and_it_goes_on(starting):
+    process, crew, started = starting
+    os.killpg(process.pid, signal.SIGTSTP)  # as a terminal does it
+    everybody = [process.pid, *crew.values(), *started()]
+    eventually(lambda: all(_state(pid) == "T" for pid in everybody), what="silence")
+    os.killpg(process.pid, signal.SIGCONT)
+    eventually(lambda: not any(_state(pid) == "T" for pid in everybody), what="the next step")
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=120)
+    assert process.returncode == 130
+
+
+def _state(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def _memory_files(pids):
     """Files without a name in the file system that these processes have open."""
     found = set()

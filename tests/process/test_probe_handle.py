@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+from commands import alive, eventually
 
 from tianji.config import load
 from tianji.core.errors import TianJiError
@@ -37,6 +38,19 @@ def test_a_child_that_has_gone_is_an_error_and_no_silence(child):
     hand._process.wait()
     with pytest.raises(TianJiError, match="ended with status 3"), hand:
         hand._tell("x" * 100_000)
+
+
+def test_what_a_child_has_started_goes_with_it(child):
+    program = (
+        "import json, subprocess, time\n"
+        "started = subprocess.Popen(['sleep', '1000'])\n"
+        "print(json.dumps({'pid': started.pid}), flush=True)\n"
+        "time.sleep(1000)\n"
+    )
+    with child(program) as hand:
+        pid = hand._hear()["pid"]
+        assert alive(pid)
+    eventually(lambda: not alive(pid), what="the end of what it has started")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import ctypes
 import math
 import os
+import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -174,6 +175,22 @@ class HangsAtFirst(Echo):
                 self.mark.touch(exist_ok=False)
                 time.sleep(1000)
         return super().reset()
+
+
+class Starts(Echo):
+    """Starts two programs, of which one is stubborn, as simulators do that are not Python."""
+
+    def init(self, mark, **options):
+        super().init(**options)
+        words = (["sleep", "1000"], ["sh", "-c", "trap '' TERM; while :; do sleep 1; done"])
+        self.started = [subprocess.Popen(each) for each in words]
+        with Path(mark).open("a") as file:
+            file.write("".join(f"{sys.argv[-1]} {each.pid}\n" for each in self.started))
+
+    def close(self):
+        for each in self.started:
+            each.kill()
+            each.wait()
 
 
 class SlowToStart(Echo):

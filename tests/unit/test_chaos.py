@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +23,7 @@ from tianji.tools.chaos.env_orders import Word, orders_of
 from tianji.tools.chaos.fault_injection import CODES
 from tianji.tools.chaos.faulty_worker import ChaosError, with_ordered_faults
 from tianji.tools.chaos.invariants import Bounds, Ending, FaultOutcome, Record, judge
-from tianji.tools.chaos.processes import Usage
+from tianji.tools.chaos.processes import Usage, members_of
 from tianji.tools.chaos.run_under_test import Row, row_of
 from tianji.tools.chaos.schedule import RUN, Fault, Strike, chosen, schedule
 from tianji.tools.chaos.settings import Settings, bounds_of
@@ -301,6 +302,12 @@ def test_a_verdict_decides_the_sentence_and_the_file(tmp_path):
     assert "BROKEN   none is whole" in results.verdicts(found)
     whole_found = judge(whole())
     assert "every invariant held" in results.sentence(whole_found, whole(), settings)
+
+
+def test_who_is_left_is_seen_by_its_process_group():
+    mine = os.getpgrp()
+    assert members_of({mine})[os.getpid()] == mine
+    assert os.getpid() not in members_of({1 << 30})
 
 
 def test_a_row_of_metrics_is_read_and_another_line_is_not():

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import _thread
 import ctypes
+import fcntl
 import os
 import signal
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -34,6 +36,67 @@ def ending_with(parent: int, number: int) -> Callable[[], None]:
             os._exit(1)
 
     return ask
+
+
+def group_ending_with(pipe: int) -> None:
+    """Has the kernel send SIGTERM to the group that this process leads, when a pipe has no writer.
+
+    That is whoever started it, and ends by SIGKILL too.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK
+    own = os.open(f"/proc/self/fd/{pipe}", flags)  # another file: each tells one group
+    os.close(pipe)
+    fcntl.fcntl(own, fcntl.F_SETOWN, -os.getpid())
+    fcntl.fcntl(own, fcntl.F_SETSIG, signal.SIGTERM)
+    fcntl.fcntl(own, fcntl.F_SETFL, flags | os.O_ASYNC)
+
+
+def signal_group(leader: int, number: int) -> bool:
+    """Signals everybody in a process group; whether there is anybody."""
+    try:
+        os.killpg(leader, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def overhear() -> None:
+    """From now on the signals that end a run mean nothing here, and the usual to our children.
+
+    What is ignored would be ignored by a program that is started, too; what is handled is not.
+    """
+    for number in NUMBERS:
+        signal.signal(number, lambda *_: None)
+        signal.siginterrupt(number, False)
+    os.register_at_fork(after_in_child=_obey)
+
+
+def _obey() -> None:
+    for number in NUMBERS:
+        signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def pausing(leaders: Callable[[], Iterable[int]]) -> Iterator[None]:
+    """Has Ctrl-Z stop other process groups with ours, and go on with it."""
+    main = threading.current_thread() is threading.main_thread()  # nobody else gets signals
+    if not main or signal.getsignal(signal.SIGTSTP) is not signal.SIG_DFL:
+        yield
+        return
+
+    def pause(number: int, frame: FrameType | None) -> None:
+        stopped = [leader for leader in leaders() if signal_group(leader, signal.SIGSTOP)]
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)  # returns when somebody continues us
+        signal.signal(number, pause)
+        for leader in stopped:
+            signal_group(leader, signal.SIGCONT)
+
+    signal.signal(signal.SIGTSTP, pause)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
 
 
 class Interrupted(BaseException):

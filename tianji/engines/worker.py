@@ -36,10 +36,11 @@ def _settle(home: str) -> None:
     cores = os.environ.get("TIANJI_CORES", "")
     if cores:
         os.sched_setaffinity(0, {int(core) for core in cores.split(",")})
-    from tianji.core.signals import NUMBERS, ending_with
+    from tianji.core.signals import ending_with, group_ending_with, overhear
 
-    for number in NUMBERS:
-        signal.signal(number, signal.SIG_IGN)  # sent to all: the launcher decides what it means
+    overhear()  # sent to all: the launcher decides what it means
+    if pipe := os.environ.get("TIANJI_LAUNCHER_PIPE"):
+        group_ending_with(int(pipe))  # with all that environments start
     faulthandler.register(signal.SIGUSR2)  # from a launcher that takes it to hang: into the log
     ending_with(int(os.environ["TIANJI_LAUNCHER"]), signal.SIGKILL)()
     from tianji.engines.run_roles import yield_to_others

@@ -15,14 +15,16 @@ from typing import IO
 from tianji.config import Config
 from tianji.core.child import command_for
 from tianji.core.errors import TianJiError
+from tianji.core.signals import signal_group
 from tianji.engines.lost_process import failure, is_spare, last_words, manner, survived
 from tianji.machine import resources
 from tianji.machine.resources import Share
 from tianji.roles.role_specs import Kind, homes_of, kind_of, roles_of
-from tianji.transports.descriptors import reserve
+from tianji.transports.descriptors import pipe, reserve
 
 WORKER = "tianji.engines.worker"  # what the children execute
 LOOK_SECONDS = 0.02  # from one look at the children to the next
+LEFT_SECONDS = 2.0  # for what a child's environments have started to end after it
 
 
 class Crew:
@@ -31,6 +33,7 @@ class Crew:
     def __init__(self, config: Config, logs: Path) -> None:
         self.homes = list(dict.fromkeys(role.home for role in roles_of(config)))
         self.memory, self.events = reserve(tuple(dict.fromkeys(homes_of(config).values())))
+        self._watched, self._held = pipe()  # which ends with this process, by whatever
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.beside: dict[str, subprocess.Popen[bytes]] = {}  # called when they are needed
         self._config = config
@@ -43,6 +46,7 @@ class Crew:
         self._begins: dict[str, int] = {}  # where in its log, which is never overwritten
         self._files: dict[str, IO[bytes]] = {}
         self._asked: dict[str, int] = {}  # for its stacks, and how long its log was then
+        self._groups: dict[subprocess.Popen[bytes], float] = {}  # when what is left is killed
 
     def start(self, home: str, share: Share) -> None:
         """Starts one child, which loads its libraries and waits for its description."""
@@ -73,14 +77,18 @@ class Crew:
         self._shares[home] = share
         log = self._files[home] = (self._logs / f"{home}.log").open("ab")
         self._begins[home] = log.tell()
-        return subprocess.Popen(
+        about = {"TIANJI_LAUNCHER": str(os.getpid()), "TIANJI_LAUNCHER_PIPE": str(self._watched)}
+        process = subprocess.Popen(
             [*command_for(WORKER), home],
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
-            pass_fds=(self.memory, *self.events.values()),
-            env=os.environ | share.environment() | {"TIANJI_LAUNCHER": str(os.getpid())},
+            pass_fds=(self.memory, *self.events.values(), self._watched),
+            env=os.environ | share.environment() | about,
+            process_group=0,  # with all that its environments start
         )
+        self._groups[process] = 0.0
+        return process
 
     def brief(self, description: dict[str, object]) -> None:
         """Hands every child what it was waiting for."""
@@ -93,6 +101,7 @@ class Crew:
 
         Those that training goes on without are for `lost` to tell.
         """
+        self._clear()
         for name, process in self.processes.items():
             status = process.poll()
             if name in self.away | self.guarded or (status and is_spare(name, self._config)):
@@ -115,6 +124,10 @@ class Crew:
                 kind_of(name) is Kind.LEARNER and name not in self.away | self.guarded
             ):
                 close(name)
+
+    def leaders(self) -> list[int]:
+        """The process groups of those that have not ended."""
+        return [process.pid for process in self._groups if process.returncode is None]
 
     def lost(self) -> list[tuple[str, str]]:
         """Those that failed or were killed since the last look, and training goes on without."""
@@ -153,10 +166,26 @@ class Crew:
         for process in everyone:
             process.kill()
             process.wait()
+        self._clear()
+        while self._groups:
+            time.sleep(LOOK_SECONDS)
+            self._clear()
         for log in self._files.values():
             log.close()
-        for descriptor in (self.memory, *self.events.values()):
+        for descriptor in (self.memory, *self.events.values(), self._watched, self._held):
             os.close(descriptor)
+
+    def _clear(self) -> None:
+        """Tells what children that have ended had started to end too; later it is killed."""
+        now = time.monotonic()
+        for process, due in list(self._groups.items()):
+            if process.returncode is None:
+                continue
+            number = signal.SIGTERM if not due else signal.SIGKILL if now >= due else 0
+            if not signal_group(process.pid, number) or number == signal.SIGKILL:
+                del self._groups[process]
+            elif not due:
+                self._groups[process] = now + LEFT_SECONDS
 
 
 def _answers(pid: int) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tianji.config import Config
 from tianji.core import terminal
 from tianji.core.errors import TianJiError
+from tianji.core.signals import pausing
 from tianji.engines.worker_processes import Crew, refuse_platform
 from tianji.machine import mpirun, notices, resources
 from tianji.roles.role_specs import Kind, role_name
@@ -156,6 +157,7 @@ def _process_engine(
     lenient = resources.assign(config, cores, alternates=True, usable=usable)
     crew = Crew(config, folder / "logs")
     stack.callback(crew.dismiss)
+    stack.enter_context(pausing(crew.leaders))
     first = role_name(Kind.LEARNER)  # it loads longest: before this process loads anything
     crew.start(first, lenient[first])
     from tianji.engines.remote import process_engine

@@ -27,6 +27,12 @@ def reserve(homes: Iterable[str]) -> tuple[int, dict[str, int]]:
     return memory, {home: _moved(os.eventfd(0, kind)) for home in homes}
 
 
+def pipe() -> tuple[int, int]:
+    """The two ends of a pipe, to read from and to write into; children inherit neither."""
+    reading, writing = os.pipe()
+    return _moved(reading), _moved(writing)
+
+
 def _moved(descriptor: int) -> int:
     """The same file under a number beyond the standard streams, one of which may be closed."""
     if descriptor >= FIRST:

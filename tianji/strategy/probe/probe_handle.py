@@ -16,6 +16,7 @@ from typing import Any
 from tianji.config import Config
 from tianji.core.child import command_for
 from tianji.core.errors import TianJiError
+from tianji.core.signals import signal_group
 from tianji.machine.resources import Share, available_cores
 
 Answer = dict[str, Any]
@@ -47,6 +48,7 @@ class ProbeHandle:
             stdout=subprocess.PIPE,
             env=os.environ | share.environment() | {"TIANJI_LAUNCHER": str(os.getpid())},
             text=True,
+            process_group=0,  # with all that its environments start
         )
 
     def __enter__(self) -> ProbeHandle:
@@ -63,8 +65,10 @@ class ProbeHandle:
                     stream.close()
 
     def kill(self) -> None:
-        """Ends the child, without waiting for that."""
-        self._process.kill()
+        """Ends the child and what it has started, without waiting for that."""
+        if self._process.returncode is None:
+            signal_group(self._process.pid, signal.SIGTERM)
+            self._process.kill()
 
     def await_loaded(self) -> None:
         """Returns when the child has loaded its libraries; before that it disturbs others."""
@@ -115,6 +119,7 @@ class ProbeHandle:
 
     def _gone(self) -> TianJiError:
         status = self._process.wait()
+        signal_group(self._process.pid, signal.SIGTERM)
         if status == -signal.SIGKILL:
             return OutOfMemory(
                 f"plan: the {self.kind} that was measured was killed, as the system does where "

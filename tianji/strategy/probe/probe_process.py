@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from tianji.core.signals import ending_with
+from tianji.core.signals import ending_with, overhear
 from tianji.engines.run_roles import preload, use_threads, yield_to_others
 
 LACKING = ("out of memory", "allocate memory")  # as CUDA says it, and torch on the CPU
@@ -27,7 +27,7 @@ LACKING = ("out of memory", "allocate memory")  # as CUDA says it, and torch on 
 def main() -> int:
     """Measures until there is nothing more to measure."""
     (kind, device), answers = sys.argv[1:], _own_output()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of Ctrl-C: whoever started it says what follows
+    overhear()  # sent to all: whoever started it says what follows
     ending_with(int(os.environ["TIANJI_LAUNCHER"]), signal.SIGKILL)()
     yield_to_others(kind)
     preload(kind)

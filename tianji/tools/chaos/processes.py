@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +52,19 @@ def is_there(pid: int) -> bool:
 
 def is_alive(pid: int) -> bool:
     """Whether a process runs, or could; one that only waits to be reaped does not."""
-    return _read(pid, "stat").rpartition(b")")[2].split()[:1] not in ([], [b"Z"], [b"X"])
+    return _group_of(pid) is not None
+
+
+def members_of(groups: Collection[int]) -> dict[int, int]:
+    """Everybody alive in these process groups, and in which."""
+    pids = [int(path.name) for path in PROC.glob("[0-9]*")]
+    return {pid: group for pid in pids if (group := _group_of(pid)) in groups and group}
+
+
+def _group_of(pid: int) -> int | None:
+    """The process group of one that is alive."""
+    state, *more = _read(pid, "stat").rpartition(b")")[2].split() or [b"X"]
+    return None if state in (b"Z", b"X") else int(more[1])
 
 
 def usage(pids: Iterable[int]) -> Usage:

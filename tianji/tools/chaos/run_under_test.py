@@ -101,8 +101,9 @@ class RunUnderTest:
         return read_json(self.run / SUMMARY)
 
     def left(self) -> list[str]:
-        """The processes of the run that are still there."""
-        return [f"{home} ({pid})" for pid, home in self.ever.items() if processes.is_alive(pid)]
+        """The processes of the run that are still there, and what they have started."""
+        found = processes.members_of(self.ever)
+        return [f"{self.ever[group]} ({pid})" for pid, group in found.items()]
 
     def segments(self) -> list[str]:
         """The names of shared memory of the run that are still there."""
