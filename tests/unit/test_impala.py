@@ -13,7 +13,10 @@ from sharing import parts_of, several, together
 
 from tianji.algorithms.base import vtrace
 from tianji.algorithms.impala import IMPALA, IMPALAHyp
+from tianji.algorithms.ppo import PPOHyp
+from tianji.config import bind
 from tianji.config.keys import ModelConfig
+from tianji.config.reader import parse
 from tianji.core.algorithm import Task
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field
@@ -224,6 +227,14 @@ def test_rollouts_are_handed_out_once_and_may_be_as_late_as_what_is_in_flight():
 def test_a_bound_that_would_drop_most_of_what_is_made_is_refused():
     with pytest.raises(TianJiError, match=r"hyp.max_lag: 6 actors with 2 rollouts"):
         IMPALA.sampling(task(n_actors=6, batch_size=2, max_lag=3))
+
+
+@pytest.mark.parametrize(("kind", "instead"), [(PPOHyp, 'hyp.mode="sync", or '), (IMPALAHyp, "")])
+def test_a_bound_of_nothing_is_refused_with_what_gives_no_lag(kind, instead):
+    section = parse("hyp = dict(max_lag=0)", "a.py").names["hyp"]
+    wanted = f"must be at least 1, found 0: for no lag set {instead}buffer_cfg.slack=0 and no hyp."
+    with pytest.raises(TianJiError, match=wanted):
+        bind(kind, section, "hyp")
 
 
 @pytest.mark.parametrize(("kind", "eps"), [("adam", 1e-5), ("rmsprop", 0.01)])

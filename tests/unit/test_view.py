@@ -125,6 +125,13 @@ def test_the_panel_shows_what_is_going_on() -> None:
         assert part in text, f"{part!r} in\n{text}"
 
 
+def test_how_far_old_samples_have_drifted_stands_beside_how_old_they_are() -> None:
+    scene = on_its_way(job_of())
+    scene.progress.scalars["staleness/kl"] = 0.01234
+    scene.progress.recent_ess.append(0.97)
+    assert "max 7 updates · ESS 97 % · KL 0.012" in drawn(scene)
+
+
 def test_one_group_is_apart_from_nobody() -> None:
     assert "fusions" not in drawn(on_its_way(job_of()))
 

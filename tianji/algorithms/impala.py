@@ -34,6 +34,7 @@ class IMPALAHyp(FallingRate):
         "versions that a rollout may be behind, older ones are dropped; default: what can be in "
         "flight, actors / batch_size + 1",
         at_least=1,
+        because="for no lag set buffer_cfg.slack=0 and no hyp.batch_size",
     )
     rho_clip: float = key(1.0, "largest weight of a TD error (rho bar)", above=0)
     c_clip: float = key(1.0, "largest weight of what comes after a step (c bar)", at_least=0)

@@ -108,6 +108,7 @@ class PPOHyp(FallingRate):
         "async: versions that a rollout may be behind, older ones are dropped; default: what can "
         "be in flight, actors / batch_size + 1; not with Lag-k",
         at_least=1,
+        because='for no lag set hyp.mode="sync", or buffer_cfg.slack=0 and no hyp.batch_size',
         needs={"mode": ("async",)},
     )
     correction: Literal["ewma", "none"] = key(

@@ -322,12 +322,15 @@ def _foot(scene: Scene) -> Table:
     stale = progress.staleness.summary()
     dropped = f" · {progress.dropped:,} dropped" if progress.dropped else ""
     quantiles = f"median {stale['p50']:g}, p95 {stale['p95']:g}, max {stale['max']:g} updates"
-    ess = f" · ESS {percent(progress.ess)}" if progress.ess is not None and stale["max"] else ""
+    drift = ""
+    if progress.ess is not None and stale["max"]:
+        kl = progress.scalars.get("staleness/kl")
+        drift = f" · ESS {percent(progress.ess)}" + ("" if kl is None else f" · KL {kl:.2g}")
     if progress.restarts:
         grid.add_row("restarts", f"{progress.restarts:,} · last: {_last_fault(progress)}")
     if broken := mended(progress.mended):
         grid.add_row("mended", broken)
-    grid.add_row("staleness", f"{quantiles if progress.consumed else '-'}{ess}{dropped}")
+    grid.add_row("staleness", f"{quantiles if progress.consumed else '-'}{drift}{dropped}")
     if progress.distance is not None:
         kl = "" if progress.fusion_kl is None else f" · KL {progress.fusion_kl:.2g}"
         grid.add_row("fusions", f"{progress.fusions:,} · {progress.distance:.3g} apart{kl}")
