@@ -20,6 +20,7 @@ from tianji.core.algorithm import Task
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Field
 from tianji.core.store import trajectory_schema
+from tianji.models.flat import Average, FlatParameters
 
 OBS = Field("obs", "float32", (3,))
 DISCRETE = spec_of(OBS, Field("action", "int64"), 4, n_envs=2)
@@ -260,6 +261,51 @@ def test_the_correction_clips_from_the_present_policy_and_weighs_by_the_drift(dr
     assert scalars["clip_fraction"] == 0.0
     assert scalars["staleness/ess"] == pytest.approx(1.0, abs=1e-3)
     assert scalars["staleness/kl"] == pytest.approx(np.exp(-drift) - 1 + drift, abs=1e-3)
+
+
+def averaged(steps, decay):
+    """The mean of all of them, each counting `decay` times as much as the next."""
+    shares = float(decay) ** np.arange(len(steps))[::-1]
+    return (shares @ np.stack(steps) / shares.sum()).astype(np.float32)
+
+
+@given(st.lists(st.floats(-9, 9), min_size=1, max_size=20), st.sampled_from([0.0, 0.5, 0.89, 1.0]))
+def test_in_a_moving_average_each_step_counts_less_than_the_next(values, decay):
+    flat = FlatParameters([torch.nn.Parameter(torch.tensor([values[0], 1.0]))])
+    average = Average(flat, decay)
+    for value in values[1:]:
+        flat.vector[0] = value
+        average.add()
+    expected = averaged([[value, 1.0] for value in values], decay)
+    np.testing.assert_allclose(average.vector, expected, atol=1e-4)
+    with average.standing_in():
+        np.testing.assert_allclose(flat.vector, expected, atol=1e-4)
+    assert flat.vector.tolist() == [pytest.approx(values[-1]), 1.0]
+
+
+@ENVS
+@pytest.mark.parametrize("decay", [0.0, 0.5, 0.89, 1.0])
+def test_the_clip_starts_from_the_average_of_the_last_policies(env, decay):
+    """So an update is that of plain PPO, on samples that this average would have drawn."""
+    hyp = {"mode": "async", "lr": 0.03, "clip_param": 0.02}
+    learner, batch = rollouts(task(env, average_decay=decay, **hyp))
+    steps = [learner.parameters().copy()]
+    for _ in range(5):
+        learned(learner, batch)
+        steps.append(learner.parameters().copy())
+    other = PPO(learner.task, 0)
+    other._flat.vector.copy_(torch.from_numpy(averaged(steps, decay)))
+    with torch.no_grad():
+        out, _ = other.networks(torch.from_numpy(batch["obs"][:, :-1]).flatten(0, 2))
+        drawn = torch.from_numpy(batch["action" if env is DISCRETE else "raw"]).flatten(0, 2)
+        logp, _ = other.networks.log_probability(out, drawn)
+    batch["logp"] = logp.numpy().reshape(batch["logp"].shape)
+    plain = PPO(task(env, correction="none", **hyp), 0)
+    plain.restore(learner.state())
+    scalars = learned(learner, batch)
+    assert scalars == pytest.approx(learned(plain, batch), abs=1e-4)
+    assert (scalars["clip_fraction"] > 0) is (decay > 0)
+    np.testing.assert_allclose(learner.parameters(), plain.parameters(), atol=1e-4)
 
 
 def test_without_it_the_clip_starts_from_the_policy_that_acted():
