@@ -694,6 +694,13 @@ def test_staleness_is_the_learners_version_less_the_samples():
     assert Histogram(report["age"]).rows() == [(0, 9), (5, 2), (70, 1)]
 
 
+def test_samples_newer_than_a_learner_that_was_resumed_are_not_old():
+    stage = LearnerStage()
+    stage.push(versions=(2, 1, 0, 0))
+    stage.learner.step()
+    assert Histogram(stage.learner.report()["staleness"]).rows() == [(0, 4)]
+
+
 def test_a_learner_counts_samples_and_how_many_were_new():
     stage = LearnerStage()
     stage.push(new=(True, True, True, False))

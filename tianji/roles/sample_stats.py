@@ -54,7 +54,8 @@ class SampleStats:
         new = batch["new"].mean()
         self._counts[Count.NEW] += consumed * new
         self._new.add(np.array([round(100 * new)]))
-        self._staleness.add(version - batch["version"])
+        # After a resume samples may be newer than a learner that was saved before their buffer.
+        self._staleness.add(np.maximum(version - batch["version"], 0))
         self._age.add(batch["age"])
         if scalars.keys() != set(self._names):
             raise TianJiError(f"learn must return {self._names}, not {tuple(scalars)}")
