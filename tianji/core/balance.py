@@ -11,11 +11,14 @@ more than
 
     r < warmup + (settled + batch) / ratio + room + one trajectory
 
-whoever is slow, rests, is lost or comes back. Only what there is no batch without is taken whatever
-is owed: where actors send in turns, the first trajectory of each, and the first sample in an empty
-store. The age of on-policy samples, in updates, follows
-from what is under way. It is two numbers: the `usual_lag` when all actors work at the same pace,
-and the `bound_of_lag` for one that does not: what is older is dropped when a batch is drawn.
+whoever is slow, rests, is lost or comes back; except where a resumed learner was saved before its
+buffer: then `settled` is less than it was, and nothing is let in until that is made up. Only what
+there is no batch without is taken whatever is owed: where actors send in turns, the first
+trajectory of each, and the first sample in an empty store.
+
+The age of on-policy samples, in updates, follows from what is under way. It is two numbers: the
+`usual_lag` when all actors work at the same pace, and the `bound_of_lag` for one that does not:
+what is older is dropped when a batch is drawn.
 """
 
 from __future__ import annotations

@@ -324,8 +324,8 @@ def _foot(scene: Scene) -> Table:
     quantiles = f"median {stale['p50']:g}, p95 {stale['p95']:g}, max {stale['max']:g} updates"
     drift = ""
     if progress.ess is not None and stale["max"]:
-        kl = progress.scalars.get("staleness/kl")
-        drift = f" · ESS {percent(progress.ess)}" + ("" if kl is None else f" · KL {kl:.2g}")
+        gone = progress.scalars.get("staleness/kl")
+        drift = f" · ESS {percent(progress.ess)}" + ("" if gone is None else f" · KL {gone:.2g}")
     if progress.restarts:
         grid.add_row("restarts", f"{progress.restarts:,} · last: {_last_fault(progress)}")
     if broken := mended(progress.mended):
