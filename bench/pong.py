@@ -1,7 +1,7 @@
 """Pong to a mean of 18 on two cores: configs/atari/pong_laptop.py beside a plain loop.
 
-With `--systems pqn` also configs/atari/pong_laptop_pqn.py, of which nothing is asked. Runs are
-interleaved, seed by seed. Asked: at most 120 s from process start on a quiet machine, and at most
+With `--systems dqn pqn` also pong_laptop_dqn.py and pong_laptop_pqn.py, of which nothing is asked.
+Runs are interleaved, seed by seed. Asked: at most 120 s from process start on a quiet machine, and at most
 0.7 of the plain loop's time.
 """
 
@@ -55,6 +55,11 @@ def pqn(seed: int, o: argparse.Namespace) -> Row:
     return preset("pong_laptop_pqn.py", seed, o)
 
 
+def dqn(seed: int, o: argparse.Namespace) -> Row:
+    """The same frames, learned from by DQN."""
+    return preset("pong_laptop_dqn.py", seed, o)
+
+
 def preset(name: str, seed: int, o: argparse.Namespace) -> Row:
     """A run of one of ours."""
     return row_of(training_of(CONFIGS / "atari" / name, o.set, o.seconds, seed))
@@ -89,7 +94,7 @@ def plain(seed: int, o: argparse.Namespace) -> Row:
     }
 
 
-SYSTEMS = {"ours": ours, "plain": plain, "pqn": pqn}
+SYSTEMS = {"ours": ours, "plain": plain, "dqn": dqn, "pqn": pqn}
 
 
 def measured(system: str, seed: int, o: argparse.Namespace) -> Row:

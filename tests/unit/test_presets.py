@@ -52,12 +52,12 @@ def job_of(name, *overrides):
     return prepare(config, env.spec)
 
 
-def test_pqn_on_two_cores_sees_what_ppo_sees_there():
-    files = ("pong_laptop.py", "pong_laptop_pqn.py")
-    ppo, pqn = (load(CONFIGS / "atari" / name) for name in files)
-    assert ppo.environment.wrapping == pqn.environment.wrapping
-    assert (ppo.model.convs, ppo.model.hidden) == (pqn.model.convs, pqn.model.hidden)
-    assert pqn.stop_return == ppo.stop_return == 18
+@pytest.mark.parametrize("name", ["pong_laptop_dqn.py", "pong_laptop_pqn.py"])
+def test_q_learning_on_two_cores_sees_what_ppo_sees_there(name):
+    ppo, other = (load(CONFIGS / "atari" / file) for file in ("pong_laptop.py", name))
+    assert ppo.environment.wrapping == other.environment.wrapping
+    assert (ppo.model.convs, ppo.model.hidden) == (other.model.convs, other.model.hidden)
+    assert other.stop_return == ppo.stop_return == 18
 
 
 @pytest.mark.parametrize("name", FILES)
