@@ -16,6 +16,7 @@ from tianji.core.balance import usual_lag
 from tianji.core.errors import TianJiError
 from tianji.core.mishaps import NotFinite
 from tianji.core.status import Status
+from tianji.engines.supervise import replaced_kinds
 from tianji.envs import make
 from tianji.job.preflight import try_out
 from tianji.tools.chaos import invariants, results
@@ -26,7 +27,7 @@ from tianji.tools.chaos.invariants import Bounds, Ending, FaultOutcome, Record, 
 from tianji.tools.chaos.processes import Usage, members_of
 from tianji.tools.chaos.run_under_test import Row, row_of
 from tianji.tools.chaos.schedule import RUN, Fault, Strike, chosen, schedule
-from tianji.tools.chaos.settings import Settings, bounds_of
+from tianji.tools.chaos.settings import Settings, bounds_of, settle
 
 HOMES = ("learner-0.0", "actor-0.0", "actor-0.1")
 ALL = chosen(None)
@@ -70,6 +71,16 @@ def test_the_reducer_is_not_killed_for_training_goes_on_without_it():
     strikes = schedule(0, 300.0, [Fault.KILL, Fault.STOP], homes, 3.0)
     assert {s.victim for s in strikes if s.fault is Fault.KILL} == set(homes[:3])
     assert {s.victim for s in strikes if s.fault is Fault.STOP} == set(homes)
+
+
+def test_nobody_is_lost_who_would_not_be_replaced():
+    several = load(TASKS / "echo_ppo.py", ["learner_cfg.num=2"])
+    homes = ("learner-0.0", "learner-0.1", "actor-0.0", "actor-0.1")
+    strikes = schedule(0, 300.0, [Fault.KILL], homes, 3.0, replaced_kinds(several))
+    assert {strike.victim for strike in strikes} == set(homes[2:])
+    with pytest.raises(TianJiError, match=r"lost by hang is not replaced .*--faults kill,stop,nan"):
+        faults = [Fault.KILL, Fault.STOP, Fault.HANG, Fault.NAN]
+        settle(str(TASKS / "echo_ppo.py"), ["actor_cfg.inference=True"], 0, 60.0, faults, 3.0)
 
 
 def test_faults_are_chosen_by_name():

@@ -79,7 +79,7 @@ class Supervisor:
         homes: dict[str, dict[str, Vector]] = {}
         for role in roles_of(job.config):
             homes.setdefault(role.home, {})[role.name] = live_counts(transport, role.name)
-        kinds = _replaced(job.config)
+        kinds = {Kind.ACTOR, *replaced_kinds(job.config)}
         self._charges = [Charge(h, c) for h, c in homes.items() if kind_of(h) in kinds]
         self._longest = 0.0  # seconds of silence that ended by themselves
         self._looked_at = time.monotonic()
@@ -215,15 +215,17 @@ class Supervisor:
         return limit if charge.begun else limit + START_SECONDS
 
 
-def _replaced(config: Config) -> set[Kind]:
+def replaced_kinds(config: Config) -> set[Kind]:
     """Whose processes are replaced.
 
     Learners that share a batch are one, and what is recorded can be repeated only up to a loss:
-    there an actor may be lost, and nobody else.
+    there an actor may be lost, and nobody else. An actor for which an inference role acts is not
+    replaced.
     """
+    actors = set() if config.parallel.actor_cfg.inference else {Kind.ACTOR}
     if config.n_learners > 1 or config.exp.record:
-        return {Kind.ACTOR}
-    return {Kind.ACTOR, Kind.BUFFER, Kind.LEARNER}
+        return actors
+    return {*actors, Kind.BUFFER, Kind.LEARNER}
 
 
 def _is_mistake(charge: Charge, status: int) -> bool:

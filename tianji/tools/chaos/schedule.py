@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -15,6 +15,7 @@ from tianji.roles.role_specs import Kind, kind_of
 
 T = TypeVar("T")
 RUN = "run"  # the victim of a fault that hits every process
+REPLACED = frozenset({Kind.ACTOR, Kind.BUFFER, Kind.LEARNER})  # unless a configuration says less
 
 
 class Fault(enum.StrEnum):
@@ -71,17 +72,22 @@ class Strike:
 
 
 def schedule(
-    seed: int, seconds: float, faults: Sequence[Fault], homes: Sequence[str], every: float
+    seed: int,
+    seconds: float,
+    faults: Sequence[Fault],
+    homes: Sequence[str],
+    every: float,
+    replaced: Collection[Kind] = REPLACED,
 ) -> list[Strike]:
     """The faults of `seconds` seconds, one about `every` so many; the same for the same seed.
 
     Every kind of fault comes once before any comes again, and so does everyone it can hit. `homes`
-    are the processes of the run.
+    are the processes of the run, of which those of some kinds are `replaced`.
     """
     random = np.random.default_rng(seed)
     strikes, at = list[Strike](), 0.0
     kinds = _in_turns(faults, random)
-    whom = {fault: _in_turns(victims(fault, homes), random) for fault in faults}
+    whom = {fault: _in_turns(victims(fault, homes, replaced), random) for fault in faults}
     for fault in kinds:
         low, high = LASTING.get(fault, (0.0, 0.0))
         strike = Strike(
@@ -115,12 +121,14 @@ def chosen(words: str | None) -> list[Fault]:
     return list(dict.fromkeys(map(Fault, names)))
 
 
-def victims(fault: Fault, homes: Sequence[str]) -> list[str]:
-    """Whom a fault may hit."""
+def victims(fault: Fault, homes: Sequence[str], replaced: Collection[Kind]) -> list[str]:
+    """Whom a fault may hit; a process that nobody replaces is not to be lost."""
+    if fault in CHANGING and fault is not Fault.KILL and Kind.ACTOR not in replaced:
+        return []
     if fault in (Fault.ACTORS, Fault.DISK):
         return [RUN]
     if fault is Fault.STOP:
         return list(homes)
-    if fault is Fault.KILL:  # training goes on without the reducer, and nobody replaces it
-        return [home for home in homes if kind_of(home) is not Kind.REDUCER]
+    if fault is Fault.KILL:
+        return [home for home in homes if kind_of(home) in replaced]
     return [home for home in homes if kind_of(home) is Kind.ACTOR]
