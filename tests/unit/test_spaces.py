@@ -16,6 +16,7 @@ from tianji.core.errors import TianJiError
 from tianji.envs import make
 from tianji.envs.loop import LoopEnv
 from tianji.envs.spaces import describe
+from tianji.envs.terms import Terms
 from tianji.envs.vector import VectorAdapter
 
 NESTED = spaces.Dict(
@@ -225,9 +226,23 @@ def test_an_observation_that_is_none_of_the_space_is_refused_by_its_field(dials)
         ({"dial": 4, "noise": noise}, "field 'obs.dial'"),
         ({"dial": 1, "noise": noise[:1]}, "field 'obs.noise'"),
         ({"dial": 1}, "has no 'noise'"),
+        ([1, noise], "has no 'dial'"),
     ]:
         with pytest.raises(TianJiError, match=words):
             policy.act(wrong)
+
+
+def test_what_a_space_describes_is_told_from_what_a_field_holds():
+    tuples = Terms(spaces.Tuple((spaces.Discrete(3), spaces.Discrete(4))), spaces.Discrete(2))
+    arrays, single = tuples.observed((2, 1))
+    assert single and arrays["obs.0"].tolist() == [[0, 0, 1]]
+    with pytest.raises(TianJiError, match="want a tuple of 2 parts"):
+        tuples.observed([(2, 1), (0, 3)])  # two observations, or one of two parts?
+    states = Terms(spaces.Discrete(5), spaces.Discrete(2))
+    assert states.observed(np.eye(5, dtype=np.float32)[2]) is None  # as its field has it
+    arrays, single = states.observed(np.array([4, 0]))
+    assert not single and arrays["obs"].argmax(1).tolist() == [4, 0]
+    assert Terms(spaces.Box(0, 255, (2,), np.uint8), spaces.Discrete(2)).observed([1, 2]) is None
 
 
 def test_a_policy_with_a_dict_of_observations_is_exported(dials):

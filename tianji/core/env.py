@@ -275,8 +275,8 @@ class MendingEnv(Env, Protocol):
 class Terms(Protocol):
     """What an environment's own spaces call an observation and an action."""
 
-    def observed(self, who: str, obs: Any) -> tuple[Arrays, bool]:
-        """The arrays [n, ...] of one observation, or of n; and whether it was one."""
+    def observed(self, obs: Any) -> tuple[Arrays, bool] | None:
+        """The arrays [n, ...] of one observation, or of n, and whether it was one; None: as is."""
 
     def action(self, action: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """What the space calls actions that count from 0."""
@@ -286,7 +286,7 @@ class Terms(Protocol):
 class SpacesEnv(Env, Protocol):
     """Environments of a library with spaces, in whose terms a trained policy can be asked."""
 
-    def terms(self) -> Terms:
+    def space_terms(self) -> Terms:
         """What its single environments call an observation and an action."""
 
 

@@ -114,7 +114,7 @@ class LoopEnv:
         self._check_observations()
         return self._step
 
-    def terms(self) -> Terms:
+    def space_terms(self) -> Terms:
         """What its single environments call an observation and an action."""
         return Terms(self._envs[0].observation_space, self._envs[0].action_space)
 

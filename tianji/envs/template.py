@@ -112,7 +112,7 @@ class CheckedEnv:
         if isinstance(env, MendingEnv):
             self.mend = env.mend
         if isinstance(env, SpacesEnv):
-            self.terms = env.terms
+            self.space_terms = env.space_terms
         if isinstance(env, Stateful):
             self.state, self.restore = env.state, env.restore
 

@@ -101,7 +101,7 @@ class VectorAdapter:
         self._check_finite()
         return self._step
 
-    def terms(self) -> Terms:
+    def space_terms(self) -> Terms:
         """What its single environments call an observation and an action."""
         return Terms(self._env.single_observation_space, self._env.single_action_space)
 

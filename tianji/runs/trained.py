@@ -86,7 +86,8 @@ class Trained:
         names = {field.name for field in self._job.task.env.observations}
         ours = isinstance(obs, Mapping) and names <= set(obs)
         terms = None if ours else self._terms
-        arrays, single = terms.observed("act", obs) if terms else self._by_field(obs)
+        told = terms.observed(obs) if terms else None
+        arrays, single = told or self._by_field(obs)
         n = len(next(iter(arrays.values())))
         begins = np.full(n, self._n_acted != n) if first is None else np.atleast_1d(first)
         self._n_acted = n
@@ -149,7 +150,7 @@ def load(
     config = from_json(config_of(about), str(folder / "config.json"))
     refuse_strange(config, about, path, trust)
     env = make_env(config)
-    terms = env.terms() if isinstance(env, SpacesEnv) else None
+    terms = env.space_terms() if isinstance(env, SpacesEnv) else None
     env.close()
     job = prepare(config, env.spec)
     n_weights = job.algorithm.n_weights(job.task)
