@@ -83,7 +83,7 @@ class Halved(Spoilt):
     def mend(self, mishaps):
         self.mishaps = mishaps
 
-    def terms(self):
+    def space_terms(self):
         return "terms"
 
     def state(self):

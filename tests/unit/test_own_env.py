@@ -164,4 +164,4 @@ def test_what_an_env_of_ones_own_can_do_besides_it_can_do_checked():
     with pytest.raises(NotFinite, match="field 'reward' has NaN or Inf at step 3 of its episode"):
         for _ in range(3):
             obs = able.step(obs["mask"].argmax(1)).obs
-    assert restore_to(able, saved) and able.terms() == "terms"
+    assert restore_to(able, saved) and able.space_terms() == "terms"
