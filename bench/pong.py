@@ -1,8 +1,8 @@
 """Pong to a mean of 18 on two cores: configs/atari/pong_laptop.py beside a plain loop.
 
 With `--systems dqn pqn` also pong_laptop_dqn.py and pong_laptop_pqn.py, of which nothing is asked.
-Runs are interleaved, seed by seed. Asked: at most 120 s from process start on a quiet machine, and at most
-0.7 of the plain loop's time.
+Runs are interleaved, seed by seed. Asked: at most 120 s from process start on a quiet machine, and
+at most 0.7 of the plain loop's time.
 """
 
 from __future__ import annotations
