@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from systems.timeline import Doing, Timeline
 from tianji.strategy.simulate.core_layout import Costs
-from tianji.strategy.simulate.simulated_group import ACT, Group
+from tianji.strategy.simulate.events import Level, Routine
+from tianji.strategy.simulate.simulated_group import Group, Roles
 
 
 class Recorded(Group):
@@ -15,13 +16,50 @@ class Recorded(Group):
 
     def __init__(self, costs: Costs, seed: int, spread: float, timeline: Timeline) -> None:
         self._timeline = timeline
+        self._waits: dict[str, tuple[Doing, float]] = {}  # who waits for what, since when
         super().__init__(costs, seed, spread)
 
-    def note(self, row: str, doing: str, start: float, end: float) -> None:
-        if doing == ACT:
-            self._timeline.add_rollout(row, start, end, self.costs.steps)
-        else:
-            self._timeline.add(row, Doing[doing.upper()], start, end)
+    def close(self) -> None:
+        """Notes how long those who wait have waited by now."""
+        for row in list(self._waits):
+            self._waited(row)
+
+    def _waited(self, row: str) -> None:
+        why, since = self._waits.pop(row)
+        self._timeline.add(row, why, since, self.agenda.now)
+
+    def _act(self, i: int, rollout: float) -> None:
+        acted = self.agenda.now + rollout
+        self._timeline.add_rollout(f"A{i}", self.agenda.now, acted, self.costs.steps)
+        self._timeline.add(f"A{i}", Doing.SEND, acted, acted + self.costs.send_seconds)
+        super()._act(i, rollout)
+
+    def _block(self, i: int, waits: Level) -> None:
+        why = Doing.WEIGHTS if waits is self.for_weights else Doing.ROOM
+        self._waits[f"A{i}"] = why, self.agenda.now
+        super()._block(i, waits)
+
+    def _unblock(self, i: int) -> None:
+        if i in self._blocked:
+            self._waited(f"A{i}")
+        super()._unblock(i)
+
+    def _asleep(self, roles: Roles) -> Routine:
+        row = "B" if roles == (self._buffer_steps,) else "L"
+        full = row == "B" and not self._may_receive()
+        self._waits[row] = Doing.ROOM if full else Doing.TRAJECTORIES, self.agenda.now
+        yield from super()._asleep(roles)
+        self._waited(row)
+
+    def _busy(self, level: Level, seconds: float) -> Iterator[float]:
+        doing = Doing.UPDATE if level is self.updating else Doing.RECEIVE
+        return self._doing(doing, level, seconds)
+
+    def _doing(self, doing: Doing, level: Level, seconds: float) -> Iterator[float]:
+        """One piece of work, noted."""
+        row = "B" if self.costs.is_alone and doing is not Doing.UPDATE else "L"
+        self._timeline.add(row, doing, self.agenda.now, self.agenda.now + seconds)
+        return super()._busy(level, seconds)
 
 
 @dataclass(frozen=True)
@@ -50,7 +88,7 @@ class Prioritised(Recorded):
 
     def _buffer_steps(self) -> Iterator[float]:
         while self._unweighed:
-            yield from self._busy(self.drawing, "priority", self.costs.priority_seconds)
+            yield from self._doing(Doing.PRIORITY, self.drawing, self.costs.priority_seconds)
             self._unweighed -= 1
             self._in_flight -= 1
         yield from super()._buffer_steps()

@@ -17,8 +17,8 @@ from tianji.strategy.simulate.core_layout import Costs
 from tianji.strategy.simulate.events import Agenda, Downlink, Level, Process, Routine, Uplink
 from tianji.strategy.simulate.spread import Spread
 
-ACT, SEND, RECEIVE, UPDATE = "act", "send", "receive", "update"  # what a process does
-WEIGHTS, TRAJECTORIES, ROOM = "weights", "trajectories", "room"  # what it waits for
+Roles = tuple[Callable[[], Iterator[float]], ...]
+"""The turns of those that share a process."""
 
 
 class Group:
@@ -34,7 +34,7 @@ class Group:
         self._sent = [0] * n
         self._loaded = [0] * n  # publications that it had seen when it last began
         self._writes = [0] * n  # the version that the trajectory it makes is of
-        self._blocked: dict[int, tuple[str, float]] = {}
+        self._blocked: dict[int, Level] = {}  # by what they wait for
         self.for_weights, self.for_room = Level(agenda), Level(agenda)
         # between hosts
         speed = costs.link_bytes_per_second
@@ -52,17 +52,16 @@ class Group:
         self._in_flight = 0  # batches drawn and not freed
         self._holds = False
         self.updating = Level(agenda)
-        self._slept: dict[str, tuple[str, float]] = {}
         # counts
         self.produced = self.received = self.consumed = self.version = self.handed = 0
         self.lags: list[int] = []  # of every trajectory, when it was received or learned from
 
         if costs.is_alone:
-            self._buffer = Process(agenda, self._turns("B", self._buffer_steps))
-            self._learner = Process(agenda, self._turns("L", self._learner_steps))
+            self._buffer = Process(agenda, self._turns(self._buffer_steps))
+            self._learner = Process(agenda, self._turns(self._learner_steps))
         else:
             both = (self._learner_steps, self._buffer_steps)
-            self._learner = self._buffer = Process(agenda, self._turns("L", *both))
+            self._learner = self._buffer = Process(agenda, self._turns(*both))
         each = (costs.rollout_seconds + costs.send_seconds) / n
         for i in range(n):  # a run does not begin in step for long; synchronous training stays so
             agenda.after(0.0 if costs.alternates else i * each, self._begin, i)
@@ -82,35 +81,25 @@ class Group:
         """Seconds that the buffer's process has slept; they may be the learner's."""
         return self._buffer.idle.area
 
-    def note(self, row: str, doing: str, start: float, end: float) -> None:
-        """Is told what every process has done from when to when; a subclass may keep it."""
-
-    def close(self) -> None:
-        """Notes how long those who wait have waited by now."""
-        for i, (why, since) in self._blocked.items():
-            self.note(f"A{i}", why, since, self.agenda.now)
-        for row, (why, since) in self._slept.items():
-            self.note(row, why, since, self.agenda.now)
-
     # -------------------------------------------------------------------------------------- actors
 
     def _begin(self, i: int) -> None:
         """Actor i opens its next trajectory, or is blocked until something lets it."""
         costs, host = self.costs, self._host(i)
         if costs.alternates and self._known[host] < self._sent[i] // costs.per_version:
-            return self._block(i, WEIGHTS)
+            return self._block(i, self.for_weights)
         if self._used[i] == costs.depth:
-            return self._block(i, ROOM)
+            return self._block(i, self.for_room)
         self._used[i] += 1
         self._writes[i] = self._known[host]
         newer = self._publications[host] - self._loaded[i]
         self._loaded[i] += newer
         loading = min(newer, costs.steps) * costs.load_seconds
-        rollout = self._spread.of(costs.rollout_seconds) + loading
-        acted = self.agenda.now + rollout
-        self.note(f"A{i}", ACT, self.agenda.now, acted)
-        self.note(f"A{i}", SEND, acted, acted + costs.send_seconds)
-        self.agenda.after(rollout + costs.send_seconds, self._made, i)
+        self._act(i, self._spread.of(costs.rollout_seconds) + loading)
+
+    def _act(self, i: int, rollout: float) -> None:
+        """Makes a trajectory in so many seconds, and sends it."""
+        self.agenda.after(rollout + self.costs.send_seconds, self._made, i)
 
     def _made(self, i: int) -> None:
         self._sent[i] += 1
@@ -122,16 +111,14 @@ class Group:
             self._came(i, self._writes[i])
         self._begin(i)
 
-    def _block(self, i: int, why: str) -> None:
-        self._blocked[i] = (why, self.agenda.now)
-        (self.for_weights if why == WEIGHTS else self.for_room).add(1)
+    def _block(self, i: int, waits: Level) -> None:
+        self._blocked[i] = waits
+        waits.add(1)
 
     def _unblock(self, i: int) -> None:
         """Has an actor look again, if it was blocked."""
         if i in self._blocked:
-            why, since = self._blocked.pop(i)
-            (self.for_weights if why == WEIGHTS else self.for_room).add(-1)
-            self.note(f"A{i}", why, since, self.agenda.now)
+            self._blocked.pop(i).add(-1)
             self._begin(i)
 
     def _host(self, i: int) -> int:
@@ -150,12 +137,11 @@ class Group:
         while n and self._waiting and self._may_receive():
             n -= 1
             i, version = self._waiting.popleft()
-            yield from self._busy(self.receiving, RECEIVE, self.costs.receive_seconds)
+            yield from self._busy(self.receiving, self.costs.receive_seconds)
             self._store(version)
             self._free(i)
         if self.balance.may_consume() and self._in_flight < self.costs.batches_ahead:
-            drawing = self._spread.of(self.costs.draw_seconds)
-            yield from self._busy(self.drawing, RECEIVE, drawing)
+            yield from self._busy(self.drawing, self._spread.of(self.costs.draw_seconds))
             self._hand_out()
 
     def _may_receive(self) -> bool:
@@ -198,7 +184,7 @@ class Group:
             return
         batch = self._batches.popleft()
         self._holds = True
-        yield from self._busy(self.updating, UPDATE, self._spread.of(self.costs.update_seconds))
+        yield from self._busy(self.updating, self._spread.of(self.costs.update_seconds))
         self._learned()
         self.lags += [self.version - version for version in batch]
         self.version += 1
@@ -231,7 +217,7 @@ class Group:
 
     # ----------------------------------------------------------------------------------- processes
 
-    def _turns(self, row: str, *roles: Callable[[], Iterator[float]]) -> Routine:
+    def _turns(self, *roles: Callable[[], Iterator[float]]) -> Routine:
         """A process: the roles in it have their turns, and it sleeps when none has moved."""
         while True:
             moved = False
@@ -240,25 +226,19 @@ class Group:
                     moved = True
                     yield seconds
             if not moved:
-                yield from self._asleep(row)
+                yield from self._asleep(roles)
 
     def _wake(self, process: Process) -> None:
         """Rings the other's bell; one that rides along has its turn anyway."""
         if self.costs.is_alone:
             process.wake()
 
-    def _asleep(self, row: str) -> Routine:
-        full = row == "B" and not self._may_receive()
-        why = ROOM if full else TRAJECTORIES
-        self._slept[row] = (why, self.agenda.now)
+    def _asleep(self, roles: Roles) -> Routine:
+        """Nothing to do for any of them, until they are woken."""
         yield None
-        why, since = self._slept.pop(row)
-        self.note(row, why, since, self.agenda.now)
 
-    def _busy(self, level: Level, doing: str, seconds: float) -> Iterator[float]:
-        """One piece of work, counted and noted."""
-        row = "B" if self.costs.is_alone and level is not self.updating else "L"
-        self.note(row, doing, self.agenda.now, self.agenda.now + seconds)
+    def _busy(self, level: Level, seconds: float) -> Iterator[float]:
+        """One piece of work, counted."""
         level.add(1)
         yield seconds
         level.add(-1)
