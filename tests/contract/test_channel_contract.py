@@ -32,7 +32,7 @@ def spec(delivery=EVERY, depth=2, name="channel"):
 
 @contextlib.contextmanager
 def local(*specs):
-    transport = LocalTransport.create(list(specs), HOMES)
+    transport = LocalTransport(list(specs))
     yield transport, transport
     transport.close()
 
@@ -490,8 +490,3 @@ def test_a_lack_of_shared_memory_says_what_to_do(monkeypatch):
     monkeypatch.setattr(os, "posix_fallocate", no_space)
     with pytest.raises(TianJiError, match=r"no 0 MiB of shared memory.*use fewer actors"):
         ShmTransport.create([spec()], HOMES)
-
-
-def test_a_local_transport_cannot_be_attached():
-    with pytest.raises(AssertionError, match="lives in one process"):
-        LocalTransport.attach({}, "right")

@@ -189,8 +189,7 @@ class Transport(Carrier, Protocol):
     """A carrier for the process engine; a config may name another `module:Class`.
 
     The launcher calls `create`, hands `inherited` file descriptors and the `describe` text to
-    every child process, and the child calls `attach`. A transport within one process needs only
-    `create`.
+    every child process, and the child calls `attach`.
     """
 
     @classmethod

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from tianji.core.channel import ChannelSpec, Descriptors, Inbox, Outbox
+from tianji.core.channel import ChannelSpec, Inbox, Outbox
 from tianji.core.schema import ALIGNMENT
 from tianji.core.state import State, Stateful
 from tianji.transports import ring
@@ -24,13 +24,6 @@ class LocalTransport:
         self._silence = Silence()
         self._ends: dict[str, Stateful] = {}  # in the order in which they were asked for
 
-    @classmethod
-    def create(
-        cls, specs: list[ChannelSpec], homes: dict[str, str], reserved: Descriptors | None = None
-    ) -> LocalTransport:
-        """Memory for all `specs`."""
-        return cls(specs)
-
     def outbox(self, name: str) -> Outbox:
         """The sending end of the channel called `name`."""
         return self._known(f"{name} out", ring.sender(self._specs[name], self._blocks[name], ()))
@@ -39,15 +32,6 @@ class LocalTransport:
         """A receiving end of the channel called `name`."""
         end = ring.receiver(self._specs[name], self._blocks[name], self._silence)
         return self._known(f"{name} in", end)
-
-    @classmethod
-    def attach(cls, description: dict[str, Any], home: str) -> LocalTransport:
-        """Cannot be: the memory is private."""
-        raise AssertionError("a local transport lives in one process")
-
-    def describe(self) -> dict[str, Any]:
-        """Nothing that another process could use."""
-        return {}
 
     def arm(self) -> None:
         """Nobody else runs while this process waits."""
