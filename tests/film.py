@@ -109,7 +109,7 @@ class Recorder:
             decision = {"action": np.zeros(self.film.spec.n_envs, int)}
             self.obs, self.first = self.writer.add(decision, step), step.first.copy()
         self.obs = {name: array.copy() for name, array in self.obs.items()}
-        self.writer.push()
+        self.writer.send()
         return self.sent.messages.pop(), seen
 
 

@@ -75,12 +75,6 @@ class TrajectoryWriter:
             array[row] = array[row - 1]
         self.length = t + 1
 
-    def push(self) -> int:
-        """Sends the open trajectory; returns how many of its steps are valid."""
-        n_valid = self.n_valid
-        self.send()
-        return n_valid
-
     @property
     def n_valid(self) -> int:
         """Valid steps of the trajectory that is open."""

@@ -204,7 +204,7 @@ def _one_trajectory(job: Job, role: RoleSpec) -> Arrays:
     if message is None:
         while actor.trajectory.length < job.length:
             actor.trajectory.repeat()
-        actor.trajectory.push()
+        actor.trajectory.send()
         message = inbox.take()
     assert message is not None
     actor.close()
