@@ -95,6 +95,20 @@ class Outbox(Protocol):
         """Ends the stream: the receiver sees `closed` once it has taken everything."""
 
 
+class Copying:
+    """What an outbox needs besides the rest, to send what lies elsewhere."""
+
+    def push(self: Outbox, arrays: Arrays, version: int) -> bool:
+        """`slot`, copy and `commit` in one call; False when the channel is full."""
+        slot = self.slot()
+        if slot is None:
+            return False
+        for name, array in slot.items():
+            array[...] = arrays[name]
+        self.commit(version)
+        return True
+
+
 class Inbox(Protocol):
     """The receiving end."""
 

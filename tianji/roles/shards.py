@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tianji.core.channel import Outbox
+from tianji.core.channel import Copying, Outbox
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays, Field, Schema
 
@@ -22,7 +22,7 @@ def shard_schema(batch: Schema, n: int) -> Schema:
     )
 
 
-class Shards:
+class Shards(Copying):
     """An outbox that sends each of several learners its part of every batch, or nobody anything."""
 
     def __init__(self, outboxes: Sequence[Outbox], batch: Schema) -> None:
@@ -52,16 +52,6 @@ class Shards:
                 n = len(part)
                 part[...] = self._whole[name][i * n : (i + 1) * n]
             outbox.commit(version)
-
-    def push(self, arrays: Arrays, version: int) -> bool:
-        """`slot`, copy and `commit` in one call; False when a channel is full."""
-        whole = self.slot()
-        if whole is None:
-            return False
-        for name, array in whole.items():
-            array[...] = arrays[name]
-        self.commit(version)
-        return True
 
     @property
     def abandoned(self) -> bool:

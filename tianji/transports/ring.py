@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tianji.core.channel import ChannelSpec, Delivery, Inbox, Message, Outbox, number_of
+from tianji.core.channel import ChannelSpec, Copying, Delivery, Inbox, Message, Outbox, number_of
 from tianji.core.schema import ALIGNMENT, Arrays, align
 from tianji.core.state import State
 from tianji.transports.bell import Bell, Silence
@@ -57,7 +57,7 @@ class End:
         self._arrays = [spec.schema.view(b) for b in self._blocks]
 
 
-class _Sender(End):
+class _Sender(Copying, End):
     """What is common to both kinds of outbox."""
 
     def __init__(self, spec: ChannelSpec, block: Block, bells: Sequence[Bell]) -> None:
@@ -126,16 +126,6 @@ class RingOutbox(_Sender):
         self._control[WRITTEN] = written  # last: what came before is complete
         if self._flag[0]:
             self._wake()
-
-    def push(self, arrays: Arrays, version: int) -> bool:
-        """Copies `arrays` into a slot and commits it."""
-        slot = self.slot()
-        if slot is None:
-            return False
-        for name, array in slot.items():
-            array[...] = arrays[name]
-        self.commit(version)
-        return True
 
     def restore(self, state: State) -> None:
         """Goes on with a block that was restored before."""
@@ -252,13 +242,6 @@ class CellOutbox(_Sender):
         self._written = k
         self._control[WRITTEN] = k
         self._ring()
-
-    def push(self, arrays: Arrays, version: int) -> bool:
-        """Publishes a copy of `arrays`; always succeeds."""
-        for name, array in self.slot().items():
-            array[...] = arrays[name]
-        self.commit(version)
-        return True
 
 
 class CellInbox(End):
