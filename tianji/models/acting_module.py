@@ -10,6 +10,7 @@ import torch
 
 from tianji.models.cnn import CNN
 from tianji.models.device import device_for
+from tianji.models.flat import fill
 from tianji.models.layout import Floats, Network
 from tianji.models.precision import Precision, for_acting
 
@@ -28,12 +29,8 @@ class ModuleForward:
     def load(self, flat: Floats) -> None:
         """Copies a flat vector of weights."""
         self.flat[...] = flat
-        start, weights = 0, torch.from_numpy(self.flat)
         with torch.inference_mode():
-            for parameter in self._module.parameters():
-                stop = start + parameter.numel()
-                parameter.copy_(weights[start:stop].view_as(parameter))
-                start = stop
+            fill(self._module.parameters(), torch.from_numpy(self.flat))
 
     def __call__(self, inputs: npt.NDArray[Any] | torch.Tensor) -> Floats:
         """Outputs [B, n_outputs] for inputs [B, ...], which may lie on the device already."""

@@ -20,7 +20,7 @@ import numpy as np
 from tianji.core.algorithm import PolicyGraph, Weights
 from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
-from tianji.models.layout import Floats, MLPLayout, Network, NumpyMLP
+from tianji.models.layout import Floats, MLPLayout, Network, NumpyMLP, views_of
 from tianji.models.normaliser import Normaliser
 
 if TYPE_CHECKING:
@@ -172,15 +172,9 @@ class _Graph:
 def _add_layers(graph: _Graph, layout: MLPLayout, flat: Floats, output: str) -> None:
     """From `inputs` to `output`, as `NumpyMLP` computes it."""
     act = "Tanh" if layout.act == "tanh" else "Relu"
-    last, start, x = len(layout.shapes) // 2 - 1, 0, "inputs"
+    last, x, views = len(layout.shapes) // 2 - 1, "inputs", iter(views_of(flat, layout.shapes))
     for i in range(last + 1):
-        names = []
-        for what, shape in zip(("weight", "bias"), layout.shapes[2 * i : 2 * i + 2], strict=True):
-            size = int(np.prod(shape))
-            names.append(
-                graph.constant(f"{what}{i}", flat[start : start + size].reshape(shape).copy())
-            )
-            start += size
+        names = [graph.constant(f"{name}{i}", next(views).copy()) for name in ("weight", "bias")]
         y = f"layer{i}" if i < last or layout.dueling else output
         graph.add("Gemm", [x, *names], y, transB=1)
         if i < last:

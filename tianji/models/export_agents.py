@@ -11,6 +11,7 @@ from tianji.core.algorithm import PolicyGraph, Weights
 from tianji.core.env import EnvSpec
 from tianji.core.frames import FIRST, MEMORY
 from tianji.models.export import converted
+from tianji.models.flat import fill
 from tianji.models.gru import AgentNetwork
 from tianji.models.policies import Bounds
 from tianji.models.recurrent import ActingAgents, AgentsLayout
@@ -33,16 +34,12 @@ class ActingTeam(nn.Module):
     ) -> None:
         """`squashed` numbers are the tanh of what networks say, within the bounds."""
         super().__init__()
-        generator, flat = torch.Generator().manual_seed(0), torch.tensor(weights)
+        generator = torch.Generator().manual_seed(0)
         self._layout, self._n_scores, self._discrete = layout, n_scores, env.n_actions is not None
         self._squashed, self._unit = squashed, 1 / 255 if env.inputs[0].dtype == "uint8" else 1.0
         networks = [layout.network.module(generator) for _ in layout.groups]
         self.networks = nn.ModuleList(networks).requires_grad_(False)
-        start = 0
-        for parameter in self.networks.parameters():
-            stop = start + parameter.numel()
-            parameter.copy_(flat[start:stop].view_as(parameter))
-            start = stop
+        fill(self.networks.parameters(), torch.tensor(weights))
         order = [a for group in layout.groups for a in group.agents]
         self.register_buffer("places", torch.tensor(order).argsort())
         if not self._discrete:

@@ -10,6 +10,7 @@ from torch import nn
 
 from tianji.core.algorithm import Weights
 from tianji.core.env import EnvSpec
+from tianji.models.flat import fill
 from tianji.models.layout import Network
 from tianji.models.normaliser import LIMIT, Normaliser
 
@@ -33,11 +34,7 @@ class Acting(nn.Module):
     ) -> None:
         super().__init__()
         self.network = network.module(torch.Generator().manual_seed(0)).requires_grad_(False)
-        flat, start = torch.tensor(np.asarray(weights[: network.n_weights])), 0
-        for parameter in self.network.parameters():
-            stop = start + parameter.numel()
-            parameter.copy_(flat[start:stop].view_as(parameter))
-            start = stop
+        fill(self.network.parameters(), torch.tensor(np.asarray(weights[: network.n_weights])))
         self._head, self._n_scores, self._env = head, n_scores, env
         pictures = len(env.inputs) == 1 and env.inputs[0].dtype == "uint8"
         unit = np.float32(1 / 255 if pictures and normaliser is None else 1.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -90,6 +90,15 @@ class FlatParameters:
             self.vector.copy_(other.vector)
         else:
             self.vector.lerp_(other.vector, tau)
+
+
+def fill(parameters: Iterable[nn.Parameter], vector: Tensor) -> None:
+    """Copies a flat vector into parameters; it may be longer than they are."""
+    start = 0
+    for parameter in parameters:
+        stop = start + parameter.numel()
+        parameter.copy_(vector[start:stop].view_as(parameter))
+        start = stop
 
 
 class Average:

@@ -325,16 +325,19 @@ def _conv(numbers: Sequence[int]) -> tuple[int, int, int]:
     return channels, kernel, stride
 
 
+def views_of(flat: Floats, shapes: Sequence[tuple[int, ...]]) -> list[Floats]:
+    """Arrays of these shapes that lie one after the other in a flat vector."""
+    parts = np.split(flat, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
+    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
 class NumpyMLP:
     """The forward pass of an `MLPLayout`; cheaper than torch at an actor's batch sizes."""
 
     def __init__(self, layout: MLPLayout) -> None:
         self.layout = layout
         self.flat = np.zeros(layout.n_weights, np.float32)
-        views, start = [], 0
-        for shape in layout.shapes:
-            views.append(self.flat[start : start + math.prod(shape)].reshape(shape))
-            start += math.prod(shape)
+        views = views_of(self.flat, layout.shapes)
         n = 4 if layout.norm else 2
         self._layers = [(views[i].T, *views[i + 1 : i + n]) for i in range(0, len(views), n)]
         self._tanh = layout.act == "tanh"

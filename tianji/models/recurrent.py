@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tianji.core.algorithm import Task
 from tianji.core.env import BoolArray, EnvSpec
 from tianji.core.errors import TianJiError
-from tianji.models.layout import Floats
+from tianji.models.layout import Floats, views_of
 
 if TYPE_CHECKING:
     import torch
@@ -75,10 +75,7 @@ class NumpyRecurrent:
         """`flat` is where the weights lie; default: in an array of its own."""
         self.layout = layout
         self.flat = np.zeros(layout.n_weights, np.float32) if flat is None else flat
-        views, start = [], 0
-        for shape in layout.shapes:
-            views.append(self.flat[start : start + math.prod(shape)].reshape(shape))
-            start += math.prod(shape)
+        views = views_of(self.flat, layout.shapes)
         n = 2 * len(layout.hidden)
         self._dense = [(views[i].T, views[i + 1]) for i in range(0, n, 2)]
         self._gates = views[n:-2]
