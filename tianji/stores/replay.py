@@ -39,15 +39,13 @@ class Replay:
     once: ClassVar[bool] = False
     reweighs: ClassVar[bool] = False
     placeable: ClassVar[bool] = True
+    per_version: ClassVar[None] = None  # off-policy: an actor never waits for a version
+    max_lag: ClassVar[None] = None  # a sample of any age will do
 
     @property
     def room(self) -> int:
         """The capacity."""
         return self.capacity
-
-    @property
-    def per_version(self) -> None:
-        """Off-policy: an actor never waits for a version."""
 
     @property
     def batch_units(self) -> int:
@@ -58,10 +56,6 @@ class Replay:
     def serial_ratio(self) -> float:
         """Samples consumed per sample produced in serial training."""
         return self.batch * self.updates_per_step
-
-    @property
-    def max_lag(self) -> None:
-        """Off-policy: a sample of any age will do."""
 
     @property
     def freshness(self) -> float:

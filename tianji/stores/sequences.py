@@ -50,15 +50,13 @@ class Sequences:
     once: ClassVar[bool] = False
     reweighs: ClassVar[bool] = False
     placeable: ClassVar[bool] = False
+    per_version: ClassVar[None] = None  # off-policy: an actor never waits for a version
+    max_lag: ClassVar[None] = None  # a chunk of any age will do
 
     @property
     def room(self) -> int:
         """The capacity."""
         return self.capacity
-
-    @property
-    def per_version(self) -> None:
-        """Off-policy: an actor never waits for a version."""
 
     @property
     def batch_units(self) -> int:
@@ -69,10 +67,6 @@ class Sequences:
     def serial_ratio(self) -> float:
         """What the algorithm says."""
         return self.ratio
-
-    @property
-    def max_lag(self) -> None:
-        """Off-policy: a chunk of any age will do."""
 
     @property
     def freshness(self) -> float:
