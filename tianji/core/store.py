@@ -63,6 +63,22 @@ class Store(Protocol):
         """
 
 
+class Overwritten:
+    """A store of which everything stays until newer samples take its place; draws are uniform."""
+
+    def expire(self, learner_version: int) -> Amount:
+        """Nothing: a sample stays until it is overwritten."""
+        return Amount(0, 0)
+
+    def rejoin(self, n_lost: int) -> Amount:
+        """Loses nothing: what a lost batch held is still here."""
+        return Amount(0, 0)
+
+    def reweigh(self, feedback: Arrays) -> int:
+        """Draws are uniform: nobody sends priorities."""
+        raise NotImplementedError
+
+
 @runtime_checkable
 class Recoverable(Protocol):
     """A store that can go on from what was saved of another, some time before that was lost."""

@@ -15,7 +15,7 @@ from tianji.core.errors import TianJiError
 from tianji.core.frames import BEFORE, FIRST, STACKED, TICKET
 from tianji.core.schema import Arrays, Schema
 from tianji.core.state import State, random_state, restore_random
-from tianji.core.store import Amount, axes_of, observed_fields, stack_of, step_fields
+from tianji.core.store import Amount, Overwritten, axes_of, observed_fields, stack_of, step_fields
 from tianji.models.device_frames import DeviceFrames
 from tianji.stores.ring_memory import Index, Rings
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Mask = npt.NDArray[np.bool_]
 
 
-class ReplayStore:
+class ReplayStore(Overwritten):
     """One ring in time per actor; successors and n-step returns are put together when drawing.
 
     A ring has one position more than it keeps steps: the newest observation, which no action
@@ -163,10 +163,6 @@ class ReplayStore:
         """Whether any sample can be drawn."""
         return self._n_valid > 0
 
-    def expire(self, learner_version: int) -> Amount:
-        """Nothing: a sample stays until it is overwritten."""
-        return Amount(0, 0)
-
     def clear(self) -> Amount:
         """Drops every sample; ages go on being counted from when a sample came."""
         dropped, self._n_valid = self._n_valid, 0
@@ -175,10 +171,6 @@ class ReplayStore:
         self._known.fill(0)
         self._count_rows()
         return Amount(dropped, dropped)
-
-    def rejoin(self, n_lost: int) -> Amount:
-        """Loses nothing: what a lost batch held is still here."""
-        return Amount(0, 0)
 
     def draw(self, out: Arrays) -> None:
         """Draws `batch` samples uniformly over everything kept."""
@@ -233,10 +225,6 @@ class ReplayStore:
             self._rings.show(name, following, following_obs)
             if cut is not None:
                 self._rings.show_final(name, last[cut], following_obs, cut)
-
-    def reweigh(self, feedback: Arrays) -> int:
-        """Draws are uniform: nobody sends priorities."""
-        raise NotImplementedError
 
     def state(self) -> State | None:
         """Views of the positions that were ever written, and where writing and drawing stand.

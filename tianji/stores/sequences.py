@@ -20,7 +20,7 @@ from tianji.core.errors import TianJiError
 from tianji.core.frames import FIRST, MEMORY
 from tianji.core.schema import Arrays, Field, Schema
 from tianji.core.state import State, random_state, restore_random
-from tianji.core.store import Amount, axes_of, observed_fields, step_fields
+from tianji.core.store import Amount, Overwritten, axes_of, observed_fields, step_fields
 
 IS_FIRST = "is_first"
 
@@ -106,7 +106,7 @@ class Sequences:
         return self.n_chunks(trajectory) * sum(field.n_bytes for field in fields)
 
 
-class SequenceStore:
+class SequenceStore(Overwritten):
     """Chunks in the order in which they came; a trajectory's lie side by side."""
 
     def __init__(self, sampling: Sequences, trajectory: Schema, seed: int) -> None:
@@ -165,19 +165,11 @@ class SequenceStore:
         """Whether any chunk can be drawn."""
         return self._written > 0
 
-    def expire(self, learner_version: int) -> Amount:
-        """Nothing: a chunk stays until it is overwritten."""
-        return Amount(0, 0)
-
     def clear(self) -> Amount:
         """Drops every chunk; ages go on being counted from when one came."""
         dropped = Amount(int(self._kept["steps"][: self._used].sum()), self.size())
         self._written = 0
         return dropped
-
-    def rejoin(self, n_lost: int) -> Amount:
-        """Loses nothing: what a lost batch held is still here."""
-        return Amount(0, 0)
 
     def draw(self, out: Arrays) -> None:
         """Draws `batch` chunks; the same one twice only while there are fewer."""
@@ -190,10 +182,6 @@ class SequenceStore:
         np.subtract(self._received, kept["born"][chosen], out=out["age"])
         np.logical_not(kept["drawn"][chosen], out=out["new"])
         kept["drawn"][chosen] = True
-
-    def reweigh(self, feedback: Arrays) -> int:
-        """Draws are uniform: nobody sends priorities."""
-        raise NotImplementedError
 
     def state(self) -> State:
         """Views of the chunks that are kept, and where writing and drawing stand."""
