@@ -10,6 +10,7 @@ from commands import TASKS
 from scipy import stats as scipy_stats
 
 from tianji.cli import verify
+from tianji.cli.common import tell
 from tianji.core import stats
 from tianji.core.counts import Histogram
 from tianji.core.errors import TianJiError
@@ -335,7 +336,7 @@ def test_in_a_terminal_no_line_is_longer_than_it(tmp_path, monkeypatch, capsys, 
         lambda s: learning(seed=s), lambda s: learning(70 + 9 * s, seed=s), 4, ages=(0, 800)
     )
     found = verify._show(tmp_path, settings(), pairs)
-    verify._tell("seed 0, serial: 150,000 steps and 2,245 updates in 12.5 s, return 424.0; 3 left")
+    tell("seed 0, serial: 150,000 steps and 2,245 updates in 12.5 s, return 424.0; 3 left")
     out, err = capsys.readouterr()
     told = out.replace(str(tmp_path), "")  # names of files are not broken
     assert max(map(len, [*told.splitlines(), *err.splitlines()])) <= width

@@ -5,10 +5,16 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-import time
 from pathlib import Path
 
-from tianji.cli.common import add_engine, add_overrides, refuse_ranks
+from tianji.cli.common import (
+    add_config,
+    add_engine,
+    add_overrides,
+    new_folder,
+    refuse_ranks,
+    status_of,
+)
 from tianji.core import terminal
 from tianji.core.columns import wrapped
 
@@ -18,9 +24,7 @@ MOST_SEEDS = 1_000
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of `bench`."""
-    parser.add_argument(
-        "config", metavar="CONFIG", help="configuration file, as in configs/cartpole_ppo.py"
-    )
+    add_config(parser)
     parser.add_argument(
         "--seeds",
         type=_seeds,
@@ -52,13 +56,11 @@ def _seeds(said: str) -> list[int]:
 def run(options: argparse.Namespace) -> int:
     """Trains and prints what came of it; the exit status is 0 where every run came to its end."""
     refuse_ranks("bench")
-    from tianji.core.signals import Interrupted, Signals
+    from tianji.core.signals import Signals
     from tianji.tools import bench
-    from tianji.tools.child_run import RunFailed
 
-    status, rows, written = 0, list[bench.Row](), list[Path]()
-    now = time.strftime("%Y%m%d-%H%M%S")
-    folder = options.out or Path("runs") / f"bench-{Path(options.config).stem}-{now}"
+    rows, written = list[bench.Row](), list[Path]()
+    folder = options.out or new_folder("bench", options.config)
     with Signals() as signals:
         signals.at_once = True
         engine = options.engine or "process"
@@ -68,13 +70,8 @@ def run(options: argparse.Namespace) -> int:
             rows[:], written[:] = so_far, bench.write(folder, settings, so_far)
             print(f"{len(rows)} of {len(options.seeds)} seeds", file=sys.stderr, flush=True)
 
-        try:
-            bench.train_all(settings, options.overrides, options.seeds, folder, done)
-        except Interrupted as stop:
-            status = stop.exit_status
-        except RunFailed as failure:
-            terminal.say("tianji", str(failure))
-            status = 1
+        told = settings, options.overrides, options.seeds, folder, done
+        status = status_of(lambda: bench.train_all(*told))
         signals.at_once = False  # what there is, is told: `timeout` sends its signal twice
         if rows:
             print(bench.table(rows, terminal.width()), end="\n\n")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tianji.cli.common import add_overrides, refuse_ranks
+from tianji.cli.common import add_config, add_overrides, new_folder, refuse_ranks, status_of, tell
 from tianji.core import terminal
 from tianji.core.columns import wrapped
 
@@ -20,9 +20,7 @@ SECONDS, EVERY = 90.0, 3.0
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of `chaos`."""
-    parser.add_argument(
-        "config", metavar="CONFIG", help="configuration file, as in configs/cartpole_ppo.py"
-    )
+    add_config(parser)
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="of the schedule of faults (default: 0)"
     )
@@ -56,35 +54,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Tests the run and says what came of it: 0 every invariant held, 1 one did not."""
     refuse_ranks("chaos")
-    from tianji.core.signals import Interrupted, Signals
+    from tianji.core.signals import Signals
     from tianji.tools.chaos import chaos_run, results, schedule, settings
-    from tianji.tools.child_run import RunFailed
 
     chosen = schedule.chosen(options.faults)
     with Signals() as signals:
         signals.at_once = True
         asked = options.config, options.overrides, options.seed, options.seconds
         settled = settings.settle(*asked, chosen, options.every)
-        folder = settings.make_folder(options.out, options.config)
-        _tell(f"up to {len(settled.strikes)} faults of seed {settled.seed} for {options.config}")
-        status = 0
-        with chaos_run.facing(settled, folder, lambda trial: _tell(results.line(trial))) as subject:
-            try:
-                subject.run()
-            except Interrupted as stop:
-                status = stop.exit_status
-            except RunFailed as failure:
-                terminal.say("tianji", str(failure))
-                status = 1
+        folder = settings.make_folder(options.out or new_folder("chaos", options.config))
+        tell(f"up to {len(settled.strikes)} faults of seed {settled.seed} for {options.config}")
+        with chaos_run.facing(settled, folder, lambda trial: tell(results.line(trial))) as subject:
+            status = status_of(subject.run)
             signals.at_once = False
             subject.end()
         shown = _show(folder, settled, subject)
     return status or shown
-
-
-def _tell(line: str) -> None:
-    lines = wrapped(line, terminal.width(sys.stderr), indent=2)
-    print("\n".join(lines), file=sys.stderr, flush=True)
 
 
 def _show(folder: Path, settled: Settings, subject: ChaosRun) -> int:

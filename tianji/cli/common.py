@@ -1,11 +1,16 @@
-"""What `train` and `resume` have in common on the command line."""
+"""What several verbs have in common on the command line."""
 
 from __future__ import annotations
 
 import argparse
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tianji.core import terminal
+from tianji.core.columns import wrapped
 from tianji.observe.report import LIVE_PORT
 
 TRACE_SECONDS = 2.0  # recorded unless said otherwise: hundreds of updates in most runs
@@ -13,6 +18,13 @@ TRACE_SECONDS = 2.0  # recorded unless said otherwise: hundreds of updates in mo
 if TYPE_CHECKING:
     from tianji.config import Config
     from tianji.runs.outcome import Report
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """The configuration file."""
+    parser.add_argument(
+        "config", metavar="CONFIG", help="configuration file, as in configs/cartpole_ppo.py"
+    )
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
@@ -104,16 +116,6 @@ def add_tracing(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_recording(parser: argparse.ArgumentParser) -> None:
-    """`--record`."""
-    parser.add_argument(
-        "--record",
-        action="store_true",
-        default=None,
-        help="write down who took what and when, so that `tianji replay` can repeat the run",
-    )
-
-
 def add_trust(parser: argparse.ArgumentParser) -> None:
     """`--trust`, where a run's own config.json says what is imported."""
     parser.add_argument(
@@ -149,9 +151,34 @@ def add_watching(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="show nothing while training")
 
 
+def new_folder(verb: str, config: str) -> Path:
+    """A folder named after a verb, its configuration and the time."""
+    return Path("runs") / f"{verb}-{Path(config).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def tell(line: str) -> None:
+    """Says on standard error how far a long command is."""
+    lines = wrapped(line, terminal.width(sys.stderr), indent=2)
+    print("\n".join(lines), file=sys.stderr, flush=True)
+
+
+def status_of(deed: Callable[[], object]) -> int:
+    """Makes runs; the exit status of a command that was interrupted, or of which a run failed."""
+    from tianji.core.signals import Interrupted
+    from tianji.tools.child_run import RunFailed
+
+    try:
+        deed()
+    except Interrupted as stop:
+        return stop.exit_status
+    except RunFailed as failure:
+        terminal.say("tianji", str(failure))
+        return 1
+    return 0
+
+
 def finish(report: Report) -> int:
     """Says how a run ended; returns its exit status."""
-    from tianji.core import terminal
     from tianji.machine import mpirun
     from tianji.observe.summary import describe
 

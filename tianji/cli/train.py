@@ -11,11 +11,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from tianji.cli.common import (
+    add_config,
     add_engine,
     add_hosts,
     add_limits,
     add_overrides,
-    add_recording,
     add_tracing,
     add_tracking,
     add_watching,
@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of `train`."""
-    parser.add_argument(
-        "config", metavar="CONFIG", help="configuration file, as in configs/cartpole_ppo.py"
-    )
+    add_config(parser)
     add_engine(parser, "process")
     add_hosts(parser)
     add_overrides(parser, "override a key of the configuration, as in hyp.lr=0.001")
@@ -46,7 +44,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, metavar="N", help="seed of everything random")
     add_tracking(parser)
     add_tracing(parser)
-    add_recording(parser)
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        default=None,
+        help="write down who took what and when, so that `tianji replay` can repeat the run",
+    )
     add_watching(parser)
     parser.add_argument(
         "--plan",

@@ -5,11 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tianji.cli.common import add_engine, add_overrides, refuse_ranks
+from tianji.cli.common import (
+    add_config,
+    add_engine,
+    add_overrides,
+    new_folder,
+    refuse_ranks,
+    status_of,
+    tell,
+)
 from tianji.core import terminal
 from tianji.core.columns import command, wrapped
 from tianji.tools.verify import (
@@ -28,9 +35,7 @@ if TYPE_CHECKING:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the options of `verify`."""
-    parser.add_argument(
-        "config", metavar="CONFIG", help="configuration file, as in configs/cartpole_ppo.py"
-    )
+    add_config(parser)
     add_engine(parser, "process")
     add_overrides(parser, "override a key of the configuration for both kinds of training")
     parser.add_argument(
@@ -80,8 +85,7 @@ def run(options: argparse.Namespace) -> int:
 
     for name in THREAD_VARIABLES:  # before numpy and torch are loaded: serial is one thread
         os.environ.setdefault(name, "1")
-    from tianji.core.signals import Interrupted, Signals
-    from tianji.tools.child_run import RunFailed
+    from tianji.core.signals import Signals
     from tianji.tools.verify import paired_runs
     from tianji.tools.verify.settings import make_folder, settle
 
@@ -98,23 +102,15 @@ def run(options: argparse.Namespace) -> int:
             options.margin,
             options.steps_margin,
         )
-        folder = make_folder(options.out or _new_folder(options.config), settings)
-        status = 0
+        folder = make_folder(options.out or new_folder("verify", options.config), settings)
 
         def done(so_far: list[Pair]) -> None:
             pairs[:] = so_far
             _write(folder, settings, pairs)
 
         _write(folder, settings, pairs)
-        try:
-            paired_runs.train_all(settings, folder, before, _tell, done)
-        except Interrupted as stop:
-            signals.at_once = False  # what there is, is told: `timeout` sends its signal twice
-            status = stop.exit_status
-        except RunFailed as failure:
-            terminal.say("tianji", str(failure))
-            status = 1
-        signals.at_once = False
+        status = status_of(lambda: paired_runs.train_all(settings, folder, before, tell, done))
+        signals.at_once = False  # what there is, is told: `timeout` sends its signal twice
         found = _show(folder, settings, pairs)
         if status:
             again = ["tianji", *options.given]
@@ -123,15 +119,6 @@ def run(options: argparse.Namespace) -> int:
             print("\n".join(command(again, terminal.width(), kept)))
         sys.stdout.flush()
     return status or (1 if found is None else found.exit_status)
-
-
-def _new_folder(config: str) -> Path:
-    return Path("runs") / f"verify-{Path(config).stem}-{time.strftime('%Y%m%d-%H%M%S')}"
-
-
-def _tell(line: str) -> None:
-    lines = wrapped(line, terminal.width(sys.stderr), indent=2)
-    print("\n".join(lines), file=sys.stderr, flush=True)
 
 
 def _compared(settings: Settings, pairs: list[Pair]) -> Equivalence:

@@ -44,12 +44,7 @@ def make_folder(folder: Path, config: str, overrides: Sequence[str], engine: str
     content = try_out(load(config, overrides)).config.to_json()
     content["exp"].pop("seed")
     settings = {"config": config, "engine": engine, "content": json.loads(json.dumps(content))}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        is_new = not any(folder.iterdir())
-    except OSError as error:
-        raise TianJiError(f"--out {folder}: {error.strerror}: name a folder to write to") from error
-    if not is_new and read_json(folder / FILE).get("settings") != settings:
+    if child_run.opened(folder) and read_json(folder / FILE).get("settings") != settings:
         raise TianJiError(
             f"--out {folder}: what is in it was not made by `tianji bench` with this configuration "
             "and engine: name a new folder"

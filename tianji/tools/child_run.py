@@ -29,6 +29,15 @@ def is_done(place: Path) -> bool:
     return text(read_json(place / SUMMARY).get("status")) in ENDED
 
 
+def opened(folder: Path) -> list[str]:
+    """Makes the folder that `--out` names, or takes it; the names of what is in it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return [path.name for path in folder.iterdir()]
+    except OSError as error:
+        raise TianJiError(f"--out {folder}: {error.strerror}: name a folder to write to") from error
+
+
 def train(
     config: str,
     overrides: Sequence[str],

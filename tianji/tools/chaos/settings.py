@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from tianji.job.wiring import n_bytes_of
 from tianji.roles.role_specs import roles_of
 from tianji.tools.chaos.invariants import Bounds
 from tianji.tools.chaos.schedule import Fault, Strike, schedule, victims
+from tianji.tools.child_run import opened
 
 SAVE_SECONDS = 5.0  # from one checkpoint to the next, at most: a lost learner goes on from there
 STEP_SECONDS = 5.0  # after which a step counts as hanging, at most: longer than anybody is stopped
@@ -121,15 +121,8 @@ def _staleness_of(job: Job) -> float | None:
     return (kept + in_flight) * job.ratio / sampling.batch_units + under_way
 
 
-def make_folder(asked: Path | None, config: str) -> Path:
-    """A new folder, as it was asked for or named after the configuration."""
-    now = time.strftime("%Y%m%d-%H%M%S")
-    folder = asked or Path("runs") / f"chaos-{Path(config).stem}-{now}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        is_new = not any(folder.iterdir())
-    except OSError as error:
-        raise TianJiError(f"--out {folder}: {error.strerror}: name a folder to write to") from error
-    if not is_new:
+def make_folder(folder: Path) -> Path:
+    """A new folder."""
+    if opened(folder):
         raise TianJiError(f"--out {folder}: there is something in it: name a new folder")
     return folder

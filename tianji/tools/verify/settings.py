@@ -13,6 +13,7 @@ from tianji.core.errors import TianJiError
 from tianji.core.json_file import load_json
 from tianji.job.job import Job
 from tianji.job.preflight import try_out
+from tianji.tools.child_run import opened
 from tianji.tools.verify import (
     MARGIN,
     QUICK_SEEDS,
@@ -127,16 +128,10 @@ def make_folder(folder: Path, settings: Settings) -> Path:
     More seeds and other margins are welcome there; other runs are not.
     """
     file = folder / "verify.json"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not file.exists():
-            if any(folder.iterdir()):
-                raise TianJiError(
-                    f"--out {folder}: there is something else in it: name a new folder"
-                )
-            return folder
-    except OSError as error:
-        raise TianJiError(f"--out {folder}: {error.strerror}: name a folder to write to") from error
+    if not (found := opened(folder)):
+        return folder
+    if file.name not in found:
+        raise TianJiError(f"--out {folder}: there is something else in it: name a new folder")
     said = {"settings": load_json(file, "what `tianji verify` wrote").get("settings")}
     before = bind(Settings, Section.of(said, Place(str(file))).get_section("settings"), "settings")
     for name in ("config", "overrides", "engine", "steps", "target", "ratio", "content"):
