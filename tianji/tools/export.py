@@ -133,17 +133,33 @@ def compare(
     action, scores = session.run(None, {"obs": inputs})
     expected = trained.act(trained.task.env.scatter(observations))
     want = graph.scores(inputs)
-    tolerance = TOLERANCE * max(1.0, float(np.abs(want).max()))
-    difference = float(np.abs(scores - want).max())
+    one_each = want.shape == (len(inputs), trained.task.env.n_actions)  # score per action
+    return parity_of(trained, action, expected, scores, want, want if one_each else None)
+
+
+def parity_of(
+    trained: Trained,
+    action: npt.NDArray[Any],
+    expected: npt.NDArray[Any],
+    scores: npt.NDArray[Any],
+    wanted: npt.NDArray[Any],
+    options: npt.NDArray[Any] | None,
+) -> Parity:
+    """How far actions [n, ...] are from the expected ones, and scores from the wanted ones.
+
+    The best of `options` [n, n_actions], where there are any, must be the expected action.
+    """
+    n, difference = len(action), float(np.abs(scores - wanted).max())
+    tolerance = TOLERANCE * max(1.0, float(np.abs(wanted).max()))
     if trained.task.env.choices is None:
-        same = np.abs(action - expected).reshape(len(inputs), -1).max(1) <= tolerance
-        return Parity(len(inputs), difference, tolerance, float(same.mean()), 0)
-    same = (action == expected).reshape(len(inputs), -1).all(1)
+        same = np.abs(action - expected).reshape(n, -1).max(1) <= tolerance
+        return Parity(n, difference, tolerance, float(same.mean()), 0)
+    same = (action == expected).reshape(n, -1).all(1)
     tied = np.zeros_like(same)
-    if want.shape == (len(inputs), trained.task.env.n_actions):  # one score per action
-        same &= want.argmax(1) == expected  # or the reference is not of this policy either
-        tied = ties(want, action, expected) & ~same
-    return Parity(len(inputs), difference, tolerance, float(same.mean()), int(tied.sum()))
+    if options is not None:
+        same &= options.argmax(1) == expected  # or the reference is not of this policy either
+        tied = ties(options, action, expected) & ~same
+    return Parity(n, difference, tolerance, float(same.mean()), int(tied.sum()))
 
 
 def ties(

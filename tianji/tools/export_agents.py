@@ -12,7 +12,7 @@ from tianji.core.algorithm import PolicyGraph
 from tianji.core.frames import FIRST, MEMORY
 from tianji.core.schema import Arrays
 from tianji.runs.trained import Trained
-from tianji.tools.export import DRAWN, PLAYED, TOLERANCE, Parity, ties
+from tianji.tools.export import DRAWN, PLAYED, Parity, parity_of
 
 LEAST_ROUNDS = 16  # one after the other, so that what is remembered matters
 MOST_FORGET = 0.1  # of the environments begin an episode in a round that is drawn
@@ -36,7 +36,8 @@ def compare(trained: Trained, graph: PolicyGraph, session: Any) -> Parity:
         wanted.append(graph.scores(obs["obs"], first))
         masks.append(obs.get("mask", np.ones_like(found[1], np.bool_)))
     flat = [np.concatenate(each) for each in (actions, expected, scores, wanted, masks)]
-    return _parity(trained.task.env.n_actions is not None, *flat)
+    did, right, said, meant, mask = (each.reshape(-1, *each.shape[2:]) for each in flat)
+    return parity_of(trained, did, right, said, meant, np.where(mask, meant, -np.inf))
 
 
 def _rounds(trained: Trained, seed: int = 0) -> Iterator[tuple[Arrays, Bools, npt.NDArray[Any]]]:
@@ -67,25 +68,3 @@ def _rounds(trained: Trained, seed: int = 0) -> Iterator[tuple[Arrays, Bools, np
 def _memory_shape(session: Any, n_envs: int) -> tuple[int, ...]:
     (value,) = (each for each in session.get_inputs() if each.name == MEMORY)
     return n_envs, *value.shape[1:]
-
-
-def _parity(
-    discrete: bool,
-    action: npt.NDArray[Any],
-    expected: npt.NDArray[Any],
-    scores: npt.NDArray[Any],
-    wanted: npt.NDArray[Any],
-    mask: Bools,
-) -> Parity:
-    """Arrays are [rows, A, ...]; each agent's observation counts."""
-    n = action.shape[0] * action.shape[1]
-    tolerance = TOLERANCE * max(1.0, float(np.abs(wanted).max()))
-    difference = float(np.abs(scores - wanted).max())
-    if not discrete:
-        same = np.abs(action - expected).reshape(n, -1).max(1) <= tolerance
-        return Parity(n, difference, tolerance, float(same.mean()), 0)
-    action, expected = action.reshape(n), expected.reshape(n)
-    possible = np.where(mask, wanted, -np.inf).reshape(n, -1)
-    same = (action == expected) & (possible.argmax(1) == expected)
-    tied = ties(possible, action, expected) & ~same
-    return Parity(n, difference, tolerance, float(same.mean()), int(tied.sum()))
