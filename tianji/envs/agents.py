@@ -26,7 +26,7 @@ from tianji.core.imports import did_you_mean
 from tianji.core.mishaps import Mishaps
 from tianji.core.schema import Arrays, Field
 from tianji.envs.shown import Picture, fps_of, picture_of
-from tianji.envs.spaces import check_finite
+from tianji.envs.spaces import accepted, check_finite
 
 Teams = Mapping[str, Sequence[str]] | Callable[[Sequence[str]], Mapping[str, Sequence[str]]]
 """The names of each team's agents, or how to tell them from the names of all."""
@@ -182,6 +182,17 @@ class Shares:
         return (own @ self._same, score) if self._several else (own.sum(1), None)
 
 
+def spec_of_all(game: EnvSpec, n_envs: int, max_step: int | None, shares: Shares | None) -> EnvSpec:
+    """The spec of E games, whose episodes are no longer than a game's own or `max_step`."""
+    limits = [limit for limit in (max_step, game.max_episode_steps) if limit]
+    return replace(
+        game,
+        n_envs=n_envs,
+        reward_per_agent=shares is not None and shares.per_agent,
+        max_episode_steps=min(limits, default=None),
+    )
+
+
 class Choices:
     """Refuses actions that cannot be taken, and masks that leave none."""
 
@@ -194,12 +205,7 @@ class Choices:
         self, action: npt.NDArray[Any], mask: npt.NDArray[Any] | None, going: npt.NDArray[Any]
     ) -> npt.NDArray[Any]:
         """The actions in their dtype; those of environments that are not `going` may be any."""
-        action = np.asarray(action)
-        fits = np.can_cast(action.dtype, self._want.dtype, "same_kind")
-        if action.shape != self._want.shape or not fits:
-            got = f"{action.dtype.name}{list(action.shape)}"
-            raise TianJiError(f"{self._name}: field 'action': want {self._want}, got {got}")
-        action = action.astype(self._want.dtype, copy=False)
+        action = accepted(self._name, action, self._want)
         if mask is None or not self._discrete:
             return action
         inside = (action >= 0) & (action < self._n)
@@ -244,14 +250,8 @@ class AgentsLoop:
     ) -> None:
         """`sharing` is None where a game has one reward for all."""
         first, n_envs = games[0].spec, len(games)
-        limits = [limit for limit in (max_step, first.max_episode_steps) if limit]
         shares = None if sharing is None else Shares(name, first, sharing)
-        self.spec = replace(
-            first,
-            n_envs=n_envs,
-            reward_per_agent=shares is not None and shares.per_agent,
-            max_episode_steps=min(limits, default=None),
-        )
+        self.spec = spec_of_all(first, n_envs, max_step, shares)
         self.n_lost = 0
         self._name, self._games, self._shares = name, list(games), shares
         self._limit, self._limit_terminal = max_step or 0, time_limit_terminal

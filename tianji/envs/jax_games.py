@@ -13,7 +13,6 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,7 +23,7 @@ from tianji.core.env import EnvSpec, Step
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays
 from tianji.core.state import State
-from tianji.envs.agents import Choices, Shares, Sharing, library
+from tianji.envs.agents import Choices, Shares, Sharing, library, spec_of_all
 from tianji.envs.spaces import check_finite
 
 SETTINGS = {
@@ -100,14 +99,7 @@ class JaxEnv:
     ) -> None:
         jax: Any = importlib.import_module("jax")  # loaded by `load_jax`
         shares = None if sharing is None else Shares(name, game.spec, sharing)
-        per_agent = shares is not None and shares.per_agent
-        limits = [limit for limit in (max_step, game.spec.max_episode_steps) if limit]
-        self.spec = replace(
-            game.spec,
-            n_envs=n_envs,
-            reward_per_agent=per_agent,
-            max_episode_steps=min(limits, default=None),
-        )
+        self.spec = spec_of_all(game.spec, n_envs, max_step, shares)
         self._name, self._shares, self._can_win = name, shares, can_win
         self._limit, self._limit_terminal = max_step or 0, time_limit_terminal
         self._choices = Choices(name, self.spec)

@@ -305,7 +305,7 @@ class Actions:
         if not self._single:
             return self.all(action)
         if action.shape != self._want.shape or action.dtype is not self._dtype:
-            action = self._accept(action)
+            action = accepted(self._name, action, self._want)
         actions: list[int] = action.tolist()
         if min(actions) < 0 or max(actions) >= self._n:
             raise self._outside(action)
@@ -315,21 +315,13 @@ class Actions:
     def all(self, action: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """What a vector environment is to be given."""
         if action.shape != self._want.shape or action.dtype is not self._dtype:
-            action = self._accept(action)
+            action = accepted(self._name, action, self._want)
         if not self._discrete:
             return action
         inside = action.view(np.uint64) < self._limit  # read so, a negative number is a huge one
         if 0 in inside.tobytes():
             raise self._outside(action)
         return action if self._start is None else action + self._start
-
-    def _accept(self, action: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        action = np.asarray(action)
-        fits = np.can_cast(action.dtype, self._dtype, "same_kind")
-        if action.shape != self._want.shape or not fits:
-            got = f"{action.dtype.name}{list(action.shape)}"
-            raise TianJiError(f"{self._name}: field 'action': want {self._want}, got {got}")
-        return action.astype(self._dtype)
 
     def _outside(self, action: npt.NDArray[Any]) -> TianJiError:
         wrong = (action < 0) | (action >= self._limit.astype(np.int64))
@@ -339,6 +331,16 @@ class Actions:
             f"{self._name}: action {action[e]} of environment {e} is outside {self._space}: "
             f"a policy returns {count}"
         )
+
+
+def accepted(name: str, action: npt.NDArray[Any], want: Field) -> npt.NDArray[Any]:
+    """An action in the dtype that is wanted; raises where its shape or kind is another."""
+    action = np.asarray(action)
+    fits = np.can_cast(action.dtype, want.dtype, "same_kind")
+    if action.shape != want.shape or not fits:
+        got = f"{action.dtype.name}{list(action.shape)}"
+        raise TianJiError(f"{name}: field 'action': want {want}, got {got}")
+    return action.astype(want.dtype, copy=False)
 
 
 def check_finite(name: str, arrays: Arrays, length: npt.NDArray[np.int64]) -> None:
