@@ -88,6 +88,11 @@ def restore_random(generator: np.random.Generator, state: State) -> None:
     generator.bit_generator.state = state
 
 
+def fresh_seed(*entropy: int) -> int:
+    """A seed of environments made of these numbers: those of other numbers are far from it."""
+    return int(np.random.SeedSequence(entropy).generate_state(1)[0]) % 2**31
+
+
 def _without_arrays(value: Any, path: str, arrays: Arrays) -> Any:
     if isinstance(value, np.ndarray):
         if path in arrays:

@@ -13,7 +13,7 @@ from tianji.core.env import EnvSpec, Step
 from tianji.core.errors import TianJiError
 from tianji.core.mishaps import Mishaps, NotFinite
 from tianji.core.schema import Arrays, Field, Schema
-from tianji.core.state import State
+from tianji.core.state import State, fresh_seed
 from tianji.envs.shown import Picture, fps_of, picture_of
 from tianji.envs.single_state import restore_single, single_state
 from tianji.envs.spaces import FLOAT32_MAX, Actions, Observed, not_finite, number
@@ -212,8 +212,7 @@ class LoopEnv:
         with suppress(Exception):  # it is broken already
             self._envs[e].close()
         self._envs[e] = self._make(e)
-        entropy = (self._seed, e, self._mishaps.n)
-        seed = int(np.random.SeedSequence(entropy).generate_state(1)[0]) % 2**31
+        seed = fresh_seed(self._seed, e, self._mishaps.n)
         return self._begin(e, self._envs[e].reset(seed=seed))
 
     def _unmark(self) -> None:

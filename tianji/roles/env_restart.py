@@ -6,11 +6,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Generic, TypeVar
 
-import numpy as np
-
 from tianji.core.env import Env, MendingEnv, Step, lost_step
 from tianji.core.errors import TianJiError
 from tianji.core.mishaps import Mishaps
+from tianji.core.state import fresh_seed
 
 AnyEnv = TypeVar("AnyEnv", bound=Env)
 
@@ -32,7 +31,7 @@ class EnvRestart(Generic[AnyEnv]):
                 env = self._make()
                 if env.spec != spec:
                     raise TianJiError(f"its environment has {env.spec} now, and had {spec}")
-                obs = env.reset(self._fresh_seed())
+                obs = env.reset(fresh_seed(self._seed, self._mishaps.n))
             except Exception as another:
                 error = another
                 continue
@@ -43,8 +42,3 @@ class EnvRestart(Generic[AnyEnv]):
         """Environments that can mend each other's loss do it themselves from now on."""
         if isinstance(env, MendingEnv):
             env.mend(self._mishaps)
-
-    def _fresh_seed(self) -> int:
-        """Not the first episodes once more."""
-        entropy = (self._seed, self._mishaps.n)
-        return int(np.random.SeedSequence(entropy).generate_state(1)[0]) % 2**31

@@ -20,6 +20,7 @@ from tianji.core.env import BoolArray, Env, ended_in, lost_in, over_of, points_o
 from tianji.core.errors import TianJiError
 from tianji.core.json_file import number, parsed_row
 from tianji.core.schema import Arrays
+from tianji.core.state import fresh_seed
 from tianji.core.stats import Floats
 
 FILE = "evaluations.jsonl"  # in a run's folder
@@ -239,8 +240,7 @@ def env_seed(seed: int) -> int:
     Environments count on from their seed, so the plain numbers 0 and 1 would share most games. The
     second word keeps evaluation apart from training, whose seeds are made in the same manner.
     """
-    state = np.random.SeedSequence((seed, *b"eval")).generate_state(1)
-    return int(state[0]) % 2**31
+    return fresh_seed(seed, *b"eval")
 
 
 def add_row(folder: Path, row: dict[str, Any]) -> None:

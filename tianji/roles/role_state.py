@@ -14,7 +14,7 @@ import numpy as np
 
 from tianji.core.counts import Count, counts_state, restore_counts
 from tianji.core.schema import Arrays
-from tianji.core.state import State, restore_to, state_of
+from tianji.core.state import State, fresh_seed, restore_to, state_of
 from tianji.roles import Actor, Buffer, Learner
 from tianji.roles.env_actor import EnvActor
 from tianji.roles.inference import Inference
@@ -154,9 +154,7 @@ def _restore_actor(actor: Actor, state: State) -> None:
 
 def _begin_episodes(actor: Actor | EnvActor) -> None:
     """Not the first ones once more."""
-    entropy = (actor.seed, int(actor.counts[Count.PRODUCED]))
-    fresh = int(np.random.SeedSequence(entropy).generate_state(1)[0]) % 2**31
-    actor.obs = actor.env.reset(fresh)
+    actor.obs = actor.env.reset(fresh_seed(actor.seed, int(actor.counts[Count.PRODUCED])))
     actor.log.begin_anew()
 
 
