@@ -20,6 +20,7 @@ from tianji.tools.verify import results
 from tianji.tools.verify import run_figures as measures
 from tianji.tools.verify.compare import Comparison, Verdict, compare, judge
 from tianji.tools.verify.paired_runs import Estimate
+from tianji.tools.verify.plot import page, rect, text
 from tianji.tools.verify.run_figures import Training
 from tianji.tools.verify.settings import Settings, make_folder, settle
 
@@ -281,6 +282,14 @@ def test_the_files_hold_the_verdict_its_numbers_and_every_run(tmp_path):
     assert len(lines) == 7 and lines[0].startswith("engine,seed,received,updates")
     texts = [each.text for each in ElementTree.parse(plot).iter() if each.text]
     assert "environment steps" in texts and "age in steps" in texts
+
+
+def test_a_page_is_xml_whatever_the_words_are():
+    drawn = page(30, 20, [text(1, 2.5, "a < b & c"), rect(0, 0, 1.5, 2, "#ffffff")])
+    root = ElementTree.fromstring(drawn)
+    assert (root.get("width"), root.get("height")) == ("30", "20")
+    (words,) = root.iter("{http://www.w3.org/2000/svg}text")
+    assert (words.text, words.get("x"), words.get("y")) == ("a < b & c", "1", "2.5")
 
 
 def test_files_are_written_before_there_is_anything_to_say(tmp_path):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from html import escape
 
 import numpy as np
 
 from tianji.core import stats
-from tianji.observe import svg
 from tianji.observe.watch import WINDOW
 from tianji.tools.verify import run_figures as measures
 from tianji.tools.verify.compare import Equivalence, Pair, Samples
@@ -20,6 +20,7 @@ TICKS = 5  # on each axis
 POINTS = 60  # of a curve
 DRAWS = 200  # for a band: it is looked at, not judged by
 BARS = 24
+INK = "#222222"
 SERIAL, DISTRIBUTED, TARGET = "#7a7a7a", "#0b6e99", "#c8553d"
 BOTH = (SERIAL, DISTRIBUTED)
 
@@ -34,8 +35,8 @@ def draw(settings: Settings, pairs: list[Pair], found: Equivalence) -> str:
         lines += [f'<g transform="translate({i * WIDTH} 0)">', *panel, "</g>"]
     for i, (name, colour) in enumerate(zip(("serial", settings.engine), BOTH, strict=True)):
         y = BOTTOM - 26 + 16 * i
-        lines += [svg.rect(RIGHT - 90, y - 9, 14, 8, colour), svg.text(RIGHT - 70, y, name)]
-    return svg.page(len(panels) * WIDTH, HEIGHT, lines)
+        lines += [rect(RIGHT - 90, y - 9, 14, 8, colour), text(RIGHT - 70, y, name)]
+    return page(len(panels) * WIDTH, HEIGHT, lines)
 
 
 def _panel(title: str, x_label: str, x_top: float, shapes: Sequence[Shape]) -> list[str]:
@@ -50,15 +51,15 @@ def _panel(title: str, x_label: str, x_top: float, shapes: Sequence[Shape]) -> l
         return BOTTOM - (BOTTOM - TOP) * (y - low) / (top - low)
 
     parts = [
-        svg.text(LEFT, 20, title, weight="bold"),
-        f'<path d="M{LEFT} {TOP} V{BOTTOM} H{RIGHT}" fill="none" stroke="{svg.INK}"/>',
-        svg.text((LEFT + RIGHT) / 2, HEIGHT - 10, x_label, anchor="middle"),
+        text(LEFT, 20, title, weight="bold"),
+        f'<path d="M{LEFT} {TOP} V{BOTTOM} H{RIGHT}" fill="none" stroke="{INK}"/>',
+        text((LEFT + RIGHT) / 2, HEIGHT - 10, x_label, anchor="middle"),
     ]
     x_ticks, y_ticks = np.linspace(0, x_top, TICKS), np.linspace(low, top, TICKS)
     for x, at in zip(x_ticks, across(x_ticks), strict=True):
-        parts.append(svg.text(round(at), BOTTOM + 16, f"{x:,.5g}", anchor="middle"))
+        parts.append(text(round(at), BOTTOM + 16, f"{x:,.5g}", anchor="middle"))
     for y, at in zip(y_ticks, up(y_ticks), strict=True):
-        parts.append(svg.text(LEFT - 6, round(at) + 4, f"{y:.3g}", anchor="end"))
+        parts.append(text(LEFT - 6, round(at) + 4, f"{y:.3g}", anchor="end"))
     for colour, x, y, more in shapes:
         points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(across(x), up(y), strict=True))
         parts.append(f'<polyline points="{points}" stroke="{colour}" fill="none"{more}/>')
@@ -106,3 +107,26 @@ def _ages(samples: Samples) -> list[str]:
         shapes.append((colour, edges, shares, ' stroke-width="1.8"'))
     title = f"{samples.name} of samples: KS {samples.distance.ks:.3f}"
     return _panel(title, f"{samples.name} in {samples.unit}", float(edges[-1]), shapes)
+
+
+def page(width: int, height: int, parts: Iterable[str]) -> str:
+    """A whole file: the parts on white."""
+    size = f'width="{width}" height="{height}"'
+    style = f'font-family="sans-serif" font-size="12" fill="{INK}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>'
+    return "\n".join(
+        [head, '<rect width="100%" height="100%" fill="white"/>', *parts, "</svg>", ""]
+    )
+
+
+def text(
+    x: float, y: float, words: str, anchor: str = "start", size: int = 12, weight: str = "normal"
+) -> str:
+    """Words that begin, end or have their middle at a point."""
+    how = f'text-anchor="{anchor}" font-size="{size}" font-weight="{weight}"'
+    return f'<text x="{x:g}" y="{y:g}" {how}>{escape(words)}</text>'
+
+
+def rect(x: float, y: float, width: float, height: float, colour: str) -> str:
+    """A filled box."""
+    return f'<rect x="{x:.2f}" y="{y:g}" width="{width:.2f}" height="{height:g}" fill="{colour}"/>'
