@@ -2,11 +2,12 @@
 
 import json
 import re
+import tomllib
 from argparse import Namespace
-from importlib import metadata
 from io import StringIO
 
 import pytest
+from commands import ROOT
 from rich.console import Console
 
 from tianji.cli import doctor
@@ -16,6 +17,7 @@ from tianji.tools.doctor.checks import Answer, Finding, Verdict
 from tianji.tools.doctor.echo import Echo
 
 GIB = 2**30
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 FT = "mca:x\noptions:ft_mpi_support:yes\n"
 CPU_TORCH = Answer(True, {"built_for": None, "gpus": []})
 CUDA_TORCH = Answer(True, {"built_for": "CUDA 13.0", "gpus": []})
@@ -174,14 +176,24 @@ def test_what_is_missing_but_not_needed_is_neither_well_nor_ill():
     finding = checks.optional("onnx", None)
     assert (finding.verdict, finding.found) == (Verdict.ABSENT, "not installed")
     assert "'tianji[onnx]'" in finding.advice
-    assert "pip install ale-py " in checks.optional("ale-py", None).advice
+    assert "'tianji[atari]'" in checks.optional("ale-py", None).advice
+    assert "pip install pygame-ce " in checks.optional("pygame-ce", None).advice
+
+
+def names(declared):
+    return {re.match(r"[\w-]+", each)[0].lower() for each in declared}
 
 
 def test_the_extras_named_in_advice_are_those_of_this_package():
-    declared = metadata.requires("tianji") or []
     for package, (_, extra) in checks.OPTIONAL.items():
-        pattern = rf"{package}\b.*extra == ['\"]{extra}['\"]"
-        assert not extra or any(re.match(pattern, each) for each in declared)
+        assert not extra or package in names(PROJECT["optional-dependencies"][extra])
+
+
+def test_every_package_that_this_one_declares_is_looked_for():
+    extras = PROJECT["optional-dependencies"]
+    asked = [extras[name] for name in extras.keys() - {"bench", "dev", "mpi", "render"}]
+    assert set(checks.NEEDED) == names(PROJECT["dependencies"])
+    assert set(checks.OPTIONAL) >= set().union(*map(names, asked))
 
 
 def test_a_machine_without_mpi_lacks_nothing_and_is_told_what_brings_it():

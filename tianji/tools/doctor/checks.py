@@ -23,15 +23,19 @@ SLOW_ROUND_TRIP = 2e-3  # seconds; a bell that wakes takes a tenth of a millisec
 COARSE_CLOCK = 1e-3  # seconds
 RELEASE_YEAR = 2025  # no clock that is right shows an earlier one
 INSTALL_MPI = "pip install 'tianji[mpi]'"
-NEEDED = ("torch", "numpy", "gymnasium", "safetensors", "rich")
+NEEDED = ("torch", "numpy", "gymnasium", "safetensors", "rich", "tensorboardx")
 OPTIONAL = {  # what a package is for, and the extra that brings it, where there is one
     "tensorboard": ("looking at a run's event files", "tensorboard"),
     "wandb": ("Weights & Biases", "wandb"),
     "trackio": ("metrics in trackio", "trackio"),
     "onnx": ("tianji export", "onnx"),
     "onnxruntime": ("tianji export", "onnx"),
-    "onnxscript": ("exporting torch modules of your own", ""),
-    "ale-py": ("Atari environments", ""),
+    "onnxscript": ("tianji export of CNNs, of several agents and of modules of your own", "onnx"),
+    "ale-py": ("Atari environments", "atari"),
+    "pettingzoo": ("environments of several agents", "mpe"),
+    "mpe2": ("particle environments", "mpe"),
+    "lbforaging": ("level-based foraging", "lbf"),
+    "jaxmarl": ("SMAX, and particle environments in JAX", "smax"),
     "pygame-ce": ("gymnasium's windows", ""),
     "pillow": ("videos as .gif", "video"),
     "imageio-ffmpeg": ("videos as .mp4", "video"),
