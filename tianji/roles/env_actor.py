@@ -8,14 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tianji.core.channel import Inbox, Message, Outbox
 from tianji.core.counts import Count, Vector
 from tianji.core.env import Env, EnvSpec, Step
 from tianji.core.mishaps import Mishaps
 from tianji.core.schema import Arrays, Field, Schema
-from tianji.roles.env_restart import EnvRestart
+from tianji.roles.env_restart import EnvRestart, MovingEnvs
 from tianji.roles.episodes import Clock, EpisodeLog
 from tianji.roles.role import Role
 from tianji.roles.split_actor import EnvHalves, joined_step
@@ -78,7 +77,8 @@ class EnvActor(Role):
         if make_env is not None:
             restart = EnvRestart(make_env, seed, self.mishaps)
             restart.mend(env)
-        self._halves = [_Half(self._envs, i, restart) for i in range(len(self._envs))]
+        self._halves = [MovingEnvs(self._envs, i, restart) for i in range(len(self._envs))]
+        self._versions = [-1] * len(self._envs)  # of the policies that chose the last actions
         self._length = length
         self.begin()
 
@@ -132,7 +132,8 @@ class EnvActor(Role):
         half = int(arrays["half"])
         self.counts[Count.VERSION] = message.version
         self.tracer.begin()
-        self._halves[half].begin(np.array(arrays["action"]), message.version)
+        self._versions[half] = message.version
+        self._halves[half].begin(np.array(arrays["action"]))
         if len(self._halves) == 1:
             self._send(half)
         else:
@@ -153,12 +154,12 @@ class EnvActor(Role):
         self.tracer.acted()
         self._row.append(step)
         if len(self._row) == len(self._halves):  # they move in turns
-            self._count(joined_step(self._row), self._halves[half].version)
+            self._count(joined_step(self._row), self._versions[half])
             self._row = []
 
     def _commit(self, slot: Arrays, half: int) -> None:
         slot["half"][...], slot["stream"][...] = half, self.stream
-        self.steps.commit(self._halves[half].version)
+        self.steps.commit(self._versions[half])
 
     def _count(self, step: Step, version: int) -> None:
         """As the inference role does, who makes trajectories of this."""
@@ -185,37 +186,3 @@ class EnvActor(Role):
     def close(self) -> None:
         """Closes the environments."""
         self.env.close()
-
-
-class _Half:
-    """Some of the environments, or all, and the step that they are making."""
-
-    def __init__(self, envs: list[Any], i: int, restart: EnvRestart[Any] | None) -> None:
-        self._envs, self._i, self._restart = envs, i, restart
-        self.version = -1  # of the policy that chose the last actions
-        self._action: npt.NDArray[Any] | None = None  # of a step that is made all at once
-        self._error: Exception | None = None  # that came when they were to begin
-
-    def begin(self, action: npt.NDArray[Any], version: int) -> None:
-        """Sends the actions, where environments move by themselves."""
-        self.version, self._action = version, action
-        if len(self._envs) == 1:
-            return
-        try:
-            self._envs[self._i].begin(action)
-        except Exception as error:  # of anybody's simulator
-            self._error = error
-
-    def finish(self) -> Step:
-        """What came of them."""
-        env, error = self._envs[self._i], self._error
-        self._error = None
-        try:
-            if error is not None:
-                raise error
-            step: Step = env.step(self._action) if len(self._envs) == 1 else env.finish()
-        except Exception as broken:
-            if self._restart is None:
-                raise
-            self._envs[self._i], step = self._restart.after(env, broken)
-        return step

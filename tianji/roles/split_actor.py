@@ -14,7 +14,7 @@ from tianji.core.env import BoolArray, SplitEnv, Step
 from tianji.core.schema import Arrays
 from tianji.core.state import State, restore_to, state_of
 from tianji.roles.actor import Actor
-from tianji.roles.env_restart import EnvRestart
+from tianji.roles.env_restart import MovingEnvs
 
 
 class EnvHalves:
@@ -85,8 +85,8 @@ class SplitActor(Actor):
 
     def __init__(self, name: str, env: EnvHalves, policy: PolicyHalves, *rest: Any, **more: Any):
         super().__init__(name, env, policy, *rest, **more)
-        halves = enumerate(policy.halves)
-        self._halves = [_Half(env.halves, i, half, self._restart) for i, half in halves]
+        moving = [MovingEnvs(env.halves, i, self._restart) for i in range(len(env.halves))]
+        self._halves = [_Half(*each) for each in zip(moving, policy.halves, strict=True)]
         self._size, self._turn = env.size, 0
 
     def step(self) -> bool:
@@ -138,15 +138,12 @@ class SplitActor(Actor):
 class _Half:
     """Environments, their policy, and where the two stand in the open trajectory."""
 
-    def __init__(
-        self, envs: list[SplitEnv], i: int, policy: Policy, restart: EnvRestart[Any] | None
-    ) -> None:
-        self._envs, self._i, self._policy, self._restart = envs, i, policy, restart
+    def __init__(self, envs: MovingEnvs, policy: Policy) -> None:
+        self._envs, self._policy = envs, policy
         self.moving = False
         self.n_made = 0  # rows of the open trajectory that are made or under way
         self.made: tuple[Arrays, Step] | None = None  # the newest row, until the other half's
         self._decision: Arrays = {}
-        self._error: Exception | None = None  # that came when they were to begin
         self._obs: Arrays = {}
         self._first: BoolArray = np.zeros(0, np.bool_)
 
@@ -158,24 +155,12 @@ class _Half:
     def act(self) -> None:
         """Decides, and lets the environments move."""
         self._decision = self._policy.act(self._obs, self._first)
-        try:
-            self._envs[self._i].begin(self._decision["action"])
-        except Exception as error:  # of anybody's simulator: this half's step ends so
-            self._error = error
+        self._envs.begin(self._decision["action"])
         self.moving, self.n_made = True, self.n_made + 1
 
     def finish(self) -> None:
         """Waits for them: the other half's actions were chosen meanwhile."""
-        env, error = self._envs[self._i], self._error
-        self._error = None
-        try:
-            if error is not None:
-                raise error
-            step = env.finish()
-        except Exception as broken:
-            if self._restart is None:
-                raise
-            self._envs[self._i], step = self._restart.after(env, broken)
+        step = self._envs.finish()
         self.moving = False
         self.made = self._decision, step
         self._obs, self._first = step.obs, step.first
