@@ -135,6 +135,14 @@ class Pair(tianji.Env):
         pass
 
 
+class Within(Pair):
+    """Says that it begins anew within the step that ends an episode."""
+
+    def __init__(self, n_envs):
+        super().__init__(n_envs)
+        self.spec = replace(self.spec, same_step=True)
+
+
 class Unspecified(Doors):
     """Says something else than it is."""
 

@@ -204,6 +204,21 @@ def test_rewards_of_teams_are_shared_within_them_and_the_first_one_has_the_score
     assert shared("team", (0, 1, 0)) == ([[5, 2, 5]], [5])
 
 
+@pytest.mark.parametrize(
+    ("sharing", "teams", "ends_alone"),
+    [
+        ("agent", {"all": ["*"]}, True),
+        ("team", {"all": ["*"]}, False),
+        ("agent", {"a": ["agent_0"], "b": ["agent_1", "agent_2"]}, True),
+        ("team", {"a": ["agent_0"], "b": ["agent_1", "agent_2"]}, False),
+    ],
+)
+def test_only_an_agent_with_rewards_of_its_own_gains_nothing_more_when_it_leaves(
+    sharing, teams, ends_alone
+):
+    assert loop([three(masks=None)], sharing=sharing, teams=teams).spec.ends_alone is ends_alone
+
+
 def three_obs():
     return Field("obs", "float32", (2,))
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, Sequence, Text
+from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete, Sequence, Text
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
@@ -191,6 +191,28 @@ def test_discrete_actions_start_where_the_space_does():
     vector = scripted(2, "vector", actions=Discrete(3, start=-1))
     vector.step(np.array([0, 2]))
     assert vector._env.given.tolist() == [-1, 1]
+
+
+class Spoiler(Scripted):
+    """Works with the array that it is given."""
+
+    def step(self, action):
+        action *= 5
+        return super().step(action)
+
+
+@pytest.mark.parametrize("space", [Box(-9, 9, (2,), np.float32), MultiDiscrete([3, 4])])
+@pytest.mark.parametrize("how", ["sync", "vector"])
+def test_an_environment_that_changes_its_action_changes_nothing_of_the_policy_s(space, how):
+    env = scripted(2, how, actions=space)
+    if how == "vector":
+        env._env.step, step = (lambda a: step(np.multiply(a, 5, out=a))), env._env.step
+    else:
+        env._envs = [Spoiler(actions=space) for _ in range(2)]
+    env.reset()
+    action = np.ones((2, 2), space.dtype)
+    env.step(action)
+    assert (action == 1).all()
 
 
 def test_a_module_before_the_name_registers_it(tmp_path, monkeypatch):

@@ -98,6 +98,15 @@ def test_the_further_a_fusion_moves_the_parameters_the_more_the_policy_diverges(
     assert 1e-6 < some < much
 
 
+@pytest.mark.parametrize("job", JOBS)
+def test_an_empty_batch_moves_the_parameters_and_tells_no_divergence(job):
+    learner, batch = learner_and_batch(*JOBS[job])
+    batch["valid"][...] = False
+    before = learner.parameters().copy()
+    assert adopt(learner, np.ones_like(before), batch) == 0.0
+    np.testing.assert_allclose(learner.parameters(), before + 1, atol=1e-6)
+
+
 def test_what_is_measured_is_the_divergence():
     """Of every single choice, drawn as often as its probability says."""
     learner, batch = learner_and_batch(PPO, Task(DISCRETE, MODEL, PPOHyp(step_len=400)), n=10)

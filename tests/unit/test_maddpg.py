@@ -189,6 +189,18 @@ def test_targets_take_the_best_possible_action_and_end_with_the_task():
     assert goal == pytest.approx(batch["reward"].mean(), abs=1e-6)
 
 
+def test_who_has_left_gains_nothing_more_unless_it_is_the_team_s():
+    goals = []
+    for of_teams in (False, True):
+        task = task_of(env_of(rewards_of_teams=of_teams))
+        learner, batch = MADDPG(task, 0), batch_of(task)
+        batch["next_alive"][...] = False
+        goals.append(learned(learner, batch)["target_mean"])
+        if not of_teams:
+            assert goals[0] == pytest.approx(batch["reward"].mean(), abs=1e-6)
+    assert goals[1] != pytest.approx(goals[0], abs=1e-4)
+
+
 def test_one_reward_for_all_is_everybody_s():
     task = task_of(env_of(reward_per_agent=False))
     batch = batch_of(task)

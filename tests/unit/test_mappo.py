@@ -128,10 +128,11 @@ def test_who_has_left_gains_nothing_more_unless_the_reward_is_the_team_s():
     _, batch = rollouts(task)
     left = batch["alive"][:, :-1] & ~batch["alive"][:, 1:] & batch["valid"][..., None]
     assert (told(task, batch)["terminated"][left]).all()
-    task = job(TEAM)
-    _, batch = rollouts(task)
-    assert (told(task, batch)["terminated"][..., 0] == batch["terminated"]).all()
-    assert (told(task, batch)["valid"][..., 0] == batch["valid"]).all()
+    for env in (TEAM, replace(RIVALS, rewards_of_teams=True)):
+        task = job(env)
+        _, batch = rollouts(task)
+        for name in ("terminated", "truncated", "valid"):
+            assert (told(task, batch)[name] == batch[name][..., None]).all()
 
 
 def values(algorithm, task, batch, name):
@@ -227,7 +228,7 @@ def test_learners_exchange_equally_often_whoever_is_dead(kind, invalid):
     if invalid:
         parts[1]["valid"][...] = False
     results, n_exchanges = together(many, parts)
-    assert n_exchanges == 1 + 2 * round(4 * T * E / 12)
+    assert n_exchanges == 3 + 2 * round(4 * T * E / 12)  # moments, sums and squares; gradients
     assert np.isfinite([list(result.values()) for result in results]).all()
     assert many[0].parameters().tobytes() == many[1].parameters().tobytes()
 

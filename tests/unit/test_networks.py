@@ -12,6 +12,7 @@ from fields import spec_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tianji.algorithms.scales import Scales
 from tianji.config.keys import ModelConfig
 from tianji.core.algorithm import Task
 from tianji.core.errors import TianJiError
@@ -204,6 +205,83 @@ def test_sums_of_several_learners_add_up_to_those_of_one():
         one.add(one.sums(samples))
         two.add(two.sums(samples[:5]) + two.sums(samples[5:]))
     np.testing.assert_allclose(one.numbers, two.numbers, rtol=1e-5)
+
+
+def exchanged(updates):
+    """What each of several learners ends with; their vectors are averaged, as float32."""
+    ends = []
+    while not ends:
+        vectors = []
+        for update in updates:
+            try:
+                vectors.append(next(update))
+            except StopIteration as end:
+                ends.append(end.value)
+        mean = np.mean(vectors, axis=0) if vectors else None
+        for vector in vectors:
+            vector[...] = mean
+    assert len(ends) == len(updates)
+    return ends
+
+
+def carried(numbers):
+    vector = np.asarray(numbers, np.float32).copy()
+    yield vector
+    return vector.tolist()
+
+
+def scales_of(shape, pictures=False):
+    """Scales of inputs of a shape alone."""
+    scales = Scales(spec_of(Field("obs", "float32", (2,)), Field("action", "int64"), 2))
+    scales.normalisers = [Normaliser(shape, pictures)]
+    return scales
+
+
+def learned_together(many, parts):
+    """Each learns from a part of the samples, and from what the others tell of theirs."""
+    updates = []
+    for scales, part in zip(many, parts, strict=True):
+        sums = [each.sums(part) for each in scales.normalisers]
+        updates.append(scales.pooled(sums, carried))
+    for scales, found in zip(many, exchanged(updates), strict=True):
+        scales.add([len(many) * sums for sums in found])
+
+
+@pytest.mark.parametrize("pictures", [False, True])
+@pytest.mark.parametrize("far", [0.0, 300.0, 1000.0, -1e4])
+def test_sums_travel_in_float32_and_keep_a_small_spread_far_from_0(far, pictures):
+    random, one = np.random.default_rng(0), Normaliser((2, 1), pictures)
+    many = [scales_of((2, 1), pictures) for _ in range(3)]
+    for _ in range(3):
+        samples = random.normal(far, 0.1, size=(90, 2, 1))
+        one.add(one.sums(samples))
+        learned_together(many, np.split(samples, [30, 35]))  # of different size
+    for [each] in (scales.normalisers for scales in many):
+        assert each.numbers.tobytes() == many[0].normalisers[0].numbers.tobytes()
+        np.testing.assert_allclose(each.scale, one.scale, rtol=1e-2)
+        np.testing.assert_allclose(each.mean, one.mean, rtol=1e-6, atol=1e-6)
+
+
+def test_nobody_s_samples_teach_nothing():
+    many = [scales_of((2,)) for _ in range(2)]
+    before = many[0].normalisers[0].numbers.tobytes()
+    learned_together(many, [np.empty((0, 2))] * 2)
+    assert [scales.normalisers[0].numbers.tobytes() for scales in many] == [before] * 2
+
+
+def test_groups_move_to_their_mean_and_no_variance_falls_below_0():
+    random, groups = np.random.default_rng(0), [Normaliser((2,)) for _ in range(4)]
+    for i, group in enumerate(groups):
+        group.add(group.sums(random.normal(i, 1.0 if i else 100.0, (50, 2))))
+    sent = [group.averageable() for group in groups]
+    mean = np.mean(sent, axis=0)
+    for group in groups:  # meanwhile they learn on, and what was rare is rare
+        group.add(group.sums(random.normal(1.0, 1.0, (50_000, 2))))
+    before = [group.averageable() for group in groups]
+    for group, old, was in zip(groups, before, sent, strict=True):
+        group.shift(mean - was)
+        np.testing.assert_allclose(group.averageable(), old + mean - was, rtol=1e-4, atol=1e-4)
+        assert (group.scale > 0.005).all() and (group.scale < 50).all()
 
 
 def test_pictures_have_a_mean_for_each_pixel_and_one_deviation():

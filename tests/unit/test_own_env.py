@@ -112,6 +112,12 @@ def test_what_an_env_of_ones_own_cannot_do_is_told():
         make_shown(environment, str(TASKS), None, Rendering.PICTURES)
 
 
+@pytest.mark.parametrize("name", ["QMIX", "MAPPO"])
+def test_agents_whose_last_observations_would_not_be_seen_are_refused(name):
+    with pytest.raises(TianJiError, match=r"masked:Within.*same_step"):
+        try_out(job("Within", name))
+
+
 def test_random_actions_are_possible_ones():
     made = try_out(job("Doors", "DQN"))
     policy = made.algorithm.policy(made.task, 0, 0)

@@ -526,6 +526,9 @@ def test_the_learning_rate_follows_the_divergence_that_is_wanted():
     assert rate.next(0.021, 1) == pytest.approx(1e-3 / 1.5)  # more than twice as far
     assert rate.next(0.01, 2) == pytest.approx(1e-3 / 1.5)
     assert rate.next(0.004, 3) == pytest.approx(1e-3)  # less than half as far
+    rate.measured(float("nan"))  # an update that broke went too far
+    assert rate.next(rate.kl, 3) == pytest.approx(1e-3 / 1.5)
+    rate.next(0.0, 3)
     other = KLRate(hyp)
     other.restore(rate.state())
     assert other.next(0.004, 4) == rate.next(0.004, 4) == pytest.approx(1.5e-3)

@@ -135,7 +135,7 @@ def reference(task, learner, batch):
             if not batch["valid"][i, t] or t < h.burn_in:
                 continue
             for a in range(A) if kind == "none" else [None]:
-                if per_agent(task) and not batch["alive"][i, t, a]:
+                if task.env.ends_alone and not batch["alive"][i, t, a]:
                     continue  # it has left
                 goal = goal_of(task, batch, i, t, a, after)
                 q = value[t] if a is None else value[t][a]
@@ -156,7 +156,7 @@ def goal_of(task, batch, i, t, a, after):
     reward = h.reward_scale * (reward[a] if per_agent(task) else reward)
     if batch["terminated"][i, t]:
         return reward
-    if per_agent(task) and not batch["alive"][i, t + 1, a]:
+    if task.env.ends_alone and not batch["alive"][i, t + 1, a]:
         return reward  # it gains nothing more
     bootstrap = after[t] if a is None else after[t][a]
     if batch["truncated"][i, t] or t + 1 == T or not batch["valid"][i, t + 1]:
@@ -180,6 +180,10 @@ OWN_REWARDS = agents_env(A, n_envs=3, teams=(0, 1, 0), reward_per_agent=True)
 def test_an_update_is_what_a_slow_reference_says(mixer, hyp):
     job = task(**hyp, mixer=mixer)
     check_update(job)
+
+
+def test_what_a_team_earns_after_an_agent_has_left_is_that_agent_s_too():
+    check_update(task(replace(OWN_REWARDS, rewards_of_teams=True), mixer="none"))
 
 
 @pytest.mark.parametrize("td_lambda", [0.0, 0.6])

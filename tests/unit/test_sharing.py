@@ -70,6 +70,20 @@ PPO_MODES = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.parametrize("far", [0.0, 1000.0])
+def test_inputs_far_from_0_are_scaled_the_same_alone_and_together(far):
+    hyp = PPOHyp(minibatch=512, step_len=6, normalise_obs=True)
+    alone, many = several(PPO, Task(ENV, MODEL, hyp), 2)
+    batch = rollouts(0)
+    batch["obs"] = 0.1 * batch["obs"] + np.float32(far)
+    learned(alone, batch)
+    together(many, parts_of(batch, 2))
+    scale = alone._scales.inputs.scale
+    assert (scale > 5).all()
+    for one in many:
+        np.testing.assert_allclose(one._scales.inputs.scale, scale, rtol=1e-2)
+
+
 @PPO_MODES
 @pytest.mark.parametrize("k", [2, 4])
 def test_ppo_learns_the_same_alone_and_together_where_a_batch_is_one_minibatch(k, mode):

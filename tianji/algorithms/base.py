@@ -17,7 +17,7 @@ from tianji.core.schema import Arrays
 from tianji.core.state import State
 from tianji.core.wording import count_of
 from tianji.models.layout import Floats
-from tianji.models.normaliser import Normaliser
+from tianji.models.normaliser import Normaliser, Sums
 from tianji.models.tensors import array_of, copy_into
 
 if TYPE_CHECKING:
@@ -88,10 +88,12 @@ class GradientAlgorithm(Algorithm):
         self._flat.clip(max_norm)
         self._optimiser.step()
 
-    def _mean_of_all(self, numbers: list[float]) -> Generator[Weights, None, list[float]]:
+    def _mean_of_all(
+        self, numbers: Sequence[float] | Sums
+    ) -> Generator[Weights, None, list[float]]:
         """Of the learners of a group; the vector of a gradient carries the numbers."""
         gradient = self._flat.gradient.zero_()
-        gradient[: len(numbers)] = torch.tensor(numbers)
+        gradient[: len(numbers)] = torch.as_tensor(numbers, dtype=torch.float32)
         yield from self._flat.exchanged()
         mean: list[float] = gradient[: len(numbers)].tolist()
         return mean
@@ -111,15 +113,17 @@ class GradientAlgorithm(Algorithm):
         self._set_normalisers(weights[n:])
 
     def parameters(self) -> Weights:
-        """Everything that is learned, and the normalisers."""
-        return self._with_normalisers(array_of(self._flat.vector))
+        """Everything that is learned, and the normalisers, so that groups can be averaged."""
+        parts = [each.averageable() for each in self._normalisers]
+        return np.concatenate([array_of(self._flat.vector), *parts])
 
     def shift(self, delta: Weights) -> None:
         """Moves everything that is learned."""
         n = len(self._flat.vector)
         self._flat.vector += torch.from_numpy(delta[:n]).to(self._device)
-        if self._normalisers:
-            self._set_normalisers(self.parameters()[n:] + delta[n:])
+        for each in self._normalisers:
+            each.shift(delta[n : n + len(each.numbers)])
+            n += len(each.numbers)
 
     def log_probabilities(self, batch: Arrays) -> Floats | None:
         """Of `MEASURED` actions of a batch of rollouts, where an actor-critic drew them."""
@@ -129,6 +133,8 @@ class GradientAlgorithm(Algorithm):
             return None
         arrays, inputs = self.stage(batch)
         valid = np.flatnonzero(arrays["valid"])
+        if not len(valid):  # an actor that was lost sends an empty rollout in its turn
+            return np.empty(0, np.float32)
         rows = torch.from_numpy(valid[:: -(-len(valid) // MEASURED) or 1])
         chosen = arrays["raw" if self.task.env.choices is None else "action"]
         action = torch.from_numpy(chosen).flatten(0, 2)[rows].to(self._device)

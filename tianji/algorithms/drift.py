@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -55,8 +56,9 @@ class KLRate:
 
     def measured(self, kl: Any) -> None:
         """The KL divergence of an update, a number or a tensor of one."""
-        if self._hyp.kl_target is not None:
-            self.kl = max(0.0, float(kl))
+        if (target := self._hyp.kl_target) is not None:
+            kl = float(kl)
+            self.kl = max(0.0, kl) if math.isfinite(kl) else 4 * target  # too much, whatever it was
 
     def next(self, kl: float, n_updates: int) -> float:
         """Of the next update, when the last changed the policy by `kl`."""

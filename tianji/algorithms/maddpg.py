@@ -115,7 +115,7 @@ class MADDPG(OffPolicy):
         with torch.no_grad():
             joint = self._best(batch)
             after = self._q(self.target_critics, batch, "next_", joint[:, None]).amin(0)
-            if self.task.env.reward_per_agent and "next_alive" in batch:
+            if self.task.env.ends_alone and "next_alive" in batch:
                 after = after * batch["next_alive"]  # who has left gains nothing more
             goal = batch["reward"] + batch["discount"][:, None] * after
         q = self._q(self.critics, batch, "", batch["action"][:, None])

@@ -155,6 +155,8 @@ class MAPPO(PPO):
     def log_probabilities(self, batch: Arrays) -> Floats:
         """Of `MEASURED` actions of all agents, or those of one sequence."""
         arrays, inputs = self.stage(batch)
+        if not len(inputs.rows):
+            return np.empty(0, np.float32)
         rows = inputs.rows[:: -(-inputs.acts.numel() // MEASURED) or 1]
         action = inputs.steps(arrays["action" if self._discrete else "raw"])[rows.cpu()]
         with torch.no_grad():

@@ -228,7 +228,7 @@ class PPO(OnPolicy):
 
         Several learners normalise advantages over the whole batch, and each of them counts by its
         number of samples; so an update of one minibatch is what one learner would have made. Their
-        first vector holds the sums that the moments follow from, all others are gradients. One
+        first vectors hold the sums that the moments follow from, all others are gradients. One
         learner yields nothing: a yield brings the gradient of a GPU to the CPU and back.
         """
         arrays, inputs = batch
@@ -266,14 +266,10 @@ class PPO(OnPolicy):
         self, gains: Gains, sums: list[Sums]
     ) -> Generator[Weights, None, tuple[list[Moments], float, list[Sums]]]:
         """The same of all learners' samples."""
-        moments = gains.sums()
-        own = [self._rate.kl, *moments, *(float(x) for each in sums for x in each)]
-        kl, *mean = yield from self._mean_of_all(own)
-        n, start, summed = self.task.n_learners, len(moments), []
-        for each in sums:
-            summed.append(np.array(mean[start : start + len(each)]) * n)
-            start += len(each)
-        return pooled(mean[: len(moments)], n), kl, summed
+        kl, *mean = yield from self._mean_of_all([self._rate.kl, *gains.sums()])
+        n = self.task.n_learners
+        summed = yield from self._scales.pooled(sums, self._mean_of_all)
+        return pooled(mean, n), kl, [each * n for each in summed]
 
     def _prepare(self, batch: Arrays, inputs: Any) -> tuple[Samples, list[Sums]]:
         """The valid samples with their advantages and targets, and sums for the normalisers."""

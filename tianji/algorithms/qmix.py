@@ -166,7 +166,7 @@ class QMIX(TargetAlgorithm):
     def stage(self, batch: Arrays) -> Any:
         """What is learned from, on the device."""
         more: tuple[str, ...] = ("state",) if self.hyp.mixer == "qmix" else ()
-        if self.task.env.reward_per_agent:
+        if self.task.env.ends_alone:
             more += ("alive",)
         if MEMORY in batch:
             more += (MEMORY, IS_FIRST)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
+
 import numpy as np
 import numpy.typing as npt
 
 from tianji.algorithms.base import advantages
+from tianji.core.algorithm import Weights
 from tianji.core.env import EnvSpec
 from tianji.core.schema import Arrays
 from tianji.models.layout import Floats
 from tianji.models.normaliser import LIMIT, Normaliser, Sums
+
+Exchange = Callable[[Sums], Generator[Weights, None, list[float]]]
 
 
 class Scales:
@@ -41,6 +46,21 @@ class Scales:
         whose = enumerate(self._returns)
         return seen + [each.sums(returns[valid & (self.whose == team)]) for team, each in whose]
 
+    def pooled(
+        self, sums: list[Sums], mean_of_all: Exchange
+    ) -> Generator[Weights, None, list[Sums]]:
+        """The mean over several learners of their sums, which travel in float32.
+
+        It cannot tell squares about a mean that is far away from the spread that they are made of.
+        So squares travel about the mean of all samples, when that is known.
+        """
+        if not sums:
+            return []
+        each, own = self.normalisers, sums
+        totals = yield from _together([*map(Normaliser.totals, each, own)], mean_of_all)
+        about = [*map(Normaliser.about_the_mean, each, own, totals)]
+        return [*map(Normaliser.whole, each, totals, (yield from _together(about, mean_of_all)))]
+
     def add(self, sums: list[Sums]) -> None:
         """Learns that; nothing where there are none."""
         for normaliser, each in zip(self.normalisers if sums else (), sums, strict=True):
@@ -71,3 +91,9 @@ class Scales:
             units.append((unit, *scaled))
         found: Floats = np.array(units, np.float32)[self.whose].T
         return found
+
+
+def _together(parts: list[Sums], mean_of_all: Exchange) -> Generator[Weights, None, list[Sums]]:
+    """Several arrays that travel as one."""
+    found = yield from mean_of_all(np.concatenate(parts))
+    return np.split(np.array(found), np.cumsum([len(part) for part in parts[:-1]]))

@@ -53,6 +53,7 @@ class EnvSpec:
     same_step: bool = False  # the library resets within the step that ended an episode (see Step)
     agents: tuple[str, ...] = ()  # names, in the order of the axis A; none: no such axis
     reward_per_agent: bool = False  # rewards are [E, A]
+    rewards_of_teams: bool = False  # and the same for all agents of a team
     teams: tuple[int, ...] = ()  # team of each agent, counted from 0; all 0: one team
     own_inputs: tuple[int, ...] = ()  # numbers that each agent sees, where some are padded
     own_actions: tuple[int, ...] = ()  # options, or numbers, of each agent, where some are padded
@@ -84,6 +85,11 @@ class EnvSpec:
     def n_teams(self) -> int:
         """Teams that agents belong to; 0 without agents."""
         return max(self.teams, default=-1) + 1
+
+    @property
+    def ends_alone(self) -> bool:
+        """Whether an agent gains nothing more once it does not take part: nothing of a team's."""
+        return self.reward_per_agent and not self.rewards_of_teams
 
     @property
     def reward(self) -> Field:

@@ -171,6 +171,7 @@ class Shares:
         if sharing == "team":
             self._same = (teams[:, None] == teams).astype(np.float32)
         self.per_agent = sharing == "agent" or self._several
+        self.of_teams = sharing == "team" and self._several
 
     def of(
         self, own: npt.NDArray[np.float32]
@@ -189,6 +190,7 @@ def spec_of_all(game: EnvSpec, n_envs: int, max_step: int | None, shares: Shares
         game,
         n_envs=n_envs,
         reward_per_agent=shares is not None and shares.per_agent,
+        rewards_of_teams=shares is not None and shares.of_teams,
         max_episode_steps=min(limits, default=None),
     )
 

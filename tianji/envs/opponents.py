@@ -50,7 +50,7 @@ class Opponents:
         self.spec = of_agents(full, self._keep)
         self._by_team = kwargs.get("reward") == "team"
         if self._by_team and self.spec.n_teams == 1:
-            self.spec = replace(self.spec, reward_per_agent=False)
+            self.spec = replace(self.spec, reward_per_agent=False, rewards_of_teams=False)
         self._choices = Choices(name, self.spec)
         self._random = np.random.default_rng(len(self._keep))  # until a seed is given
         self._seen: Arrays = {}

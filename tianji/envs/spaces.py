@@ -313,9 +313,10 @@ class Actions:
         return actions if start is None else [each + int(start) for each in actions]
 
     def all(self, action: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """What a vector environment is to be given."""
+        """What a vector environment is to be given: arrays that it may change."""
         if action.shape != self._want.shape or action.dtype is not self._dtype:
             action = accepted(self._name, action, self._want)
+        action = action.copy()  # what the policy chose goes into the trajectory
         if not self._discrete:
             return action
         inside = action.view(np.uint64) < self._limit  # read so, a negative number is a huge one

@@ -25,10 +25,17 @@ def check_algorithm(name: str, algorithm: type[Algorithm]) -> None:
 
 
 def check_agents(config: Config, algorithm: type[Algorithm], env: EnvSpec) -> None:
-    """Refuses an environment of several agents where the algorithm learns for a single one."""
-    if not env.agents or algorithm.several_agents:
-        return
+    """Refuses several agents where the algorithm learns for one, or would not see how they end."""
     name, n = config.agent.type, len(env.agents)
+    if not n or algorithm.several_agents:
+        if n and env.same_step and ":" not in name:
+            raise TianJiError(
+                f"environment.type: {config.environment.type} has agents and begins anew within "
+                f"the step that ends an episode (EnvSpec.same_step), and {name} reads the last "
+                "observations in obs: show them there, begin anew in the next step, and mark that "
+                "one as not valid"
+            )
+        return
     meant = "MAPPO' or 'MADDPG" if env.choices is None else "MAPPO', 'QMIX' or 'MADDPG"
     few = ", ".join(env.agents[:3]) + (", ..." if n > 3 else "")
     raise TianJiError(

@@ -47,7 +47,7 @@ class AgentsInputs:
         self.acts = takes_part[self._chosen]  # [R, L, A], in the CPU's memory
         device = staged["obs"].device
         self._acts, chosen = self.acts.to(device), self._chosen.to(device)
-        self.told = self._told(batch, env.reward_per_agent)
+        self.told = self._told(batch, env.ends_alone)
         self._valued = self.steps(self.told["valid"]).to(device)
         everyone = len(chosen) == len(acted["obs"])
         seen = acted | self._memory
@@ -76,7 +76,7 @@ class AgentsInputs:
         rows[self._acts] = values
         return rows
 
-    def _told(self, batch: Arrays, per_agent: bool) -> Arrays:
+    def _told(self, batch: Arrays, ends_alone: bool) -> Arrays:
         """Rewards and ends [n, T, E, C] of what each of C values is of.
 
         Whoever has rewards of its own gains nothing more once it does not take part. A team's goes
@@ -87,7 +87,7 @@ class AgentsInputs:
         for name, array in told.items():
             if array.ndim == 3:
                 told[name] = array[..., None].repeat(self._n_values, -1)
-        if per_agent and "alive" in batch:
+        if ends_alone and "alive" in batch:
             alive, after = batch["alive"][:, :-1], batch["alive"][:, 1:]
             told["terminated"] |= ~after
             told["truncated"] &= after

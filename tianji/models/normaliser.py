@@ -15,6 +15,7 @@ Sums = npt.NDArray[np.float64]
 
 CHUNK = 512  # samples that are looked at together
 LIMIT = 10.0  # of what is normalised
+LEAST = 1e-8  # variance that is divided by
 MOST = 1e7  # samples that the past counts for at most: float32 could not count on for ever
 
 
@@ -61,8 +62,7 @@ class Normaliser:
         for start in range(0, len(rows), CHUNK):
             about = rows[start : start + CHUNK].astype(np.float64) - self._mean
             total += about.sum(0), np.square(about).sum(0)
-        squares = total[1].mean(keepdims=True) if self._pictures else total[1]
-        return np.concatenate([total[0], squares, [len(rows)]])
+        return np.concatenate([total[0], self._each(total[1]), [len(rows)]])
 
     def add(self, sums: Sums) -> None:
         """Goes on with samples of which these are the sums."""
@@ -71,7 +71,7 @@ class Normaliser:
             return
         shift, squares = sums[: self._n] / n, sums[self._n : -1] / n
         share, moved = n / (seen + n), np.square(shift)
-        spread = squares - (moved.mean() if self._pictures else moved)
+        spread = np.maximum(squares - (moved.mean() if self._pictures else moved), 0.0)
         if not seen:
             self._variance[...] = spread
         else:
@@ -79,6 +79,39 @@ class Normaliser:
             self._variance[...] = (1 - share) * self._variance + share * spread + between
         self._mean += share * shift
         self.numbers[-1] = min(seen + n, MOST)
+
+    def totals(self, sums: Sums) -> Sums:
+        """All sums but those of squares."""
+        return np.append(sums[: self._n], sums[-1])
+
+    def about_the_mean(self, sums: Sums, totals: Sums) -> Sums:
+        """The sums of squares about the mean of more samples, which have these `totals`."""
+        mean, total = totals[:-1] / (totals[-1] or 1.0), sums[: self._n]
+        return sums[self._n : -1] + self._each(sums[-1] * np.square(mean) - 2 * mean * total)
+
+    def whole(self, totals: Sums, about_the_mean: Sums) -> Sums:
+        """The sums of which these are the parts."""
+        squares = about_the_mean + self._each(np.square(totals[:-1])) / (totals[-1] or 1.0)
+        return np.concatenate([totals[:-1], squares, totals[-1:]])
+
+    def _each(self, squares: Sums) -> Sums:
+        """Of every variance: pictures have one."""
+        return squares.mean(keepdims=True) if self._pictures else squares
+
+    def averageable(self) -> Floats:
+        """All numbers with the logarithm of the variance in its place, which `shift` moves.
+
+        What groups have learned apart is moved by the mean of all, and stays above 0 so.
+        """
+        numbers = self.numbers.copy()
+        numbers[self._n : -1] = np.log(np.maximum(self._variance, LEAST))
+        return numbers
+
+    def shift(self, delta: Floats) -> None:
+        """Moves what `averageable` says."""
+        self._mean += delta[: self._n]
+        self._variance[...] = np.maximum(self._variance, LEAST) * np.exp(delta[self._n : -1])
+        self.numbers[-1] += delta[-1]
 
     @property
     def mean(self) -> Floats:
@@ -89,7 +122,7 @@ class Normaliser:
     @property
     def scale(self) -> Floats:
         """What is multiplied with afterwards: `shape` numbers, or one for pictures."""
-        deviation = np.sqrt(np.maximum(self._variance, 1e-8))
+        deviation = np.sqrt(np.maximum(self._variance, LEAST))
         if self._pictures:
             return (1 / (4 * deviation)).astype(np.float32)
         return (1 / deviation).reshape(self._shape).astype(np.float32)
