@@ -45,6 +45,7 @@ def test_what_is_not_named_is_not_done():
         ("'skip', 'noop', 'warp'", ["'skip'", "'noop'", "['noop', 'skip', 'warp']"]),
         ("'fire', 'life', 'warp'", ["'fire'", "'life'", "['life', 'fire', 'warp']"]),
         ("'noop', 'skip'", ["'warp'"]),
+        ("", ["'warp'"]),
         ("dict(type='skip', frames=1), 'warp'", ["'skip'", "frames=1"]),
         ("dict(type='warp', size=42)", ["'size'", "height", "width"]),
         ("dict(type='life', k=4), 'warp'", ["'life'", "'k'"]),
@@ -60,8 +61,8 @@ def test_a_list_that_contradicts_itself_is_refused_at_its_line(wrappers, said):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("", "needs a game"),
-        ("game='Pong', gym_name='Pong-v5'", "needs a game"),
+        ("", "needs one game"),
+        ("game='Pong', gym_name='Pong-v5'", "found game='Pong' and gym_name"),
         ("game='Pong', kwargs=dict(mode=1)", "mode"),
         ("game='Pong', sticky=1.5", "sticky must be at most 1"),
         ("game='Pong', max_frames=0", "max_frames must be at least 1"),

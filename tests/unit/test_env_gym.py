@@ -232,6 +232,11 @@ def refused(match, *arguments, **kwargs):
     assert len(str(caught.value).splitlines()) <= 3
 
 
+@pytest.mark.parametrize("name", ["PongNoFrameskip-v4", "ALE/Pong-v5"])
+def test_an_atari_game_is_answered_with_the_type_that_plays_it(name):
+    refused(f"type='AtariEnv', gym_name='{name}'", name)
+
+
 def test_an_unknown_name_is_answered_with_the_nearest():
     refused(r"no environment 'CartPol-v1'. Did you mean 'CartPole-v1'", "CartPol-v1")
     refused(r"no environment 'cartpole'. Did you mean 'CartPole-v", "cartpole")

@@ -63,8 +63,8 @@ class EnvironmentConfig:
         "how an actor steps its environments: `single` (just one), `sync` (one after the other), "
         "`vector` (the library's own vector entry point), `auto` (`vector` where there is one)",
     )
-    wrappers: tuple[WrapperConfig, ...] = key(
-        (),
+    wrappers: tuple[WrapperConfig, ...] | None = key(
+        None,
         "of an AtariEnv: `noop`, `skip`, `life`, `fire`, `warp`, `clip`, `stack`, or what the "
         "release calls them, innermost first; default: all of them",
     )
@@ -101,13 +101,16 @@ class EnvironmentConfig:
         for name in ("game", "sticky", "full_actions", "max_frames", "threads"):
             if getattr(self, name) != type(self).__dataclass_fields__[name].default:
                 return f"{name} belongs to an AtariEnv, and the type is {self.type!r}"
-        if any(wrapper.name in CLASSIC for wrapper in self.wrappers):
+        if any(wrapper.name in CLASSIC for wrapper in self.wrappers or ()):
             return f"such wrappers belong to an AtariEnv, and the type is {self.type!r}"
         return None
 
     def _check_atari(self) -> str | None:
         if (self.game is None) == (self.gym_name is None):
-            return "an AtariEnv needs a game, as in dict(type='AtariEnv', game='Pong')"
+            found = (
+                "" if self.game is None else f", found game={self.game!r} and gym_name beside it"
+            )
+            return f"an AtariEnv needs one game, as in dict(type='AtariEnv', game='Pong'){found}"
         if self.kwargs:
             return f"an AtariEnv takes no kwargs, found {', '.join(self.kwargs)}"
         try:
@@ -119,4 +122,5 @@ class EnvironmentConfig:
     @property
     def wrapping(self) -> Wrapping:
         """What `wrappers` mean together; by default all the classic ones."""
-        return wrapping_of(self.wrappers or map(WrapperConfig, CLASSIC))
+        given = self.wrappers
+        return wrapping_of(map(WrapperConfig, CLASSIC) if given is None else given)

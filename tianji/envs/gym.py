@@ -67,6 +67,11 @@ def find(gym_name: str, folder: str) -> Registered:
         load_module(module, folder)
     registered = gymnasium.registry.get(name)
     if registered is None:
+        if name.startswith("ALE/") or "NoFrameskip-v" in name:
+            raise TianJiError(
+                f"gymnasium has no environment {name!r}: Atari games are played by\n"
+                f"environment = dict(type='AtariEnv', gym_name={name!r})"
+            )
         near = did_you_mean(name, gymnasium.registry, n=3)
         raise TianJiError(
             f"gymnasium has no environment {name!r}{near or '.'}\n"
