@@ -262,6 +262,14 @@ def test_sums_travel_in_float32_and_keep_a_small_spread_far_from_0(far, pictures
         np.testing.assert_allclose(each.mean, one.mean, rtol=1e-6, atol=1e-6)
 
 
+def test_samples_beyond_float32_teach_nothing():
+    one = Normaliser((2,))
+    one.add(one.sums(np.array([[1.0, 2.0], [3.0, 4.0]])))
+    before = one.numbers.tobytes()
+    one.add(one.sums(np.array([[0.0, 1e25]])))
+    assert one.numbers.tobytes() == before
+
+
 def test_nobody_s_samples_teach_nothing():
     many = [scales_of((2,)) for _ in range(2)]
     before = many[0].normalisers[0].numbers.tobytes()

@@ -85,7 +85,7 @@ class Scales:
         """The unit of rewards, and what scaled values are shifted by and multiplied with."""
         units = []
         for each in self._returns:
-            mean, deviation = float(each.mean), 1 / float(each.scale)
+            mean, deviation = float(each.mean), float(each.deviation[0])
             unit = deviation if self._reward else 1.0
             scaled = (mean / unit, deviation / unit) if self._value else (0.0, 1.0)
             units.append((unit, *scaled))

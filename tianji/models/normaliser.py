@@ -16,6 +16,7 @@ Sums = npt.NDArray[np.float64]
 CHUNK = 512  # samples that are looked at together
 LIMIT = 10.0  # of what is normalised
 LEAST = 1e-8  # variance that is divided by
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 MOST = 1e7  # samples that the past counts for at most: float32 could not count on for ever
 
 
@@ -72,11 +73,12 @@ class Normaliser:
         shift, squares = sums[: self._n] / n, sums[self._n : -1] / n
         share, moved = n / (seen + n), np.square(shift)
         spread = np.maximum(squares - (moved.mean() if self._pictures else moved), 0.0)
-        if not seen:
-            self._variance[...] = spread
-        else:
+        if seen:
             between = (1 - share) * share * (moved.mean() if self._pictures else moved)
-            self._variance[...] = (1 - share) * self._variance + share * spread + between
+            spread = (1 - share) * self._variance + share * spread + between
+        if not (spread < FLOAT32_MAX).all():
+            return  # what runs away is told by its loss
+        self._variance[...] = spread
         self._mean += share * shift
         self.numbers[-1] = min(seen + n, MOST)
 
@@ -122,10 +124,14 @@ class Normaliser:
     @property
     def scale(self) -> Floats:
         """What is multiplied with afterwards: `shape` numbers, or one for pictures."""
-        deviation = np.sqrt(np.maximum(self._variance, LEAST))
         if self._pictures:
-            return (1 / (4 * deviation)).astype(np.float32)
-        return (1 / deviation).reshape(self._shape).astype(np.float32)
+            return (1 / (4 * self.deviation)).astype(np.float32)
+        return (1 / self.deviation).reshape(self._shape).astype(np.float32)
+
+    @property
+    def deviation(self) -> Floats:
+        """The standard deviation of each of `shape` numbers, flat, or of pictures."""
+        return np.sqrt(np.maximum(self._variance, LEAST))
 
     def __call__(self, inputs: npt.NDArray[Any]) -> Floats:
         """Inputs [..., *shape] as networks are to see them."""
