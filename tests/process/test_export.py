@@ -158,6 +158,27 @@ def test_the_squashed_action_is_exported_without_noise(algorithm, tmp_path):
     assert action.std() > 0.1
 
 
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+def test_a_policy_that_stacks_frames_is_given_the_stack(algorithm, tmp_path):
+    options = ("exp.train_steps=600", "exp.stop_return=None", "model.precision=bfloat16")
+    tianji.train(TASKS / f"catch_{algorithm}.py", *options, engine="local", run_dir=tmp_path / "r")
+    exported = tianji.export(tmp_path / "r", tmp_path / "policy.onnx")
+    assert exported.parity.equal == 1
+    policy = tianji.load(tmp_path / "r").in_float32()
+    env, session = policy.environment(), onnxruntime.InferenceSession(exported.path)
+    obs, first = env.reset(0)["obs"], np.ones(env.spec.n_envs, bool)
+    stack = obs[:, None].repeat(env.spec.stack, 1)
+    for _ in range(30):
+        action = policy.act({"obs": obs}, first)
+        [said] = session.run(["action"], {"obs": stack.astype(np.float32)})
+        assert (said == action).all()
+        step = env.step(action)
+        obs, first = step.obs["obs"], step.first
+        stack = np.concatenate([stack[:, 1:], obs[:, None]], 1)
+        stack[first] = obs[first, None]
+    env.close()
+
+
 def test_agents_that_remember_are_given_their_memory_back(monkeypatch, tmp_path):
     run = tmp_path / "run"
     options = ("exp.train_steps=600", "exp.stop_return=1e9")

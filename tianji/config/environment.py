@@ -120,6 +120,13 @@ class EnvironmentConfig:
         return None
 
     @property
+    def task(self) -> str:
+        """What is played, for people."""
+        named = self.gym_name or self.game or self.type
+        own = ("name", "scenario_name", "map_name")
+        return next((str(self.kwargs[key]) for key in own if self.kwargs.get(key)), named)
+
+    @property
     def wrapping(self) -> Wrapping:
         """What `wrappers` mean together; by default all the classic ones."""
         given = self.wrappers

@@ -55,9 +55,8 @@ class Trained:
         self._n_acted = 0  # observations in the last call
 
     def __repr__(self) -> str:
-        env = self.config.environment
-        where = env.gym_name or env.type
-        return f"Trained({self.config.agent.type} on {where}, {self.version:,} updates)"
+        task = self.config.environment.task
+        return f"Trained({self.config.agent.type} on {task}, {self.version:,} updates)"
 
     @property
     def algorithm(self) -> type[Algorithm]:
@@ -110,6 +109,14 @@ class Trained:
         if single:
             arrays = {name: array[None] for name, array in arrays.items()}
         return arrays, single
+
+    def in_float32(self) -> Trained:
+        """The same policy, computed as other programs do; convolutions may act in bfloat16."""
+        model = replace(self.task.model, precision="float32")
+        policy = self.algorithm.policy(replace(self.task, model=model, device="cpu"), 0, 0)
+        policy.load(self.weights, self.version)
+        more = self.weights, self.version, self.env_steps, self._terms
+        return Trained(self.config, self._job, policy, *more)
 
     def environment(self) -> Env:
         """Fresh environments of the kind that the policy was trained in."""

@@ -71,7 +71,7 @@ def onnx(run: str | Path, out: str | Path | None = None, trust: bool = False) ->
     path = Path(out) if out is not None else default_path(Path(run))
     if path.exists():
         raise TianJiError(f"{path} exists already: name another file with --out, or remove it")
-    trained = load(run, trust=trust)
+    trained = load(run, trust=trust).in_float32()
     graph = trained.algorithm.exported(trained.task, trained.weights)
     session = _session(graph)
     parity = _parity(trained, graph, session)
@@ -107,13 +107,20 @@ def _parity(trained: Trained, graph: PolicyGraph, session: Any) -> Parity:
 
 
 def observations_of(trained: Trained, seed: int = 0) -> Observations:
-    """Observations that the policy meets, and as many drawn from the range around them."""
+    """What the network reads of games that the policy plays, and as much drawn around that.
+
+    Where the policy stacks frames, it is the stacks.
+    """
+    from tianji.models.frame_stack import FrameStack
+
     env = trained.environment()
     spec, obs = trained.task.env, env.reset(seed)
-    rows, dtype = [spec.gather(obs).copy()], spec.gather(obs).dtype
+    stack, first = FrameStack(spec), np.ones(spec.n_envs, np.bool_)
+    rows, dtype = [stack.see(spec.gather(obs), first).copy()], spec.gather(obs).dtype
     while sum(map(len, rows)) < PLAYED:
-        obs = env.step(trained.act(obs)).obs
-        rows.append(spec.gather(obs).copy())
+        step = env.step(trained.act(obs, first))
+        obs, first = step.obs, step.first
+        rows.append(stack.see(spec.gather(obs), first).copy())
     env.close()
     played = np.concatenate(rows).astype(np.float32)
     low, high = played.min(0), played.max(0)
@@ -131,10 +138,21 @@ def compare(
     """Runs the graph and the policy side by side."""
     inputs = observations.astype(np.float32)
     action, scores = session.run(None, {"obs": inputs})
-    expected = trained.act(trained.task.env.scatter(observations))
+    expected = _acted(trained, observations)
     want = graph.scores(inputs)
     one_each = want.shape == (len(inputs), trained.task.env.n_actions)  # score per action
     return parity_of(trained, action, expected, scores, want, want if one_each else None)
+
+
+def _acted(trained: Trained, observations: Observations) -> npt.NDArray[Any]:
+    """What the policy does; one that stacks frames is shown those of every stack in turn."""
+    spec, n = trained.task.env, len(observations)
+    if spec.stack == 1:
+        return trained.act(spec.scatter(observations))
+    frames = observations.reshape(n, spec.stack, *spec.inputs[0].shape)
+    for i in range(spec.stack):
+        action = trained.act(spec.scatter(frames[:, i]), np.full(n, i == 0))
+    return action
 
 
 def parity_of(
@@ -210,7 +228,7 @@ def _about(trained: Trained, parity: Parity) -> dict[str, str]:
     return {
         "tianji": __version__,
         "algorithm": trained.config.agent.type,
-        "environment": environment.gym_name or environment.type,
+        "environment": environment.task,
         "updates": str(trained.version),
         "parity": str(parity),
     }
