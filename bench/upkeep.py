@@ -116,7 +116,8 @@ def child(what: str, seconds: float, n_windows: int, folder: Path) -> None:
         settings.append("exp.eval_step=1")
     faster = FASTER if what == TABLE else 1
     shows.FRAME_SECONDS /= faster
-    launch.train(load(CONFIG, settings), "process", folder, row_seconds=1.0 / faster)
+    asked = launch.TrainRequest("process", folder, row_seconds=1.0 / faster)
+    launch.train(load(CONFIG, settings), asked)
     (folder / "pairs.json").write_text(json.dumps(windows.pairs()))
 
 

@@ -148,8 +148,7 @@ def train(
     loaded = load_config(config, given)
     for notice in loaded.notices:
         terminal.say("note", notice)
-    return launch.train(
-        loaded,
+    asked = launch.TrainRequest(
         engine,
         folder,
         quiet,
@@ -158,6 +157,7 @@ def train(
         plan=chosen,
         planning_seconds=seconds,
     )
+    return launch.train(loaded, asked)
 
 
 def resume(
@@ -183,8 +183,10 @@ def resume(
     folder = Path(run)
     changes = [*overrides, *as_overrides(settings, "resume")]
     config, before = resume.reopen(folder, changes, trust)
-    name = engine or before
-    return launch.train(config, name, folder, quiet, started_at, dashboard=dashboard, extend=True)
+    asked = launch.TrainRequest(
+        engine or before, folder, quiet, started_at, dashboard=dashboard, extend=True
+    )
+    return launch.train(config, asked)
 
 
 def load(

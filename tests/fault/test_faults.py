@@ -24,11 +24,10 @@ from commands import (
     without_a_mean,
 )
 
-from tianji.config import load as load_config
+import tianji
 from tianji.core import checkpoint
 from tianji.core.signals import ECHO_SECONDS
 from tianji.engines import stall, supervise
-from tianji.runs import launch
 
 pytestmark = [pytest.mark.fault, pytest.mark.process]
 
@@ -345,8 +344,8 @@ def test_a_loss_that_stays_nan_goes_back_to_the_newest_checkpoint_once_and_then_
 def test_a_run_that_stands_still_says_where_each_process_is(tmp_path, monkeypatch):
     monkeypatch.setattr(stall, "STALL_SECONDS", 1.0)
     overrides = ["actor_cfg.num=1", "actor_cfg.envs=1", "exp.train_steps=3000"]
-    config = load_config(_echo(tmp_path, "Sleeps"), overrides)
-    report = launch.train(config, "process", tmp_path / "run", True)
+    config = _echo(tmp_path, "Sleeps")
+    report = tianji.train(config, *overrides, engine="process", run_dir=tmp_path / "run")
     assert report.exit_status == 0
     text = next(each for each in report.summary["warnings"] if "nothing has moved for" in each)
     assert "  actor-0.0 has said nothing since: it is in the middle of a step" in text
@@ -360,7 +359,7 @@ def test_an_actor_that_hangs_in_its_first_reset_is_told_and_replaced(tmp_path, m
     monkeypatch.setattr(supervise, "AT_FIRST", 2.0)
     text = _echo(tmp_path, "HangsAtFirst", f', mark="{tmp_path / "mark"}"')
     ends = ["exp.train_steps=3000", "exp.stop_return=1e9", "environment.step_seconds=2"]
-    report = launch.train(load_config(text, ends), "process", tmp_path / "run", True)
+    report = tianji.train(text, *ends, engine="process", run_dir=tmp_path / "run")
     assert report.summary["status"] == "finished"
     fault = next(each for each in report.summary["faults"] if each["process"] == "actor-0.0")
     assert fault["how"].startswith("hung: it was not ready after more than 10 s")

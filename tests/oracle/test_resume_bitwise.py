@@ -67,7 +67,7 @@ def job(name, *more):
 
 
 def train(config, folder, engine="local", **options):
-    return launch.train(config, engine, folder, quiet=True, **options)
+    return launch.train(config, launch.TrainRequest(engine, folder, quiet=True, **options))
 
 
 class Interruption:

@@ -165,7 +165,7 @@ EVERY_DAY = ("dqn, three actors", "synchronous ppo, three actors")
 def test_without_slack_processes_are_serial_training_bit_for_bit(make_job, tmp_path, name):
     job = make_job(*PROCESSES[name], *ONE_THREAD)
     outcome = serial.train(job)
-    report = launch.train(job.config, "process", tmp_path / "run", quiet=True)
+    report = launch.train(job.config, launch.TrainRequest("process", tmp_path / "run", quiet=True))
     assert report.summary["status"] == "finished", report.error
     assert report.summary["updates"] == outcome.version > 2
     np.testing.assert_array_equal(load(report.folder).weights, outcome.algorithm.weights())

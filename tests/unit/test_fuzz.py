@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from profiles import plan_for
 from recordings import folder_of_a_run, heading, record
 
+import tianji
 from tianji.config import from_json
 from tianji.config import load as load_config
 from tianji.core import checkpoint, json_file, tensorfile
@@ -35,7 +36,7 @@ from tianji.observe.trace.format import Doing
 from tianji.observe.trace.timeline import save
 from tianji.observe.trace.trace_reader import read as read_trace
 from tianji.observe.watch import Watch
-from tianji.runs import launch, resume, trained, weights_file
+from tianji.runs import resume, trained, weights_file
 from tianji.runs.checkpoint_schedule import _score
 from tianji.runs.run import Run
 from tianji.strategy.plan import plan_file
@@ -65,8 +66,8 @@ def bounded():
 def place(tmp_path_factory):
     """A run with checkpoints, a trace and a plan, of which each test spoils one file."""
     overrides = ["exp.train_steps=700", "exp.save_freq=2", "model.hidden=[4]"]
-    config = load_config(TASKS / "walk_ppo.py", overrides)
-    run = launch.train(config, "local", tmp_path_factory.mktemp("fuzz") / "run", True).folder
+    run = tmp_path_factory.mktemp("fuzz") / "run"
+    tianji.train(TASKS / "walk_ppo.py", *overrides, engine="local", run_dir=run)
     folder_of_a_run(run.parent)
     record(run, heading(), (0, Doing.UPDATE, 1.0, 2.0, 0, 0), (0, Doing.ACT, 2.0, 3.0, 2.5, 3.0))
     plan_file.write(plan_for(load_config(TASKS / "cartpole_dqn.py")), run / "plan.json")

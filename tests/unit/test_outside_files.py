@@ -26,7 +26,7 @@ from tianji.observe.trace.format import MAGIC, PREFIX, Doing, heading_from
 from tianji.observe.trace.timeline import save
 from tianji.observe.trace.trace_reader import read as read_trace
 from tianji.observe.trace.trace_reader import read_file
-from tianji.runs import launch, resume, trained, weights_file
+from tianji.runs import resume, trained, weights_file
 from tianji.runs.folder import rewind
 from tianji.strategy.plan import plan_file
 
@@ -199,8 +199,8 @@ def test_places_without_end_are_no_places(tmp_path):
 def whole(tmp_path_factory):
     """The folder of a run that ended after several checkpoints."""
     overrides = ["exp.train_steps=6000", "exp.save_freq=2", "exp.save_keep=3"]
-    config = load_config(TASKS / "walk_ppo.py", overrides)
-    return launch.train(config, "local", tmp_path_factory.mktemp("outside") / "run", True).folder
+    folder = tmp_path_factory.mktemp("outside") / "run"
+    return tianji.train(TASKS / "walk_ppo.py", *overrides, engine="local", run_dir=folder).folder
 
 
 @pytest.fixture

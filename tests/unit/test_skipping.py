@@ -9,14 +9,13 @@ import torch
 from commands import TASKS
 from test_roles import CountingAlgorithm, LearnerStage
 
+import tianji
 from tianji.algorithms.dqn import DQN
-from tianji.config import load as load_config
 from tianji.core.counts import Count
 from tianji.core.errors import TianJiError
 from tianji.models.flat import FlatParameters
 from tianji.models.optimisers import Adam, RAdam, RMSProp
 from tianji.roles import learner as learner_module
-from tianji.runs import launch
 
 
 def problem(kind, on_device):
@@ -175,7 +174,7 @@ def spoilt(monkeypatch, bad):
 
 def run(folder, *more):
     overrides = ["exp.train_steps=1500", "exp.save_freq=20", "exp.stop_return=None", *more]
-    return launch.train(load_config(TASKS / "walk_dqn.py", overrides), "local", folder, True)
+    return tianji.train(TASKS / "walk_dqn.py", *overrides, engine="local", run_dir=folder)
 
 
 def test_a_run_survives_and_goes_back_to_its_newest_checkpoint(monkeypatch, tmp_path, capfd):

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from commands import TASKS
 
-from tianji.config import load as load_config
+import tianji
 from tianji.core import alarm
 from tianji.core.counts import Count
 from tianji.engines.stall import StallWatch, waits_for
 from tianji.observe.watch import Progress
-from tianji.runs import launch
 
 
 class Played:
@@ -137,8 +136,9 @@ def test_the_local_engine_puts_its_alarm_off_while_it_trains(monkeypatch, tmp_pa
     calls = []
     monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda s: calls.append(s))
     monkeypatch.setattr(faulthandler, "cancel_dump_traceback_later", lambda: calls.append("off"))
-    config = load_config(TASKS / "walk_ppo.py", ["exp.train_steps=300"])
-    assert launch.train(config, "local", tmp_path / "run", True).status == "finished"
+    task, run = TASKS / "walk_ppo.py", tmp_path / "run"
+    report = tianji.train(task, "exp.train_steps=300", engine="local", run_dir=run)
+    assert report.status == "finished"
     assert set(calls) == {alarm.STALL_SECONDS, "off"} and calls[-1] == "off"
     assert calls[:4] == [60, "off", 60, "off"]  # while it is tried out, and while actors begin
 

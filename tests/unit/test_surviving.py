@@ -11,18 +11,17 @@ from contextlib import suppress
 import pytest
 from commands import TASKS
 
-from tianji.config import load
+import tianji
 from tianji.core import checkpoint
 from tianji.core.errors import TianJiError
 from tianji.core.signals import DROPPED_SECONDS, Interrupted, Signals
 from tianji.core.state import split
-from tianji.runs import launch
 
 SHORT = ("exp.train_steps=300", "exp.stop_return=1e9")
 
 
 def train(config, folder, *overrides):
-    return launch.train(load(config, [*SHORT, *overrides]), "local", folder, quiet=True)
+    return tianji.train(config, *SHORT, *overrides, engine="local", run_dir=folder)
 
 
 def own_task(folder, methods):

@@ -8,18 +8,17 @@ import pytest
 from commands import TASKS
 
 import tianji
-from tianji.config import load as load_config
 from tianji.core import checkpoint
 from tianji.core.errors import TianJiError
-from tianji.runs import launch
 from tianji.runs.weights_file import save_best
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """The folder of a short run with two checkpoints: each of its ends leaves one."""
-    config = load_config(TASKS / "walk_ppo.py", ["exp.train_steps=700", "exp.save_keep=2"])
-    folder = launch.train(config, "local", tmp_path_factory.mktemp("trained") / "run", True).folder
+    task, ends = TASKS / "walk_ppo.py", ("exp.train_steps=700", "exp.save_keep=2")
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    tianji.train(task, *ends, engine="local", run_dir=folder)
     return tianji.resume(folder, exp=dict(train_steps=1500)).folder
 
 

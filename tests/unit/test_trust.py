@@ -16,7 +16,7 @@ from tianji.config import load as load_config
 from tianji.core import checkpoint, child
 from tianji.core.errors import TianJiError
 from tianji.observe import replay_record
-from tianji.runs import launch, replay, trust
+from tianji.runs import replay, trust
 
 EVIL = """
 import pathlib
@@ -28,8 +28,9 @@ from walk import Walk as Env
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """The folder of a run in an environment of one's own."""
-    config = load_config(TASKS / "walk_ppo.py", ["exp.train_steps=700", "exp.save_freq=2"])
-    return launch.train(config, "local", tmp_path_factory.mktemp("trust") / "run", True).folder
+    task, folder = TASKS / "walk_ppo.py", tmp_path_factory.mktemp("trust") / "run"
+    ends = ("exp.train_steps=700", "exp.save_freq=2")
+    return tianji.train(task, *ends, engine="local", run_dir=folder).folder
 
 
 def changed(run, /, **values):
@@ -119,8 +120,8 @@ def test_a_seal_is_of_the_whole_configuration(whole, tmp_path):
 
 
 def test_a_run_without_code_of_its_own_needs_no_seal_and_its_folder_is_not_looked_at(tmp_path):
-    config = load_config(TASKS / "cartpole_ppo.py", ["exp.train_steps=600", "exp.stop_return=None"])
-    run = launch.train(config, "local", tmp_path / "run", True).folder
+    task, ends = TASKS / "cartpole_ppo.py", ("exp.train_steps=600", "exp.stop_return=None")
+    run = tianji.train(task, *ends, engine="local", run_dir=tmp_path / "run").folder
     assert "seal" not in json.loads((run / "config.json").read_text())
     changed(run, folder=str(run))
     assert tianji.load(run).version > 0
@@ -139,8 +140,8 @@ def test_the_secret_is_this_users_alone_and_stays(tmp_path, monkeypatch):
 def test_without_a_place_for_a_secret_a_run_is_trained_all_the_same(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    config = load_config(TASKS / "walk_ppo.py", ["exp.train_steps=300"])
-    report = launch.train(config, "local", tmp_path / "run", True)
+    task, end = TASKS / "walk_ppo.py", "exp.train_steps=300"
+    report = tianji.train(task, end, engine="local", run_dir=tmp_path / "run")
     assert (report.status, report.policy().version) == ("finished", report.summary["updates"])
     with pytest.raises(TianJiError, match="walk:Walk"):
         tianji.load(report.folder)

@@ -175,6 +175,15 @@ class Signals:
             self._dropped = True
             signal.pthread_kill(threading.main_thread().ident or 0, number)
 
+    @contextmanager
+    def raised_at_once(self) -> Iterator[None]:
+        """Within, a signal is raised when it comes; one that came earlier, before."""
+        self.at_once = True
+        self.check()
+        yield
+        self.at_once = False
+        self.check()
+
     def check(self) -> None:
         """Raises what has come."""
         if self.number is not None:

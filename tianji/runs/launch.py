@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,49 +35,33 @@ if TYPE_CHECKING:  # numpy is not loaded before the first child has been started
     from tianji.strategy.plan.plan_file import Plan
 
 
-def train(
-    config: Config,
-    engine: str | None = None,
-    folder: Path | None = None,
-    quiet: bool = False,
-    started_at: float | None = None,
-    row_seconds: float | None = None,
-    dashboard: int | None = None,
-    extend: bool = False,
-    plan: Plan | None = None,
-    planning_seconds: float = 0.0,
-) -> Report:
-    """Trains one configuration in a run folder of its own, or goes on where it was interrupted.
+@dataclass(frozen=True)
+class TrainRequest:
+    """How a configuration is to be trained: where, in whose sight and by which plan."""
 
-    Without an `engine` the config's `use_comm_parallel` chooses; `started_at` is the moment that
-    times are counted from, now unless given; `row_seconds` is the longest time from one row of
-    metrics to the next, infinity for none but the last; `dashboard` is the port of a live page.
-    With `extend` a run that has ended goes on, and the configuration may say anew when it ends. The
-    `plan` that the configuration follows is kept beside it, and compared with what is measured; the
-    seconds since `started_at` that it took to make are told apart from those to start.
-    """
-    began = time.monotonic() if started_at is None else started_at
-    name = start.check(config, engine)
+    engine: str | None = None  # None: the config's `use_comm_parallel` chooses
+    folder: Path | None = None  # of the run; an unfinished one there is resumed
+    quiet: bool = False
+    started_at: float | None = None  # moment that times are counted from; None: now
+    row_seconds: float | None = None  # longest from row to row of metrics; inf: none but the last
+    dashboard: int | None = None  # port of a live page
+    extend: bool = False  # a run that has ended goes on, the config may say anew when it ends
+    plan: Plan | None = None  # that the config follows, to compare with what is measured
+    planning_seconds: float = 0.0  # since `started_at`, told apart from those to start
+
+
+def train(config: Config, asked: TrainRequest) -> Report:
+    """Trains one configuration in a run folder of its own, or goes on where it was interrupted."""
+    began = time.monotonic() if asked.started_at is None else asked.started_at
+    name = start.check(config, asked.engine)
     with Signals() as signals, ExitStack() as stack:
         mpirun.arrive()
-        claimed = claim(folder, config, extend)
+        claimed = claim(asked.folder, config, asked.extend)
         stack.callback(claimed.release)
         try:
-            if plan is not None:
-                plan_file.write(plan, claimed.folder / plan_file.NAME)
-            resumed = _resumed(claimed, config)
-            if config.exp.trace_seconds is not None:
-                forget(claimed.folder)
-            if config.exp.record and resumed is not None:
-                _mind_the_record(claimed.folder, resumed)
-            if dashboard is not None:
-                _open_dashboard(claimed.folder, dashboard, stack)
-            signals.at_once = True
-            signals.check()
-            with loading():
-                job, runner = start.start(name, config, claimed.folder, resumed, stack)
-            signals.at_once = False
-            signals.check()
+            resumed = _prepare(claimed, config, asked, stack)
+            with signals.raised_at_once(), loading():
+                job, engine = start.start(name, config, claimed.folder, resumed, stack)
             if resumed is not None:
                 resumed.take_up(claimed.folder)
         except BaseException:  # nothing has begun: leave nothing behind
@@ -87,16 +72,32 @@ def train(
 
         run = Run(
             job,
-            runner.name,
+            engine.name,
             claimed.folder,
-            quiet,
+            asked.quiet,
             started_at=began,
-            row_seconds=row_seconds or ROW_SECONDS,
+            row_seconds=asked.row_seconds or ROW_SECONDS,
             resumed=resumed,
-            planning_seconds=planning_seconds,
-            shares=runner.shares,
+            planning_seconds=asked.planning_seconds,
+            shares=engine.shares,
         )
-        return _train_and_report(run, runner, signals)
+        return _train_and_report(run, engine, signals)
+
+
+def _prepare(
+    claimed: Claim, config: Config, asked: TrainRequest, stack: ExitStack
+) -> Resumed | None:
+    """All that the folder needs before a process is started; returns where the run goes on."""
+    if asked.plan is not None:
+        plan_file.write(asked.plan, claimed.folder / plan_file.NAME)
+    resumed = _resumed(claimed, config)
+    if config.exp.trace_seconds is not None:
+        forget(claimed.folder)
+    if config.exp.record and resumed is not None:
+        _mind_the_record(claimed.folder, resumed)
+    if asked.dashboard is not None:
+        _open_dashboard(claimed.folder, asked.dashboard, stack)
+    return resumed
 
 
 def _resumed(claimed: Claim, config: Config) -> Resumed | None:
