@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # what a role needs is loaded when it is known which one it i
     from tianji.core.alarm import Alarm
     from tianji.engines.worker_loop import ProcessPorts
     from tianji.job.job import Job
+    from tianji.observe.trace.recording import Recording
     from tianji.roles.episodes import Clock
     from tianji.roles.role import Role
 
@@ -67,12 +68,9 @@ def train(
     alarm: Alarm | None = None,
 ) -> None:
     """Makes the roles of one process, resumed if the run is, and runs them until they are done."""
-    from tianji.engines.replacement import Replacement, counts_for
     from tianji.engines.worker_loop import Loop
     from tianji.job import factory
     from tianji.job.advice import Listener
-    from tianji.roles import Actor
-    from tianji.roles.env_actor import EnvActor
     from tianji.roles.saving import Saver
 
     threads = description["threads"].get(home, 1)  # an evaluator has none of its own
@@ -81,11 +79,37 @@ def train(
     if evaluator is not None and home == evaluator.home:
         Loop([factory.build(evaluator, job, ports)], ports, alarm=alarm).run()
         return
-    everybody, life = roles_of(job.config), int(description.get("life", 0))
-    mine = [replace(role, life=life) for role in everybody if role.home == home]
+    roles, trace = _roles_and_trace(home, job, ports, description, clock)
+    learns = any(kind_of(role.name) is Kind.LEARNER for role in roles)
+    control = ports.inbox("control") if learns else None
+    folder, seen = Path(description["checkpoints"]), int(description.get("seen", 0))
+    saver = Saver(roles, ports.inbox("orders"), folder, clock, control, seen)
+    set_threads = partial(use_threads, home) if learns and _on_cpu(job) else None
+    everybody = roles_of(job.config)
+    listener = Listener(roles, ports.inbox("advice"), everybody, set_threads, threads)
+    taken = None
+    if job.config.exp.record and description["resumed"] is None:
+        from tianji.observe import replay_record
+
+        taken = replay_record.record(roles, job.config, folder.parent)
+    Loop(roles, ports, saver, clock, listener, taken, alarm).run()
+    if trace is not None:
+        trace.close()
+
+
+def _roles_and_trace(
+    home: str, job: Job, ports: ProcessPorts, description: dict[str, Any], clock: Clock
+) -> tuple[list[Role], Recording | None]:
+    """The roles as they begin: anew, from a checkpoint, or where those of a lost process stood."""
+    from tianji.engines.replacement import Replacement, counts_for
+    from tianji.job import factory
+    from tianji.roles import Actor
+    from tianji.roles.env_actor import EnvActor
+
+    life, run = int(description.get("life", 0)), Path(description["checkpoints"]).parent
+    mine = [replace(role, life=life) for role in roles_of(job.config) if role.home == home]
     counts = counts_for([role.name for role in mine], ports.shared)
     had_begun = life and all(vector is not None and vector.any() for vector in counts.values())
-    run = Path(description["checkpoints"]).parent
     replacement = Replacement(job, ports.shared, run) if life else None
     if replacement is not None:
         replacement.make_way(mine)
@@ -93,31 +117,18 @@ def train(
     for role in roles:
         if isinstance(role, Actor | EnvActor):
             role.mishaps.log = partial(print, file=sys.stderr, flush=True)
-    recording = None
+    trace = None
     if job.config.exp.trace_seconds is not None:
         from tianji.observe.trace.recording import record
 
-        recording = record(roles, job.config, run, home, clock, life)
+        trace = record(roles, job.config, run, home, clock, life)
     if description["resumed"] is not None and not had_begun:
         _resume(roles, description["resumed"])
     if replacement is not None:
         moved = replacement.take_over(roles)
-        if recording is not None:
-            recording.replaced(roles, moved)
-    learns = any(role.kind is Kind.LEARNER for role in mine)
-    control = ports.inbox("control") if learns else None
-    folder, seen = Path(description["checkpoints"]), int(description.get("seen", 0))
-    saver = Saver(roles, ports.inbox("orders"), folder, clock, control, seen)
-    set_threads = partial(use_threads, home) if learns and _on_cpu(job) else None
-    listener = Listener(roles, ports.inbox("advice"), everybody, set_threads, threads)
-    taken = None
-    if job.config.exp.record and description["resumed"] is None:
-        from tianji.observe import replay_record
-
-        taken = replay_record.record(roles, job.config, run)
-    Loop(roles, ports, saver, clock, listener, taken, alarm).run()
-    if recording is not None:
-        recording.close()
+        if trace is not None:
+            trace.replaced(roles, moved)
+    return roles, trace
 
 
 def _on_cpu(job: Job) -> bool:
