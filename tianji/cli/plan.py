@@ -7,7 +7,7 @@ import math
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tianji.cli.common import add_overrides
 from tianji.core import terminal
@@ -17,8 +17,9 @@ from tianji.core.wording import count_of
 from tianji.strategy.probe import MOST_SECONDS
 
 if TYPE_CHECKING:
+    from tianji.config import Config
     from tianji.strategy.plan.plan_file import Plan
-    from tianji.strategy.plan.profile import Work
+    from tianji.strategy.plan.profile import Profile, Work
     from tianji.strategy.plan.solver import PlanRequest
 
 HOSTFILE = "hosts.txt"  # in the command that trains on several machines
@@ -86,7 +87,7 @@ def _seconds(text: str) -> float:
 def run(options: argparse.Namespace) -> int:
     """Measures, plans, prints and writes."""
     from tianji.config import load
-    from tianji.strategy.plan import plan_file, plan_text, solver
+    from tianji.strategy.plan import plan_file, plan_text
     from tianji.strategy.probe import larger_batch, planner
     from tianji.strategy.simulate import simulate_options
 
@@ -98,26 +99,8 @@ def run(options: argparse.Namespace) -> int:
     settings = larger_batch.scaling_keys(load(options.config, overrides), scale, rule)
     if options.gpu:
         settings["learner_cfg.device"] = "cuda"
-    known = None if options.profile is None else plan_file.read(options.profile).profile
     wish = _wish(options)
-
-    def refuse(work: Work) -> None:
-        if options.simulate:
-            simulate_options.refuse_impossible(work, options)
-        if not options.simulate or options.out is not None:  # where a plan is made
-            solver.refuse_impossible(work, wish)
-
-    began = time.monotonic()
-    say = terminal.StatusLine(options.quiet or known is not None)
-    seconds = options.seconds or MOST_SECONDS
-    try:
-        config, profile = planner.measure(
-            options.config, overrides, wish.cores, settings, say, seconds, known, refuse
-        )
-    finally:
-        say.over()
-    measured = f"measured in {time.monotonic() - began:.0f} s" if known is None else "as measured"
-    where = f"{measured} on {count_of(profile.machine.cores, 'core')} ({profile.machine.cpu})"
+    config, profile, where = _measured(options, overrides, settings, wish)
     cores = count_of(wish.cores, "core")
     offered = cores if wish.hosts == 1 else f"{wish.hosts} hosts of {cores} each"
     if options.simulate:
@@ -141,6 +124,35 @@ def run(options: argparse.Namespace) -> int:
         _print(f"nobody knows whether {needed:,.0f} MiB fit into such a machine", "note: ")
     print(_what_next(options, plan, out, width))
     return 0
+
+
+def _measured(
+    options: argparse.Namespace, overrides: list[str], settings: dict[str, Any], wish: PlanRequest
+) -> tuple[Config, Profile, str]:
+    """The configuration, what it costs, and in words where and how that was found."""
+    from tianji.strategy.plan import plan_file, solver
+    from tianji.strategy.probe import planner
+    from tianji.strategy.simulate import simulate_options
+
+    def refuse(work: Work) -> None:
+        if options.simulate:
+            simulate_options.refuse_impossible(work, options)
+        if not options.simulate or options.out is not None:  # where a plan is made
+            solver.refuse_impossible(work, wish)
+
+    known = None if options.profile is None else plan_file.read(options.profile).profile
+    began = time.monotonic()
+    say = terminal.StatusLine(options.quiet or known is not None)
+    seconds = options.seconds or MOST_SECONDS
+    try:
+        config, profile = planner.measure(
+            options.config, overrides, wish.cores, settings, say, seconds, known, refuse
+        )
+    finally:
+        say.over()
+    measured = f"measured in {time.monotonic() - began:.0f} s" if known is None else "as measured"
+    machine = profile.machine
+    return config, profile, f"{measured} on {count_of(machine.cores, 'core')} ({machine.cpu})"
 
 
 def _print(text: str, first: str = "") -> None:
