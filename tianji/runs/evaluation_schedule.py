@@ -13,8 +13,9 @@ from tianji.core.algorithm import Saved, Weights
 from tianji.core.channel import Inbox, Message
 from tianji.job.factory import make_games_env
 from tianji.job.job import Job
+from tianji.observe.evaluation_file import add_row
 from tianji.observe.watch import Progress
-from tianji.roles.evaluation import Evaluation, Games, add_row, env_seed, evaluation_of, outcome
+from tianji.roles.evaluation import Evaluation, Games, env_seed, evaluation_of, outcome
 from tianji.runs.weights_file import best_merit, merit_of, save_best
 
 MOST_SEEN = 10_000  # moments remembered; beyond them every second one goes

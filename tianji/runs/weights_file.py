@@ -11,7 +11,7 @@ from pathlib import Path
 from tianji.core import atomic_file, tensorfile
 from tianji.core.algorithm import Saved, Weights
 from tianji.core.errors import TianJiError
-from tianji.roles.evaluation import rewind_rows
+from tianji.observe.evaluation_file import rewind_rows
 
 FINAL = "final.safetensors"  # what a run ended with
 OF_0_1 = {"version", "algorithm"}  # all that files of version 0.1 say; they have no checksum

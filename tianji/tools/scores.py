@@ -13,7 +13,8 @@ from tianji.core.columns import aligned
 from tianji.core.terminal import say
 from tianji.core.wording import count_of, number
 from tianji.envs import Rendering
-from tianji.roles.evaluation import FILE, Evaluation, Tell, add_row, check, evaluate, play
+from tianji.observe.evaluation_file import FILE, add_row
+from tianji.roles.evaluation import Evaluation, Tell, check, evaluate, play
 from tianji.runs.trained import Trained, load, newest, run_of
 from tianji.runs.weights_file import BEST, FINAL
 
