@@ -36,10 +36,10 @@ def built(folder: Path, times: int) -> tuple[float, int]:
 
 def polled(folder: Path, seconds: int, actors: int) -> float:
     """CPU seconds of one answer to the live page, with one new row before each."""
-    from tianji.observe.dashboard import Source
+    from tianji.observe.dashboard import PageSource
 
     (folder / "summary.json").unlink()
-    source = Source(folder)
+    source = PageSource(folder)
     source.data()
     lines = [json.dumps(row(seconds + 1 + i, actors)) + "\n" for i in range(POLLS)]
     began = time.process_time()

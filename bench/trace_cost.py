@@ -36,10 +36,10 @@ def blocks(case: str, n_blocks: int, what: str) -> dict[str, list[float]]:
     from tianji.config import load
     from tianji.engines.local import LocalEngine
     from tianji.job.preflight import try_out
-    from tianji.observe.replay_record import Recording
+    from tianji.observe.replay_record import ReplayRecording
 
     file, settings, n_rounds = CASES[case]
-    recording: Recording | None = None
+    recording: ReplayRecording | None = None
 
     def block(engine: LocalEngine) -> float:
         began = time.thread_time()
@@ -60,7 +60,7 @@ def blocks(case: str, n_blocks: int, what: str) -> dict[str, list[float]]:
             engines.append(LocalEngine(try_out(config), folder))
         traced, plain = engines
         if what == "record":  # the engine itself sees no use in it
-            recording = Recording(traced.roles, traced._config, Path(parent) / "0")
+            recording = ReplayRecording(traced.roles, traced._config, Path(parent) / "0")
         ratios = []
         for i in range(n_blocks):
             pair = {}

@@ -10,7 +10,7 @@ from tianji.config import load
 from tianji.core.errors import TianJiError
 from tianji.strategy.probe import probe_handle as module
 from tianji.strategy.probe import probe_process as measuring
-from tianji.strategy.probe.probe_handle import OutOfMemory, ProbeHandle, Task, together
+from tianji.strategy.probe.probe_handle import OutOfMemory, ProbeHandle, ProbeTask, together
 
 pytestmark = pytest.mark.process
 
@@ -82,7 +82,7 @@ def test_hands_can_be_used_again_after_one_of_them_had_no_memory(child, when, ro
     )
     config = load(root / "configs" / "cartpole_dqn.py", [])
     with child(program) as first, child(program) as second:
-        tasks = [Task(first, config, [7]), Task(second, config, [8])]
+        tasks = [ProbeTask(first, config, [7]), ProbeTask(second, config, [8])]
         with pytest.raises(OutOfMemory, match="none left"):
             together(tasks, 0.1)
         assert together(tasks, 0.1) == [{"answer": 1}, {"answer": 1}]

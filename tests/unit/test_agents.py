@@ -19,7 +19,7 @@ from tianji.core.imports import load_class
 from tianji.core.mishaps import Mishaps, said
 from tianji.core.schema import Field
 from tianji.envs import make
-from tianji.envs.agents import AgentsLoop, Outcome, Shares, agents_spec, teams_of
+from tianji.envs.agents import AgentsLoop, GameOutcome, RewardShares, agents_spec, teams_of
 from tianji.envs.pettingzoo import ParallelGame
 from tianji.job.job import BUILT_IN
 from tianji.job.preflight import try_out
@@ -195,7 +195,7 @@ def test_rewards_of_teams_are_shared_within_them_and_the_first_one_has_the_score
 
     def shared(sharing, teams):
         spec = agents_spec("abc", three_obs(), 1, n_actions=2, teams=teams)
-        reward, score = Shares("x", spec, sharing).of(own)
+        reward, score = RewardShares("x", spec, sharing).of(own)
         return reward.tolist(), None if score is None else score.tolist()
 
     assert shared("agent", (0, 0, 0)) == ([[1, 2, 4]], None)
@@ -358,7 +358,7 @@ class Breaking:
         self.resets = getattr(self, "resets", 0) + 1
 
     def step(self, action, rows):
-        return Outcome(0.0, False, False, lost=True)
+        return GameOutcome(0.0, False, False, lost=True)
 
     def close(self):
         pass

@@ -27,7 +27,7 @@ from tianji.tools.chaos.invariants import Bounds, Ending, FaultOutcome, Record, 
 from tianji.tools.chaos.processes import Usage, members_of
 from tianji.tools.chaos.run_under_test import Row, row_of
 from tianji.tools.chaos.schedule import RUN, Fault, Strike, chosen, schedule
-from tianji.tools.chaos.settings import Settings, bounds_of, settle
+from tianji.tools.chaos.settings import ChaosSettings, bounds_of, settle
 
 HOMES = ("learner-0.0", "actor-0.0", "actor-0.1")
 ALL = chosen(None)
@@ -304,7 +304,7 @@ def test_every_status_that_a_run_ends_with_has_its_exit_statuses():
 
 def test_a_verdict_decides_the_sentence_and_the_file(tmp_path):
     record = ending(whole(), checkpoint=None)
-    settings = Settings("a.py", (), 7, 60.0, tuple(ALL), HOMES, (KILL, KILL), BOUNDS)
+    settings = ChaosSettings("a.py", (), 7, 60.0, tuple(ALL), HOMES, (KILL, KILL), BOUNDS)
     found = judge(record)
     said = results.sentence(found, record, settings)
     assert said.startswith("2 faults of seed 7: broken: checkpoint whole.")

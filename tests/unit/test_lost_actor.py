@@ -6,7 +6,7 @@ from fields import layout_of
 
 from tianji.core.channel import ChannelSpec
 from tianji.core.schema import Field
-from tianji.roles.lost_actor import Shares, SurvivingInbox
+from tianji.roles.lost_actor import SurvivingInbox, VersionShares
 from tianji.stores.rollouts import Rollouts
 from tianji.transports import ring
 from tianji.transports.local import LocalTransport
@@ -19,7 +19,7 @@ def ends():
     """The actor's outbox and a stand-in before the buffer, which wants two per version."""
     transport = LocalTransport([ChannelSpec("t", "actor-0.0", ("buffer-0.0",), TRAJECTORY)])
     version, refused = Versions([0]), []
-    version.shares = Shares(2, lambda: version[0], refused.append)
+    version.shares = VersionShares(2, lambda: version[0], refused.append)
     version.refused, version.block = refused, transport._blocks["t"]
     stand_in = SurvivingInbox(transport.inbox("t"), TRAJECTORY, version.shares)
     return transport.outbox("t"), stand_in, version

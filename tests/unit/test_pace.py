@@ -7,7 +7,7 @@ from commands import ROOT
 from profiles import plan_for
 
 from tianji.config import load
-from tianji.observe.pace import Comparison, Pace, Steady
+from tianji.observe.pace import Pace, PaceComparison, Steady
 from tianji.strategy.plan.plan_file import compare
 
 
@@ -37,7 +37,7 @@ def test_prediction_and_measurement_stand_side_by_side(plan):
     )
     measured = f"measured {made / 1.1:,.0f} (9 % less) and {learned / 1.2:,.0f} (17 % less)"
     assert found.sentence().endswith(measured)
-    again = Comparison.from_json(json.loads(json.dumps(found.to_json())))
+    again = PaceComparison.from_json(json.loads(json.dumps(found.to_json())))
     assert again.sentence() == found.sentence()
 
 
@@ -61,7 +61,7 @@ def test_a_line_says_how_far_the_measurement_is_from_the_prediction(plan, times,
 
 
 def test_what_happens_now_and_then_is_not_nothing():
-    slow = Comparison("L1A1", Pace(4.2, 0.31), Pace(2.1, 0.31))
+    slow = PaceComparison("L1A1", Pace(4.2, 0.31), Pace(2.1, 0.31))
     assert slow.sentence() == (
         "L1A1, predicted: produced 4.2 steps/s, consumed 0.31 samples/s; measured 2.1 (50 % less) "
         "and 0.31 (as predicted)"
@@ -71,12 +71,12 @@ def test_what_happens_now_and_then_is_not_nothing():
 def test_a_run_that_was_too_short_is_not_compared(plan):
     found = compare(plan, None)
     assert found.to_json()["measured"] is None and found.to_json()["error"] is None
-    assert "too short" in Comparison.from_json(found.to_json()).sentence()
+    assert "too short" in PaceComparison.from_json(found.to_json()).sentence()
 
 
 def test_a_rate_of_zero_has_no_error(plan):
     found = compare(plan, Pace(0.0, 1.0))
     assert found.to_json()["error"]["production_per_second"] is None
     assert "measured 0 (100 % less) and 1 (" in found.sentence()
-    none = Comparison("L1A1", Pace(0.0, 1.0), Pace(3.0, 1.0))
+    none = PaceComparison("L1A1", Pace(0.0, 1.0), Pace(3.0, 1.0))
     assert none.sentence().endswith("measured 3 and 1 (as predicted)")

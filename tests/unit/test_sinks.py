@@ -16,7 +16,7 @@ from tianji.core import append_log
 from tianji.core.append_log import AppendLog, open_lines
 from tianji.core.errors import TianJiError
 from tianji.observe import tracker
-from tianji.observe.sinks import Rows, SinkFailed, Sinks, identity, read_rows, refuse_missing, warn
+from tianji.observe.sinks import Jsonl, SinkFailed, Sinks, identity, read_rows, refuse_missing, warn
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,14 +62,14 @@ def steps(*numbers: int) -> list[dict[str, int]]:
 
 
 def write_rows(folder: Path, *numbers: int) -> None:
-    sink = Rows(folder)
+    sink = Jsonl(folder)
     for row in steps(*numbers):
         sink.add(row, row["env_steps"])
     sink.close()
 
 
 def test_a_row_is_on_disk_as_soon_as_it_is_added(tmp_path: Path) -> None:
-    sink = Rows(tmp_path)
+    sink = Jsonl(tmp_path)
     sink.add({"env_steps": 3, "train/loss": None}, 3)
     text = (tmp_path / "metrics.jsonl").read_text()
     assert text == '{"env_steps": 3, "train/loss": null}\n'
@@ -141,7 +141,7 @@ def test_a_folder_that_has_gone_is_said_once_and_survived(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "run"
-    sinks = Sinks([Rows(folder)])
+    sinks = Sinks([Jsonl(folder)])
     for step in (1, 2):
         sinks.add({"env_steps": step}, step)
     assert capsys.readouterr().err == (

@@ -18,7 +18,7 @@ from tianji.core.wording import number
 from tianji.observe.episode_file import History
 from tianji.tools.verify import results
 from tianji.tools.verify import run_figures as measures
-from tianji.tools.verify.compare import Comparison, Verdict, compare, judge
+from tianji.tools.verify.compare import Comparison, MarginVerdict, compare, judge
 from tianji.tools.verify.paired_runs import Estimate
 from tianji.tools.verify.plot import page, rect, text
 from tianji.tools.verify.run_figures import Training
@@ -64,23 +64,23 @@ def verdicts(found):
 def test_runs_that_differ_by_chance_alone_are_equivalent():
     _, found = compared(lambda s: learning(seed=s), lambda s: learning(seed=100 + s), 8)
     assert verdicts(found) == {
-        "return": Verdict.EQUIVALENT,
-        "steps to 80": Verdict.EQUIVALENT,
-        "updates to 80": Verdict.EQUIVALENT,
+        "return": MarginVerdict.EQUIVALENT,
+        "steps to 80": MarginVerdict.EQUIVALENT,
+        "updates to 80": MarginVerdict.EQUIVALENT,
     }
-    assert (found.verdict, found.exit_status) == (Verdict.EQUIVALENT, 0)
+    assert (found.verdict, found.exit_status) == (MarginVerdict.EQUIVALENT, 0)
 
 
 def test_identical_runs_are_equivalent_with_two_seeds_already():
     _, found = compared(lambda s: learning(seed=s), lambda s: learning(seed=s), 2)
-    assert found.verdict is Verdict.EQUIVALENT
+    assert found.verdict is MarginVerdict.EQUIVALENT
     assert found.comparisons[0].interval == (0.0, 0.0, 0.0)
 
 
 def test_a_lower_return_is_worse():
     _, found = compared(lambda s: learning(seed=s), lambda s: learning(70, seed=50 + s), 6)
-    assert verdicts(found)["return"] is Verdict.WORSE
-    assert (found.verdict, found.exit_status) == (Verdict.WORSE, 1)
+    assert verdicts(found)["return"] is MarginVerdict.WORSE
+    assert (found.verdict, found.exit_status) == (MarginVerdict.WORSE, 1)
 
 
 def test_slower_learning_is_worse_though_it_ends_at_the_same_return():
@@ -89,17 +89,17 @@ def test_slower_learning_is_worse_though_it_ends_at_the_same_return():
 
     _, found = compared(lambda s: learning(half=1_500, seed=s), slow, 6)
     said = verdicts(found)
-    assert said["return"] is not Verdict.WORSE
-    assert said["steps to 80"] is Verdict.WORSE
-    assert found.verdict is Verdict.WORSE
+    assert said["return"] is not MarginVerdict.WORSE
+    assert said["steps to 80"] is MarginVerdict.WORSE
+    assert found.verdict is MarginVerdict.WORSE
 
 
 def test_faster_learning_is_better_and_does_no_harm():
     _, found = compared(
         lambda s: learning(half=4_000, seed=s), lambda s: learning(half=1_500, seed=s), 6
     )
-    assert verdicts(found)["steps to 80"] is Verdict.BETTER
-    assert (found.verdict, found.exit_status) == (Verdict.BETTER, 0)
+    assert verdicts(found)["steps to 80"] is MarginVerdict.BETTER
+    assert (found.verdict, found.exit_status) == (MarginVerdict.BETTER, 0)
 
 
 def test_with_few_noisy_seeds_nobody_can_tell():
@@ -107,14 +107,14 @@ def test_with_few_noisy_seeds_nobody_can_tell():
         return learning(final=float(np.random.default_rng(seed).uniform(40, 160)), seed=seed)
 
     _, found = compared(any_return, lambda s: any_return(1000 + s), 4)
-    assert verdicts(found)["return"] is Verdict.CANNOT_TELL
-    assert (found.verdict, found.exit_status) == (Verdict.CANNOT_TELL, 1)
+    assert verdicts(found)["return"] is MarginVerdict.CANNOT_TELL
+    assert (found.verdict, found.exit_status) == (MarginVerdict.CANNOT_TELL, 1)
     assert found.comparisons[0].seeds_wanted > 4
 
 
 def test_one_seed_says_nothing():
     _, found = compared(lambda s: learning(seed=s), lambda s: learning(seed=s), 1)
-    assert found.verdict is Verdict.CANNOT_TELL
+    assert found.verdict is MarginVerdict.CANNOT_TELL
     assert found.comparisons[0].interval[1:] == (-math.inf, math.inf)
 
 
@@ -123,7 +123,7 @@ def test_a_replay_ratio_that_is_not_held_fails_whatever_the_return():
     _, found = compared(*same, 3, ratio=RATIO * 1.02)
     assert found.exit_status == 0
     _, found = compared(*same, 3, ratio=RATIO * 1.04)
-    assert (found.verdict, found.exit_status) == (Verdict.EQUIVALENT, 1)
+    assert (found.verdict, found.exit_status) == (MarginVerdict.EQUIVALENT, 1)
     assert found.ratio_error == pytest.approx(0.04)
 
 
@@ -142,13 +142,13 @@ def test_a_target_that_nobody_reached_is_left_out():
 @pytest.mark.parametrize(
     ("low", "high", "verdict"),
     [
-        (-1, 1, Verdict.EQUIVALENT),
-        (-0.9, -0.1, Verdict.EQUIVALENT),  # a difference, but a small one
-        (-3, -1.1, Verdict.WORSE),
-        (1.1, 3, Verdict.BETTER),
-        (-3, 0.5, Verdict.CANNOT_TELL),
-        (-3, 3, Verdict.CANNOT_TELL),
-        (-math.inf, math.inf, Verdict.CANNOT_TELL),
+        (-1, 1, MarginVerdict.EQUIVALENT),
+        (-0.9, -0.1, MarginVerdict.EQUIVALENT),  # a difference, but a small one
+        (-3, -1.1, MarginVerdict.WORSE),
+        (1.1, 3, MarginVerdict.BETTER),
+        (-3, 0.5, MarginVerdict.CANNOT_TELL),
+        (-3, 3, MarginVerdict.CANNOT_TELL),
+        (-math.inf, math.inf, MarginVerdict.CANNOT_TELL),
     ],
 )
 def test_an_interval_is_judged_by_the_margin(low, high, verdict):
@@ -157,7 +157,7 @@ def test_an_interval_is_judged_by_the_margin(low, high, verdict):
 
 def test_where_less_is_better_more_is_worse():
     worse = Comparison("steps", (1.0, 1.1, 0.9), (3.0, 3.1, 2.9), 0.5, less_is_better=True)
-    assert worse.verdict is Verdict.WORSE
+    assert worse.verdict is MarginVerdict.WORSE
 
 
 @pytest.mark.parametrize("n", [3, 5, 10])

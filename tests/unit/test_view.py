@@ -21,7 +21,7 @@ from tianji.job.job import Job, prepare
 from tianji.observe.panel import Scene, line, panel, roughly, seconds_left, span, sparkline
 from tianji.observe.rates import Meter, homes_in
 from tianji.observe.view import Lines, LivePanel, _without_echo_of_control, view_for
-from tianji.observe.watch import Fault, Progress
+from tianji.observe.watch import ProcessFault, Progress
 from tianji.roles.role_specs import kind_of, roles_of
 
 ROOT = Path(__file__).parents[2]
@@ -190,7 +190,7 @@ def test_faults_are_shown_where_there_were_any() -> None:
     progress = scene.progress
     assert not any(word in drawn(scene) + line(scene) for word in ("restart", "mended", "skipped"))
     progress.restarts = 2
-    progress.faults = [Fault("actor-0.0", "was killed by SIGKILL", "", 1.0, 1.25)]
+    progress.faults = [ProcessFault("actor-0.0", "was killed by SIGKILL", "", 1.0, 1.25)]
     progress.counts["actor-0.0"][Count.ENV_RESTARTS] = 1
     progress.counts["actor-0.0"][Count.NOT_FINITE] = 3
     progress.counts["learner-0.0"][Count.SKIPPED] = 4

@@ -18,7 +18,7 @@ from tianji.core.errors import TianJiError
 from tianji.core.lazy import torch
 from tianji.core.schema import Arrays
 from tianji.models.agent_actors import ActorAgents, numbers_used
-from tianji.models.policies import Bounds
+from tianji.models.policies import ActionBounds
 from tianji.models.recurrent import FORBIDDEN, AgentsLayout, agents_layout, n_state, outputs_of
 
 _by_default = partial(other_default, OffPolicyHyp)
@@ -71,7 +71,7 @@ class MADDPG(OffPolicy):
         self._n = layouts[0].network.n_outputs
         (self._used,) = on(device, numbers_used(task.env, self._n))
         if task.env.n_actions is None:
-            bounds = Bounds(task.env)
+            bounds = ActionBounds(task.env)
             self._centre, self._inverse = on(device, bounds.centre, bounds.inverse)
 
     @classmethod
@@ -192,7 +192,7 @@ def actors_of(task: Task) -> AgentsLayout:
             f"{task.model.type!r}"
         )
     if task.env.choices is None:
-        Bounds(task.env)
+        ActionBounds(task.env)
     return layout
 
 

@@ -12,7 +12,7 @@ from tianji.core.algorithm import PolicyGraph, Scalars, Task, Weights
 from tianji.core.lazy import torch
 from tianji.core.schema import Arrays
 from tianji.models.layout import Network, network_of
-from tianji.models.policies import Bounds, SquashedPolicy
+from tianji.models.policies import ActionBounds, SquashedPolicy
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class ContinuousControl(OffPolicy):
         actors = modules([self.actor_network(self.task)], seed)
         critics = modules([self.critic_network(self.task)] * n_critics, seed, 1)
         self._make(actors, critics, seed, device, more)
-        bounds = Bounds(self.task.env)
+        bounds = ActionBounds(self.task.env)
         self._n = len(bounds.scale)
         self._centre, self._inverse = on(device, bounds.centre, bounds.inverse)
 
@@ -54,7 +54,7 @@ class ContinuousControl(OffPolicy):
         """What actors have."""
         n = vector_actions(task, cls.__name__) * cls._outputs_per_number
         vectors_only(task, cls.__name__)
-        Bounds(task.env)
+        ActionBounds(task.env)
         return network_of(task, n)
 
     @classmethod
@@ -73,7 +73,7 @@ class ContinuousControl(OffPolicy):
         """The action without noise."""
         from tianji.models.export import exported
 
-        bounds = Bounds(task.env)
+        bounds = ActionBounds(task.env)
         centre, scale = on("cpu", bounds.centre, bounds.scale)
 
         def head(out: torch.Tensor) -> torch.Tensor:

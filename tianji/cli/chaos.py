@@ -13,7 +13,7 @@ from tianji.core.columns import wrapped
 
 if TYPE_CHECKING:
     from tianji.tools.chaos.chaos_run import ChaosRun
-    from tianji.tools.chaos.settings import Settings
+    from tianji.tools.chaos.settings import ChaosSettings
 
 SECONDS, EVERY = 90.0, 3.0
 
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     return status or shown
 
 
-def _show(folder: Path, settled: Settings, subject: ChaosRun) -> int:
+def _show(folder: Path, settled: ChaosSettings, subject: ChaosRun) -> int:
     """The tables, the sentence and the file."""
     from tianji.tools.chaos import results
     from tianji.tools.chaos.invariants import judge

@@ -33,7 +33,7 @@ from tianji.roles.saving import Saver, order, order_last, recall
 from tianji.transports.local import LocalTransport
 
 if TYPE_CHECKING:
-    from tianji.observe.trace.recording import Recording
+    from tianji.observe.trace.recording import TraceRecording
 
 ROUNDS_PER_LOOK = 64  # turns of every role from one look at the episodes to the next
 CHANNELS = "channels"  # the part of a checkpoint that holds what is in flight
@@ -59,7 +59,7 @@ class LocalEngine:
         specs = roles_of(job.config)
         with alarmed():  # every actor begins its first episodes
             self._training = [build(role, job, self.transport) for role in specs]
-        self._recording: Recording | None = None
+        self._recording: TraceRecording | None = None
         if folder is not None and job.config.exp.trace_seconds is not None:
             from tianji.observe.trace.recording import record
 

@@ -21,7 +21,7 @@ from tianji.engines.run_roles import use_threads
 from tianji.job import factory
 from tianji.job.job import Job
 from tianji.job.wiring import channels_of
-from tianji.observe.replay_record import Rows, Taken, checksum_of, checksums, left_at
+from tianji.observe.replay_record import RecordedRows, Taken, checksum_of, checksums, left_at
 from tianji.roles import Actor, Buffer, Learner
 from tianji.roles.lost_actor import NOBODY
 from tianji.roles.role import Role
@@ -40,7 +40,7 @@ class Left(TianJiError):
 class Script(Tracer):
     """What a role's record says comes next, and how much it has done since what came last."""
 
-    def __init__(self, name: str, rows: Rows) -> None:
+    def __init__(self, name: str, rows: RecordedRows) -> None:
         self.name = name
         self._rows = _effective(rows)
         self._place = 0
@@ -127,7 +127,7 @@ class Script(Tracer):
         )
 
 
-def _effective(rows: Rows) -> list[tuple[int, int, int, int]]:
+def _effective(rows: RecordedRows) -> list[tuple[int, int, int, int]]:
     """Without weights that others replaced before the actor made a step with them."""
     kept: list[tuple[int, int, int, int]] = []
     for what, who, value, before in zip(*rows[:4], strict=True):
@@ -291,10 +291,10 @@ class Followed:
     missing: str  # why it is not all of the run; empty where it is
 
 
-class Replay:
+class RunReplay:
     """Follows the records of all roles of a group of one learner."""
 
-    def __init__(self, job: Job, records: Mapping[str, Rows]) -> None:
+    def __init__(self, job: Job, records: Mapping[str, RecordedRows]) -> None:
         specs = roles_of(job.config)
         self._scripts = {spec.name: Script(spec.name, records[spec.name]) for spec in specs}
         shelf, transport = Shelf(), LocalTransport(channels_of(job))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # what a role needs is loaded when it is known which one it i
     from tianji.core.alarm import Alarm
     from tianji.engines.worker_loop import ProcessPorts
     from tianji.job.job import Job
-    from tianji.observe.trace.recording import Recording
+    from tianji.observe.trace.recording import TraceRecording
     from tianji.roles.episodes import Clock
     from tianji.roles.role import Role
 
@@ -99,7 +99,7 @@ def train(
 
 def _roles_and_trace(
     home: str, job: Job, ports: ProcessPorts, description: dict[str, Any], clock: Clock
-) -> tuple[list[Role], Recording | None]:
+) -> tuple[list[Role], TraceRecording | None]:
     """The roles as they begin: anew, from a checkpoint, or where those of a lost process stood."""
     from tianji.engines.replacement import Replacement, counts_for
     from tianji.job import factory

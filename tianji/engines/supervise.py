@@ -23,7 +23,7 @@ from tianji.engines.lost_process import RoleFailed, manner
 from tianji.engines.worker_processes import Crew
 from tianji.job.job import Job
 from tianji.observe.sinks import note
-from tianji.observe.watch import Fault, Watch
+from tianji.observe.watch import ProcessFault, Watch
 from tianji.roles.role_specs import Kind, kind_of, roles_of
 from tianji.transports import ring
 from tianji.transports.shm import ShmTransport
@@ -45,7 +45,7 @@ class Charge:
     life: int = 0  # how often it was replaced
     lost_at: deque[float] = field(default_factory=deque)  # within the last hour
     first_words: str = ""  # that any life of it left in its log
-    fault: Fault | None = None  # while it is away
+    fault: ProcessFault | None = None  # while it is away
     due: float = 0.0  # when it is replaced, if it is away
     seen: int = 0  # the last order that was given while it was there
     begun: bool = False  # this life has reported
@@ -154,7 +154,7 @@ class Supervisor:
         charge.due = now + self._pause(charge)
         charge.seen = self.ordered
         progress = self._watch.progress
-        charge.fault = Fault(home, how, words, round(progress.elapsed(now), 3))
+        charge.fault = ProcessFault(home, how, words, round(progress.elapsed(now), 3))
         counts = {name: vector.copy() for name, vector in charge.counts.items()}
         self._watch.replace(home, counts, charge.fault)
         charge.n_heard = self._n_heard(charge)
@@ -202,7 +202,7 @@ class Supervisor:
     def _n_heard(self, charge: Charge) -> int:
         return sum(self._watch.heard[name] for name in charge.counts)
 
-    def _tell_back(self, charge: Charge, fault: Fault) -> None:
+    def _tell_back(self, charge: Charge, fault: ProcessFault) -> None:
         seconds = self._watch.progress.elapsed(time.monotonic()) - fault.seconds
         fault.away_seconds, charge.fault = round(seconds, 3), None
         note(f"{charge.home} is back after {seconds:.1f} s")

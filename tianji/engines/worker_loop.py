@@ -26,7 +26,7 @@ from tianji.transports.shm import ShmTransport
 
 if TYPE_CHECKING:
     from tianji.core.alarm import Alarm
-    from tianji.observe.replay_record import Recording
+    from tianji.observe.replay_record import ReplayRecording
 
 PULSE_SECONDS = 0.05  # between two reports
 NAP_SECONDS = 0.02  # longest sleep of a role that nobody woke: insurance, and for first weights
@@ -92,7 +92,7 @@ class Loop:
         saver: Saver | None = None,
         clock: Clock = time.monotonic,
         listener: Listener | None = None,
-        recording: Recording | None = None,
+        recording: ReplayRecording | None = None,
         alarm: Alarm | None = None,  # where nobody else can ask for the stack of a step that hangs
     ) -> None:
         self._roles = roles

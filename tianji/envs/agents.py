@@ -52,7 +52,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class GameOutcome:
     """What one step of one game gave besides what is seen."""
 
     reward: Any  # one number, or one for each agent
@@ -73,7 +73,7 @@ class Game(Protocol):
     def reset(self, rows: Arrays, seed: int | None = None) -> None:
         """Starts an episode."""
 
-    def step(self, action: npt.NDArray[Any], rows: Arrays) -> Outcome:
+    def step(self, action: npt.NDArray[Any], rows: Arrays) -> GameOutcome:
         """Applies one action for each agent, [A] or [A, n]."""
 
     def render(self) -> Any:
@@ -155,7 +155,7 @@ def padded(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(sizes) if len(set(sizes)) > 1 else ()
 
 
-class Shares:
+class RewardShares:
     """Turns the agents' own rewards into what they learn from, and into the game's score.
 
     With several teams the score is what the first one gained: a sum over opponents says nothing.
@@ -183,7 +183,9 @@ class Shares:
         return (own @ self._same, score) if self._several else (own.sum(1), None)
 
 
-def spec_of_all(game: EnvSpec, n_envs: int, max_step: int | None, shares: Shares | None) -> EnvSpec:
+def spec_of_all(
+    game: EnvSpec, n_envs: int, max_step: int | None, shares: RewardShares | None
+) -> EnvSpec:
     """The spec of E games, whose episodes are no longer than a game's own or `max_step`."""
     limits = [limit for limit in (max_step, game.max_episode_steps) if limit]
     return replace(
@@ -252,7 +254,7 @@ class AgentsLoop:
     ) -> None:
         """`sharing` is None where a game has one reward for all."""
         first, n_envs = games[0].spec, len(games)
-        shares = None if sharing is None else Shares(name, first, sharing)
+        shares = None if sharing is None else RewardShares(name, first, sharing)
         self.spec = spec_of_all(first, n_envs, max_step, shares)
         self.n_lost = 0
         self._name, self._games, self._shares = name, list(games), shares

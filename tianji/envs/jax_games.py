@@ -23,7 +23,7 @@ from tianji.core.env import EnvSpec, Step
 from tianji.core.errors import TianJiError
 from tianji.core.schema import Arrays
 from tianji.core.state import State
-from tianji.envs.agents import Choices, Shares, Sharing, library, spec_of_all
+from tianji.envs.agents import Choices, RewardShares, Sharing, library, spec_of_all
 from tianji.envs.spaces import check_finite
 
 SETTINGS = {
@@ -98,7 +98,7 @@ class JaxEnv:
         can_win: bool = False,
     ) -> None:
         jax: Any = importlib.import_module("jax")  # loaded by `load_jax`
-        shares = None if sharing is None else Shares(name, game.spec, sharing)
+        shares = None if sharing is None else RewardShares(name, game.spec, sharing)
         self.spec = spec_of_all(game.spec, n_envs, max_step, shares)
         self._name, self._shares, self._can_win = name, shares, can_win
         self._limit, self._limit_terminal = max_step or 0, time_limit_terminal

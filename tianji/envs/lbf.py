@@ -15,7 +15,7 @@ from tianji.core.imports import did_you_mean
 from tianji.core.schema import Arrays, Field
 from tianji.envs.agents import (
     AgentsLoop,
-    Outcome,
+    GameOutcome,
     Sharing,
     Wanted,
     agents_spec,
@@ -82,12 +82,12 @@ class ForagingGame:
         """Starts an episode."""
         self._show(rows, self._env.reset(seed=seed)[0])
 
-    def step(self, action: npt.NDArray[Any], rows: Arrays) -> Outcome:
+    def step(self, action: npt.NDArray[Any], rows: Arrays) -> GameOutcome:
         """Applies one action for each player; impossible ones do nothing."""
         obs, rewards, over, _, _ = self._env.step(action.tolist())
         self._show(rows, obs)
         collected = not self._env.field.any()
-        return Outcome(rewards, bool(over and collected), bool(over and not collected))
+        return GameOutcome(rewards, bool(over and collected), bool(over and not collected))
 
     def render(self) -> Any:
         """A picture, where it was made with a render mode that gives one."""

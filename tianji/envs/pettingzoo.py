@@ -17,7 +17,7 @@ from tianji.core.imports import did_you_mean, load_module
 from tianji.core.schema import Arrays, Field
 from tianji.envs.agents import (
     AgentsLoop,
-    Outcome,
+    GameOutcome,
     Sharing,
     Teams,
     Wanted,
@@ -105,7 +105,7 @@ class ParallelGame:
         self._show(rows, obs, infos, self._live)
         rows["alive"][...] = [agent in self._live for agent in self._agents]
 
-    def step(self, action: npt.NDArray[Any], rows: Arrays) -> Outcome:
+    def step(self, action: npt.NDArray[Any], rows: Arrays) -> GameOutcome:
         """Applies the actions of those that take part."""
         live = self._live
         actions = {
@@ -121,7 +121,7 @@ class ParallelGame:
         self._show(rows, obs, infos, seen)
         stays = [a for a in live if not terminated.get(a)] if over else self._live
         rows["alive"][...] = [agent in stays for agent in self._agents]
-        return Outcome(
+        return GameOutcome(
             [float(rewards.get(agent, 0.0)) if agent in live else 0.0 for agent in self._agents],
             terminated=over and not stays,
             truncated=over and bool(stays),

@@ -13,7 +13,7 @@ from tianji.core.env import Rendering
 from tianji.core.errors import TianJiError
 from tianji.core.imports import did_you_mean
 from tianji.core.schema import Arrays, Field
-from tianji.envs.agents import AgentsLoop, Outcome, Wanted, agents_spec, made
+from tianji.envs.agents import AgentsLoop, GameOutcome, Wanted, agents_spec, made
 
 INSTALL = """\
 To install it (Linux):
@@ -101,14 +101,14 @@ class SmacGame:
             raise
         self._show(rows)
 
-    def step(self, action: npt.NDArray[Any], rows: Arrays) -> Outcome:
+    def step(self, action: npt.NDArray[Any], rows: Arrays) -> GameOutcome:
         """Applies one order for each ally."""
         reward, over, info = self._env.step(action.tolist())
         if over and "battle_won" not in info:  # a protocol error: the game was started again
-            return Outcome(0.0, False, False, lost=True)
+            return GameOutcome(0.0, False, False, lost=True)
         self._show(rows)
         cut = bool(over and info.get("episode_limit", False))
-        return Outcome(float(reward), bool(over) and not cut, cut, won=bool(info["battle_won"]))
+        return GameOutcome(float(reward), bool(over) and not cut, cut, won=bool(info["battle_won"]))
 
     def render(self) -> Any:
         """None: the game writes replays instead."""

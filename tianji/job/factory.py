@@ -30,7 +30,7 @@ from tianji.roles.evaluation import MOST_ENVS, env_seed
 from tianji.roles.evaluator import Evaluator
 from tianji.roles.fusion import Fusion, parameters_schema
 from tianji.roles.inference import Inference, Seat
-from tianji.roles.lost_actor import Shares, SurvivingInbox
+from tianji.roles.lost_actor import SurvivingInbox, VersionShares
 from tianji.roles.reducer import Reducer
 from tianji.roles.role import Role
 from tianji.roles.role_specs import (
@@ -183,7 +183,7 @@ def build_buffer(
     batch = job.sampling.batch_schema(job.trajectory)
     inboxes = [ports.inbox(f"trajectories {actor}") for actor in actors]
     if (share := job.sampling.per_version) is not None:
-        group = Shares(share, lambda: buffer.handed, lambda steps: buffer.refuse(steps))
+        group = VersionShares(share, lambda: buffer.handed, lambda steps: buffer.refuse(steps))
         inboxes = [SurvivingInbox(inbox, job.trajectory, group) for inbox in inboxes]
     buffer = Buffer(
         role.name,

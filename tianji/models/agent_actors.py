@@ -9,7 +9,7 @@ from tianji.core.algorithm import Task
 from tianji.core.env import BoolArray, EnvSpec
 from tianji.core.schema import Arrays
 from tianji.models.layout import Floats
-from tianji.models.policies import Bounds, Remembering
+from tianji.models.policies import ActionBounds, Remembering
 from tianji.models.recurrent import ActingAgents, AgentsLayout, any_possible
 
 
@@ -25,7 +25,7 @@ class ActorAgents(Remembering[ActingAgents]):
         self, task: Task, layout: AgentsLayout, seed: int, noise: float, random_until: float
     ) -> None:
         super().__init__(ActingAgents(layout, task.env.n_envs), seed)
-        self._bounds = None if task.env.n_actions is not None else Bounds(task.env)
+        self._bounds = None if task.env.n_actions is not None else ActionBounds(task.env)
         self._noise, self._random_until = np.float32(noise), random_until
 
     def act(self, obs: Arrays, first: BoolArray, explore: bool = True) -> Arrays:

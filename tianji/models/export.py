@@ -53,9 +53,9 @@ def exported(
     if plain and not several and not (normaliser or head) and network.n_outputs == n_scores:
         assert isinstance(network, MLPLayout)
         return perceptron(network, weights, env, scores)
-    from tianji.models.export_module import Acting
+    from tianji.models.export_module import ActingModule
 
-    return traced(Acting(network, weights, env, n_scores, normaliser, head), env, scores)
+    return traced(ActingModule(network, weights, env, n_scores, normaliser, head), env, scores)
 
 
 def perceptron(layout: MLPLayout, weights: Weights, env: EnvSpec, scores: str) -> PolicyGraph:

@@ -13,7 +13,7 @@ from tianji.core.frames import FIRST, MEMORY
 from tianji.models.export import converted
 from tianji.models.flat import fill
 from tianji.models.gru import AgentNetwork
-from tianji.models.policies import Bounds
+from tianji.models.policies import ActionBounds
 from tianji.models.recurrent import ActingAgents, AgentsLayout
 
 MASK = "mask"
@@ -47,7 +47,7 @@ class ActingTeam(nn.Module):
             self.register_buffer("low", torch.tensor(env.action_low).view(shape))
             self.register_buffer("high", torch.tensor(env.action_high).view(shape))
         if squashed:
-            bounds = Bounds(env)
+            bounds = ActionBounds(env)
             self.register_buffer("centre", torch.from_numpy(bounds.centre).view(shape))
             self.register_buffer("scale", torch.from_numpy(bounds.scale).view(shape))
 

@@ -15,7 +15,7 @@ from tianji.models.layout import Network
 from tianji.models.normaliser import LIMIT, Normaliser
 
 
-class Acting(nn.Module):
+class ActingModule(nn.Module):
     """From float32 observations to the action and the scores that it follows from."""
 
     centre: torch.Tensor

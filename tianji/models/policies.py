@@ -192,7 +192,7 @@ class GreedyPolicy(Remembering[Acting]):
         return drawn
 
 
-class Bounds:
+class ActionBounds:
     """Vectors of numbers between an action space's bounds, and the same between -1 and 1."""
 
     def __init__(self, env: EnvSpec) -> None:
@@ -235,7 +235,7 @@ class SquashedPolicy(Remembering[Acting]):
         `random_until` of this policy's own steps every action within the bounds is equally likely.
         The noise of one step and the next correlate by `noise_kept`.
         """
-        self._bounds, self._noise, self._random_until = Bounds(task.env), noise, random_until
+        self._bounds, self._noise, self._random_until = ActionBounds(task.env), noise, random_until
         self._kept, self._last = np.float32(noise_kept), np.zeros((0, 0), np.float32)
         self._n = len(self._bounds.scale)
         super().__init__(Acting(task, network), seed)

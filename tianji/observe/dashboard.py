@@ -44,7 +44,7 @@ class Dashboard:
 
     def __init__(self, folder: Path, port: int | None = None) -> None:
         self._port = LIVE_PORT if port is None else port
-        self._source = Source(folder)
+        self._source = PageSource(folder)
         self._server: ThreadingTCPServer | None = None
 
     def start(self) -> str:
@@ -66,7 +66,7 @@ class Dashboard:
         self._server = None
 
 
-def _bound(port: int, source: Source) -> ThreadingTCPServer:
+def _bound(port: int, source: PageSource) -> ThreadingTCPServer:
     if not 0 <= port <= 65_535:
         raise TianJiError(f"dashboard: want a port from 0 to 65535, got {port}")
     other = port + 1 if 1024 <= port < 65_535 else LIVE_PORT  # those below belong to the system
@@ -118,7 +118,7 @@ class _Server(ThreadingTCPServer):
             super().handle_error(request, client_address)
 
 
-class Source:
+class PageSource:
     """What is served: the page, and the run's data as it stands."""
 
     def __init__(self, folder: Path) -> None:
@@ -163,7 +163,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     timeout = SILENT_SECONDS
 
-    def __init__(self, source: Source, *args: Any) -> None:
+    def __init__(self, source: PageSource, *args: Any) -> None:
         self._source = source
         super().__init__(*args)  # which answers the request
 

@@ -52,7 +52,7 @@ class Steady:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PaceComparison:
     """Two paces of one split."""
 
     split: str
@@ -69,7 +69,7 @@ class Comparison:
         }
 
     @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> Comparison:
+    def from_json(cls, plain: Mapping[str, Any]) -> PaceComparison:
         """Reads what `to_json` wrote."""
         measured = plain["measured"]
         return cls(

@@ -99,7 +99,7 @@ def checksum_of(array: npt.NDArray[Any], before: int = 0) -> int:
     return zlib.crc32(array.data, before)
 
 
-class Record(Tracer):
+class RoleRecord(Tracer):
     """The rows of one role."""
 
     def __init__(self, counts: Vector) -> None:
@@ -144,10 +144,10 @@ class Record(Tracer):
         self._before = 0
 
 
-def record(roles: Sequence[Role], config: Config, folder: Path) -> Recording | None:
+def record(roles: Sequence[Role], config: Config, folder: Path) -> ReplayRecording | None:
     """Records the roles of a process; None, with a word in its log, where that cannot be."""
     try:
-        return Recording(roles, config, folder)
+        return ReplayRecording(roles, config, folder)
     except FileExistsError as error:
         problem = f"{error.filename} is the record of an earlier process, which had another past"
     except OSError as error:
@@ -156,12 +156,12 @@ def record(roles: Sequence[Role], config: Config, folder: Path) -> Recording | N
     return None
 
 
-class Recording:
+class ReplayRecording:
     """The records of the roles of one process, in a file each."""
 
     def __init__(self, roles: Sequence[Role], config: Config, folder: Path) -> None:
         self._roles = list(roles)
-        self._records = [Record(role.counts) for role in roles]
+        self._records = [RoleRecord(role.counts) for role in roles]
         self._files: list[tuple[BinaryIO, bytearray]] = []  # and what is to be written there
         self._reports = 0
         (folder / FOLDER).mkdir(exist_ok=True)
@@ -246,7 +246,7 @@ def fingerprint(config: Config) -> int:
     return zlib.crc32(json.dumps(kept, sort_keys=True).encode())
 
 
-class Rows(NamedTuple):
+class RecordedRows(NamedTuple):
     """The rows of one role, as lists: a replay looks at them one by one."""
 
     what: list[int]
@@ -257,7 +257,7 @@ class Rows(NamedTuple):
     formats: dict[str, str]  # that its process computed in, as `decided` tells them
 
 
-def read(folder: Path, role: str, config: Config) -> Rows:
+def read(folder: Path, role: str, config: Config) -> RecordedRows:
     """The record of a role; raises where there is none, or it is not of this run."""
     path = path_of(folder, role)
     if not path.is_file():
@@ -277,7 +277,7 @@ def read(folder: Path, role: str, config: Config) -> Rows:
         raise TianJiError(f"{path} is damaged: row {strange[0]:,} tells of nothing that is known")
     what, who, value, before = (rows[name].tolist() for name in ("what", "who", "value", "before"))
     formats = {asked: str(words) for asked, words in about["formats"].items()}
-    return Rows(what, who, value, before, steps_of(folder, role), formats)
+    return RecordedRows(what, who, value, before, steps_of(folder, role), formats)
 
 
 def left_at(path: Path, before: int, found: list[int]) -> int | None:

@@ -51,7 +51,7 @@ class Sink(Protocol):
         """Writes what is left, and how the run ended where the sink has a place for that."""
 
 
-class Rows:
+class Jsonl:
     """`metrics.jsonl`: a line of JSON for every row, there when `add` returns."""
 
     def __init__(self, folder: Path) -> None:
@@ -207,7 +207,7 @@ class Sinks:
     def of(cls, folder: Path, config: Config, resumed_at: int | None = None) -> Sinks:
         """The sinks that a configuration asks for; `resumed_at` is the step a run goes on from."""
         tracked = [Tracking(library, folder, config) for library in config.exp.track]
-        return cls([Rows(folder), Events(folder, resumed_at), *tracked])
+        return cls([Jsonl(folder), Events(folder, resumed_at), *tracked])
 
     def add(self, values: Values, step: int) -> None:
         """Writes a row to every sink."""

@@ -21,7 +21,7 @@ from tianji.machine.resources import Share
 from tianji.observe import metrics, rates
 from tianji.observe.bottleneck import bottleneck
 from tianji.observe.mended import mended
-from tianji.observe.pace import Comparison
+from tianji.observe.pace import PaceComparison
 from tianji.observe.panel import span
 from tianji.observe.rates import at_start, homes_in
 from tianji.observe.times import Times
@@ -304,7 +304,7 @@ def _measured(summary: dict[str, Any]) -> list[Line]:
         ("staleness", old),
     ]
     if planned := summary.get("plan"):
-        lines.append(("plan", Comparison.from_json(planned).sentence()))
+        lines.append(("plan", PaceComparison.from_json(planned).sentence()))
     if summary["fusions"]:
         words = f"{summary['fusions']:,} of {summary['groups']} groups"
         moved = summary.get("fusion_kl")  # a summary of an earlier version has none

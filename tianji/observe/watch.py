@@ -28,7 +28,7 @@ LOOKS = 20  # at the newest batch, over which effective sample sizes are average
 
 
 @dataclass
-class Fault:
+class ProcessFault:
     """A process that was lost, and replaced."""
 
     process: str
@@ -62,7 +62,7 @@ class Progress:
     earlier_seconds: float = 0.0  # of training, before the run was resumed
     lost: list[str] = field(default_factory=list)  # roles that died; training goes on without them
     lives: Counter[str] = field(default_factory=Counter)  # how often each role was lost, and back
-    faults: list[Fault] = field(default_factory=list)  # the last ones that were mended
+    faults: list[ProcessFault] = field(default_factory=list)  # the last ones that were mended
     restarts: int = 0  # of processes, before a resume too
     missing_steps: int | None = None  # that were sent and not counted; known when all have ended
 
@@ -287,7 +287,7 @@ class Watch:
         """A process has died, and training goes on without the roles that lived in it."""
         self.progress.lost += [name for name, place in self._homes.items() if place == home]
 
-    def replace(self, home: str, counts: Mapping[str, Vector], fault: Fault) -> None:
+    def replace(self, home: str, counts: Mapping[str, Vector], fault: ProcessFault) -> None:
         """A process was lost and is replaced; its roles go on with these `counts`."""
         progress = self.progress
         for name in counts:

@@ -17,7 +17,7 @@ from tianji.core.store import n_valid
 NOBODY = -1  # the number of a message that nobody has sent
 
 
-class Shares:
+class VersionShares:
     """What the actors of a group have sent for the version that is collected for."""
 
     def __init__(
@@ -39,7 +39,7 @@ class Shares:
 class SurvivingInbox(InFront):
     """An actor's trajectories as long as they come, then empty ones."""
 
-    def __init__(self, inbox: Inbox, trajectory: Schema, shares: Shares) -> None:
+    def __init__(self, inbox: Inbox, trajectory: Schema, shares: VersionShares) -> None:
         super().__init__(inbox)
         self._empty = trajectory.empty()  # its length is 0
         self._shares = shares

@@ -12,7 +12,7 @@ from tianji.config import Config, reload
 from tianji.core.algorithm import Saved
 from tianji.core.errors import TianJiError
 from tianji.core.json_file import read_json
-from tianji.engines.replay import Followed, Left, Replay
+from tianji.engines.replay import Followed, Left, RunReplay
 from tianji.job.preflight import try_out
 from tianji.models.precision import as_decided
 from tianji.observe import replay_record
@@ -48,7 +48,7 @@ def replay(
     }
     formats = {asked: words for rows in records.values() for asked, words in rows.formats.items()}
     with as_decided(formats):
-        followed = Replay(try_out(config), records).follow(tick)
+        followed = RunReplay(try_out(config), records).follow(tick)
     return Replayed(followed, _compare(folder, followed))
 
 

@@ -95,7 +95,7 @@ class Map:
         return by_host
 
 
-class Alarm(Bell):
+class CourierAlarm(Bell):
     """Wakes the courier's thread, which shares the process with whoever rings."""
 
     def __init__(self) -> None:
@@ -157,7 +157,7 @@ class ClusterTransport:
         self._specs = {spec.name: spec for spec in specs}
         self._map = Map(homes, ranks, world.hosts, home)
         self._shared = _shared_memory(world, specs, self._map)
-        self._alarm = Alarm()
+        self._alarm = CourierAlarm()
         self._blocks: dict[str, ring.Block] = {}  # of rings whose other end is elsewhere
         self._routes: dict[tuple[int, int], Route] = {}
         self._beside: list[Route] = []

@@ -63,7 +63,7 @@ def plain_list(values: Floats) -> list[float | None]:
     ]
 
 
-class Rows:
+class Columns:
     """The metrics of a run so far, one array for each that is drawn.
 
     A run that is resumed goes on from its last checkpoint: its steps go backward, and what was
@@ -167,7 +167,7 @@ def _busy_by_kind(row: Object) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class EvaluationPoint:
     """One evaluation: the interquartile mean of its returns, with its interval."""
 
     of: str  # training: by the evaluator; eval: by `tianji eval`
@@ -190,7 +190,7 @@ class Evaluations:
     def __init__(self, path: Path) -> None:
         self.n_read = 0  # lines, ever
         self._tail = Tail(path)
-        self._rows: list[Evaluation] = []
+        self._rows: list[EvaluationPoint] = []
 
     def refresh(self) -> None:
         """Reads what has been written since."""
@@ -201,16 +201,16 @@ class Evaluations:
             if (row := _evaluation(parsed_row(line))) is not None:
                 self._rows.append(row)
 
-    def all(self) -> list[Evaluation]:
+    def all(self) -> list[EvaluationPoint]:
         """Without those that another stands for."""
         training = [row for row in self._rows if row.of == "training"]
         asked = [row for row in self._rows if row.of != "training"]
         return sorted(_longest(asked) + _trained_last(training), key=lambda row: row.steps)
 
 
-def _trained_last(rows: list[Evaluation]) -> list[Evaluation]:
+def _trained_last(rows: list[EvaluationPoint]) -> list[EvaluationPoint]:
     """Those that no later one has fewer steps than, or as many: a resume trains them again."""
-    kept: list[Evaluation] = []
+    kept: list[EvaluationPoint] = []
     reached = float("inf")
     for row in reversed(rows):
         if row.steps < reached:
@@ -219,9 +219,9 @@ def _trained_last(rows: list[Evaluation]) -> list[Evaluation]:
     return kept
 
 
-def _longest(rows: list[Evaluation]) -> list[Evaluation]:
+def _longest(rows: list[EvaluationPoint]) -> list[EvaluationPoint]:
     """Of each checkpoint the evaluation with the most episodes, the latest of several."""
-    best: dict[tuple[float, float | None], Evaluation] = {}
+    best: dict[tuple[float, float | None], EvaluationPoint] = {}
     for row in rows:
         known = best.setdefault((row.steps, row.updates), row)
         if (row.episodes or 0) >= (known.episodes or 0):
@@ -229,7 +229,7 @@ def _longest(rows: list[Evaluation]) -> list[Evaluation]:
     return list(best.values())
 
 
-def _evaluation(row: Object) -> Evaluation | None:
+def _evaluation(row: Object) -> EvaluationPoint | None:
     iqm, steps = number(row.get("iqm")), number(row.get("env_steps"))
     if iqm is None or steps is None:
         return None
@@ -241,6 +241,6 @@ def _evaluation(row: Object) -> Evaluation | None:
             *((n, n) for n in ("updates", "episodes", "mean", "win_ratio", "win_low", "win_high")),
         ]
     }
-    return Evaluation(
+    return EvaluationPoint(
         of, steps, iqm=iqm, low=number(row.get("low")), high=number(row.get("high")), **rest
     )

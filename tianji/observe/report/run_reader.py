@@ -17,7 +17,7 @@ from tianji.core.status import Status
 from tianji.core.wording import count_of
 from tianji.observe.mended import MENDED
 from tianji.observe.report.histogram import histograms
-from tianji.observe.report.metric_rows import Evaluations, Floats, Rows, plain_list, roles_in
+from tianji.observe.report.metric_rows import Columns, Evaluations, Floats, plain_list, roles_in
 from tianji.observe.report.run_files import MISSING, Object, Stamp, stamp_of
 
 RUN_FILES = ("config.json", "summary.json", "metrics.jsonl")
@@ -79,7 +79,7 @@ class RunReader:
 
     def __init__(self, folder: Path, before: Stamp = MISSING) -> None:
         self.folder = folder
-        self._rows = Rows(folder / "metrics.jsonl")
+        self._rows = Columns(folder / "metrics.jsonl")
         self._evaluations = Evaluations(folder / "evaluations.jsonl")
         self._before = before  # a summary with this stamp is older than the run that goes on
 

@@ -39,7 +39,7 @@ def record(
     home: str,
     clock: Clock = time.monotonic,
     life: int = 0,
-) -> Recording | None:
+) -> TraceRecording | None:
     """Records the roles of a process; None, with a word in its log, where the disk refuses.
 
     Each life of a process that was replaced has a file of its own.
@@ -62,10 +62,10 @@ def record(
     except OSError as error:
         print(f"{home} is not traced: {error.filename}: {error.strerror}", file=sys.stderr)
         return None
-    return Recording(recorder, roles)
+    return TraceRecording(recorder, roles)
 
 
-class Recording:
+class TraceRecording:
     """What the roles of one process do, in a file."""
 
     def __init__(self, recorder: Recorder, roles: Sequence[Role]) -> None:

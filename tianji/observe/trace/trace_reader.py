@@ -35,7 +35,7 @@ RECORD = "record one with `tianji train CONFIG --trace`, or `exp.trace_seconds` 
 
 
 @dataclass(frozen=True)
-class Recording:
+class ProcessTrace:
     """What one file holds."""
 
     heading: Heading
@@ -79,7 +79,7 @@ def read(run: Path, seconds: float | None = None) -> Trace:
     paths = sorted((run / FOLDER).glob(f"*{ENDING}"))
     if not paths:
         raise TianJiError(f"{run} has no trace: {RECORD}")
-    recordings: list[Recording] = []
+    recordings: list[ProcessTrace] = []
     notes: list[str] = []
     for path in paths:
         try:
@@ -103,22 +103,22 @@ def read(run: Path, seconds: float | None = None) -> Trace:
     return Trace(run, engine, homes, roles, began, ended, recorded_at, tuple(notes))
 
 
-def _by_process(recordings: list[Recording]) -> list[Recording]:
+def _by_process(recordings: list[ProcessTrace]) -> list[ProcessTrace]:
     """One recording for each process, of all its lives if it was replaced."""
-    lives: dict[str, list[Recording]] = {}
+    lives: dict[str, list[ProcessTrace]] = {}
     for each in recordings:
         lives.setdefault(each.heading.home, []).append(each)
     return [_joined(several) if len(several) > 1 else several[0] for several in lives.values()]
 
 
-def _joined(lives: list[Recording]) -> Recording:
+def _joined(lives: list[ProcessTrace]) -> ProcessTrace:
     rows = np.concatenate([each.rows for each in lives])
     rows = rows[np.argsort(rows["began"], kind="stable")]
-    return Recording(lives[0].heading, rows, max(each.since for each in lives), "")
+    return ProcessTrace(lives[0].heading, rows, max(each.since for each in lives), "")
 
 
 def _window(
-    recordings: list[Recording], notes: list[str], seconds: float | None
+    recordings: list[ProcessTrace], notes: list[str], seconds: float | None
 ) -> tuple[float, float]:
     """The last `seconds`, or those that all processes had room for."""
     whole = [each for each in recordings if each.rows.size]
@@ -138,7 +138,7 @@ def _window(
     return began, ended
 
 
-def _roles(recording: Recording, began: float) -> list[RoleTrace]:
+def _roles(recording: ProcessTrace, began: float) -> list[RoleTrace]:
     heading, rows = recording.heading, _cut(recording.rows, began)
     each = [join_idling(rows[rows["role"] == i]) for i in range(len(heading.roles))]
     return [
@@ -158,7 +158,7 @@ def _cut(rows: Rows, began: float) -> Rows:
     return kept
 
 
-def read_file(path: Path) -> Recording:
+def read_file(path: Path) -> ProcessTrace:
     """What is whole in one file; ValueError where nothing of it can be read."""
     with opened(path) as file:
         data = file.read(MOST_BYTES)
@@ -187,7 +187,7 @@ def read_file(path: Path) -> Recording:
     note = f"{lost:,} of {n_numbers:,} rows are lost: the file is cut off" if lost else ""
     rows = rows[np.argsort(rows["began"], kind="stable")]
     is_full = newest >= heading.capacity and rows.size > 0
-    return Recording(heading, rows, float(rows["began"][0]) if is_full else -np.inf, note)
+    return ProcessTrace(heading, rows, float(rows["began"][0]) if is_full else -np.inf, note)
 
 
 def _cut_off(data: bytes) -> str:

@@ -16,7 +16,7 @@ from tianji.core import atomic_file
 from tianji.core.errors import TianJiError
 from tianji.core.json_file import parsed, read_json, read_text
 from tianji.core.wording import count_of
-from tianji.observe.pace import Comparison, Pace
+from tianji.observe.pace import Pace, PaceComparison
 from tianji.strategy.plan.model import predict
 from tianji.strategy.plan.profile import Machine, Profile, count
 from tianji.strategy.plan.same_job import batch_apart, digest_of, told_apart
@@ -195,7 +195,7 @@ def _name_of(machine: Machine) -> str:
     return machine.cpu + (f" with {gpu}" if gpu else "")
 
 
-def compare(plan: Plan, measured: Pace | None) -> Comparison:
+def compare(plan: Plan, measured: Pace | None) -> PaceComparison:
     """What a plan predicts, beside what a run that followed it did."""
-    expected = plan.prediction
-    return Comparison(plan.split.name, Pace(expected.production, expected.consumption), measured)
+    expected = Pace(plan.prediction.production, plan.prediction.consumption)
+    return PaceComparison(plan.split.name, expected, measured)

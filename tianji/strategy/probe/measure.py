@@ -24,7 +24,7 @@ from tianji.roles.role_specs import Kind, RoleSpec, batches_of, role_name, roles
 from tianji.strategy.probe.probe_ends import (
     Clockwork,
     Drain,
-    Ports,
+    ProbePorts,
     Published,
     Spring,
     TimedStore,
@@ -40,7 +40,7 @@ SCHEDSTAT = Path("/proc/self/schedstat")  # of the main thread: ns on a core, ns
 
 
 @dataclass(frozen=True)
-class Acting:
+class ActorTiming:
     """What an actor did in a time."""
 
     seconds: float
@@ -57,7 +57,7 @@ class Acting:
 
 
 @dataclass(frozen=True)
-class Learning:
+class LearnerTiming:
     """What a learner with its buffer did in a time."""
 
     seconds: float
@@ -92,12 +92,12 @@ class ActorProbe:
         self._job = job = job_of(config)
         self._pause = pause
         role = next(role for role in roles_of(config) if role.kind is Kind.ACTOR)
-        self._ports = Ports(job)
+        self._ports = ProbePorts(job)
         self._weights = np.zeros(job.algorithm.n_weights(job.task), np.float32)
         self._ports.inboxes[weights_of(0)] = Published(self._weights, FAR_VERSION)
         self._actor = cast(Actor, build(role, job, self._ports))
 
-    def run(self, seconds: float, go: Callable[[], None] = lambda: None) -> Acting:
+    def run(self, seconds: float, go: Callable[[], None] = lambda: None) -> ActorTiming:
         """Acts for `seconds`, once; `go` returns when everybody is warm."""
         actor = self._actor
         drain = cast(Drain, self._ports.outbox(f"trajectories {actor.name}"))
@@ -128,7 +128,7 @@ class ActorProbe:
         actor.weights = Published(self._weights, FAR_VERSION, clock)
         _loop([actor], self._ports)
         took, steps, sent, sending, computing = (b - a for a, b in zip(*marks, strict=True))
-        return Acting(
+        return ActorTiming(
             seconds=took,
             n_steps=int(steps),
             n_sent=int(sent),
@@ -151,7 +151,7 @@ class LearnerProbe:
         group = [role for role in roles_of(config) if role.group == 0]
         roles = {role.kind: role for role in reversed(group)}  # the first of each kind
         trajectory = _one_trajectory(job, roles[Kind.ACTOR])
-        self._ports = ports = Ports(job)
+        self._ports = ports = ProbePorts(job)
         self._springs = [
             Spring(trajectory, self._version, 0.0 if i else pause) for i in range(job.task.n_actors)
         ]
@@ -168,7 +168,7 @@ class LearnerProbe:
     def _version(self) -> int:
         return self._learner.version
 
-    def run(self, seconds: float, go: Callable[[], None] = lambda: None) -> Learning:
+    def run(self, seconds: float, go: Callable[[], None] = lambda: None) -> LearnerTiming:
         """Learns for `seconds`; `go` returns when everybody is warm."""
         learner, adding, drawing = self._learner, self._store.adding, self._store.drawing
         marks: list[tuple[float, ...]] = []
@@ -187,12 +187,12 @@ class LearnerProbe:
         took, updates, received, busy, added, drew = (b - a for a, b in zip(*marks, strict=True))
         storing = added / received if received else adding.seconds / adding.times
         done = int(updates), int(received), busy, added, drew
-        return Learning(took, *done, storing, own_bytes())
+        return LearnerTiming(took, *done, storing, own_bytes())
 
 
 def _one_trajectory(job: Job, role: RoleSpec) -> Arrays:
     """What an actor sends, made by one; of a slow one the first steps, again and again."""
-    ports, name = Ports(job), f"trajectories {role.name}"
+    ports, name = ProbePorts(job), f"trajectories {role.name}"
     ports.join(name)
     weights = np.zeros(job.algorithm.n_weights(job.task), np.float32)
     ports.inboxes[weights_of(0)] = Published(weights, FAR_VERSION)
@@ -211,7 +211,7 @@ def _one_trajectory(job: Job, role: RoleSpec) -> Arrays:
     return {field: array.copy() for field, array in message.arrays.items()}
 
 
-def _loop(roles: list[Role], ports: Ports) -> None:
+def _loop(roles: list[Role], ports: ProbePorts) -> None:
     Loop(roles, cast(ProcessPorts, ports)).run()
 
 

@@ -18,7 +18,7 @@ from tianji.machine import resources
 from tianji.strategy.plan.costs import contended_share
 from tianji.strategy.plan.profile import LearnerCost, Machine, Profile
 from tianji.strategy.probe import MOST_SECONDS, stages
-from tianji.strategy.probe.probe_children import Crew, Say
+from tianji.strategy.probe.probe_children import ProbeCrew, Say
 from tianji.strategy.probe.probe_handle import OutOfMemory
 from tianji.strategy.probe.role_costs import learner_cost, length_of, unevenness
 from tianji.strategy.probe.this_machine import Others, this_machine
@@ -35,11 +35,11 @@ def probe(
     machine = this_machine(len(cores), job.config)
     others = Others(cores)
     with ExitStack() as stack:
-        found = _profile(Crew(job, cores, machine.gpu is not None, ends, say, stack), machine)
+        found = _profile(ProbeCrew(job, cores, machine.gpu is not None, ends, say, stack), machine)
     return replace(found, foreign_cores=others.used())
 
 
-def _profile(crew: Crew, machine: Machine) -> Profile:
+def _profile(crew: ProbeCrew, machine: Machine) -> Profile:
     """All that a plan needs."""
     found = stages.measure(crew)
     crew.time.spend_all()
@@ -60,7 +60,7 @@ def _profile(crew: Crew, machine: Machine) -> Profile:
     )
 
 
-def _with_larger_batches(crew: Crew, usual: LearnerCost, pause: float) -> list[LearnerCost]:
+def _with_larger_batches(crew: ProbeCrew, usual: LearnerCost, pause: float) -> list[LearnerCost]:
     """The cost of one core with larger batches; nothing where none is possible, or no time.
 
     Between both is a line: what an update costs however small its batch, and what a sample.
@@ -84,7 +84,9 @@ def _with_larger_batches(crew: Crew, usual: LearnerCost, pause: float) -> list[L
     ]
 
 
-def _sharing_a_gpu(crew: Crew, usual: LearnerCost, pause: float) -> tuple[tuple[int, float], ...]:
+def _sharing_a_gpu(
+    crew: ProbeCrew, usual: LearnerCost, pause: float
+) -> tuple[tuple[int, float], ...]:
     """How much longer an update takes where several learners share the GPU.
 
     A GPU is busy for a part of an update only, and what several of them compute fits in between

@@ -19,7 +19,7 @@ from tianji.job.job import Job
 from tianji.machine.resources import devices_of
 from tianji.strategy.plan.profile import ActorCost, LearnerCost
 from tianji.strategy.probe.measure import LEAST_STEPS, LEAST_UPDATES
-from tianji.strategy.probe.probe_handle import Answer, OutOfMemory, ProbeHandle, Task, together
+from tianji.strategy.probe.probe_handle import Answer, OutOfMemory, ProbeHandle, ProbeTask, together
 from tianji.strategy.probe.role_costs import Acted, learner_cost
 from tianji.strategy.probe.variants import env_choices, takes_turns, variant
 
@@ -78,7 +78,7 @@ class TimeLeft:
         return self.is_late(n_stages, needed=n_stages * (1 + LEAST_STEPS) * stepping)
 
 
-class Crew:
+class ProbeCrew:
     """All children, with their libraries loaded; they end with `stack`."""
 
     def __init__(
@@ -146,10 +146,10 @@ class Crew:
         config, seconds = variant(self.job, envs), self.time.seconds
         learning, acting = _seats(self.cores, len(hands), n)
         actors = [
-            Task(hand, config, [core]) for hand, core in zip(self.actors, acting, strict=False)
+            ProbeTask(hand, config, [core]) for hand, core in zip(self.actors, acting, strict=False)
         ]
         learners = [
-            Task(hand, config, cores, pause) for hand, cores in zip(hands, learning, strict=True)
+            ProbeTask(hand, config, own, pause) for hand, own in zip(hands, learning, strict=True)
         ]
         if len(self.cores) == 1:  # one after the other, as they will run
             return together(actors, seconds), together(learners, seconds)
@@ -168,7 +168,7 @@ class Crew:
         """A learner while all other cores are idle."""
         self._say(f"a learner with {count_of(hand.threads, 'core')} alone")
         config = config or variant(self.job, self.choices[0])
-        task = Task(hand, config, self.cores[: hand.threads], pause)
+        task = ProbeTask(hand, config, self.cores[: hand.threads], pause)
         return together([task], self.time.seconds)[0]
 
     def sharing(self, n: int, pause: float) -> list[Answer]:
@@ -181,7 +181,7 @@ class Crew:
         self, hands: list[ProbeHandle], config: Config, pause: float
     ) -> list[Answer]:
         seats = zip(hands, self.cores, strict=False)
-        tasks = [Task(hand, config, [core], pause) for hand, core in seats]
+        tasks = [ProbeTask(hand, config, [core], pause) for hand, core in seats]
         return together(tasks, self.time.seconds)
 
     def again(self, own: ActorCost, n_stages: int) -> Iterator[None]:

@@ -80,7 +80,7 @@ class Drain:
         """Nothing depends on it."""
 
 
-class Source:
+class ProbeInbox:
     """An inbox within this process, on whose other end there is nobody."""
 
     waiting = 0
@@ -97,7 +97,7 @@ class Source:
         """Nothing depends on it."""
 
 
-class Spring(Source):
+class Spring(ProbeInbox):
     """An inbox with the same message again and again, as new as the learner's last version.
 
     Where roles take turns the learner sleeps meanwhile, and is slower when it wakes up: `pause` is
@@ -121,7 +121,7 @@ class Spring(Source):
         return Message(self._arrays, self._version(), self._n)
 
 
-class Clockwork(Source):
+class Clockwork(ProbeInbox):
     """An inbox that brings nothing and is closed by the clock: what ends a measurement.
 
     A role looks at it in every step, and so it also takes the readings: when the warm-up is over
@@ -161,7 +161,7 @@ class Clockwork(Source):
         return self._n_read == 2
 
 
-class Published(Source):
+class Published(ProbeInbox):
     """Weights of a version that nobody need wait for; `clock` ends the stream."""
 
     def __init__(self, weights: Weights, version: int, clock: Clockwork | None = None) -> None:
@@ -179,7 +179,7 @@ class Published(Source):
         return message
 
 
-class Ports:
+class ProbePorts:
     """All channels of a job within this process, but for those that were replaced."""
 
     def __init__(self, job: Job) -> None:

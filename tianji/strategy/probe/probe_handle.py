@@ -74,7 +74,7 @@ class ProbeHandle:
         """Returns when the child has loaded its libraries; before that it disturbs others."""
         self._hear()
 
-    def prepare(self, task: Task, seconds: float) -> None:
+    def prepare(self, task: ProbeTask, seconds: float) -> None:
         """Has the child make and warm up what is measured; `await_ready` waits until it has."""
         given = {"config": task.config.to_json(), "cores": list(task.cores), "pause": task.pause}
         self._tell(json.dumps(given | {"seconds": seconds, "threads": self.threads}))
@@ -132,7 +132,7 @@ class ProbeHandle:
 
 
 @dataclass(frozen=True)
-class Task:
+class ProbeTask:
     """What one child is to measure."""
 
     hand: ProbeHandle
@@ -141,7 +141,7 @@ class Task:
     pause: float = 0.0  # seconds, as long as it would wait for others
 
 
-def together(tasks: Sequence[Task], seconds: float) -> list[Answer]:
+def together(tasks: Sequence[ProbeTask], seconds: float) -> list[Answer]:
     """Measures several at once, each with its configuration on its cores.
 
     Where memory is too small for all of them, those who have some measure in vain, and all can be

@@ -15,7 +15,7 @@ from dataclasses import replace
 from statistics import fmean, median
 
 from tianji.strategy.plan.profile import ActorCost, LearnerCost
-from tianji.strategy.probe.probe_children import Crew, Found, gains
+from tianji.strategy.probe.probe_children import Found, ProbeCrew, gains
 from tianji.strategy.probe.probe_handle import Answer, ProbeHandle
 from tianji.strategy.probe.role_costs import (
     Acted,
@@ -31,7 +31,7 @@ from tianji.strategy.probe.variants import takes_turns
 LONGEST_PAUSE = 1.0  # seconds: who has slept for longer is no slower for it
 
 
-def measure(crew: Crew) -> Found:
+def measure(crew: ProbeCrew) -> Found:
     """Actors with every number of environments, and learners with every number of cores."""
     found = _InTurns(crew) if takes_turns(crew.job) else _AtOnce(crew)
     return found.found()
@@ -40,7 +40,7 @@ def measure(crew: Crew) -> Found:
 class _Stages:
     """What was measured so far."""
 
-    def __init__(self, crew: Crew, stepping: Callable[[list[Answer]], float]) -> None:
+    def __init__(self, crew: ProbeCrew, stepping: Callable[[list[Answer]], float]) -> None:
         self._crew = crew
         self._acted = Acted(stepping)
         self._beside: list[LearnerCost] = []  # of one core while all are busy, as often as measured
@@ -57,7 +57,7 @@ class _Stages:
 class _AtOnce(_Stages):
     """Roles that work at the same time."""
 
-    def __init__(self, crew: Crew) -> None:
+    def __init__(self, crew: ProbeCrew) -> None:
         super().__init__(crew, mean_step)
 
     def found(self) -> Found:
@@ -121,7 +121,7 @@ class _AtOnce(_Stages):
 class _InTurns(_Stages):
     """Roles that take turns."""
 
-    def __init__(self, crew: Crew) -> None:
+    def __init__(self, crew: ProbeCrew) -> None:
         super().__init__(crew, slowest_step)
         self._hand = crew.learners[0]
         self._alone: list[Answer] = []  # of one core

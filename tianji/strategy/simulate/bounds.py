@@ -11,7 +11,7 @@ from tianji.strategy.simulate.core_layout import Costs, Layout, costs_of, share_
 
 
 @dataclass(frozen=True)
-class Bounds:
+class RateBounds:
     """Units that a group could produce per second if nothing but one thing took time."""
 
     sampling: float  # the actors, TR_A
@@ -25,14 +25,14 @@ class Bounds:
         return min(self.sampling, self.training, self.receiving, self.link)
 
 
-def bounds_of(costs: Costs) -> Bounds:
+def bounds_of(costs: Costs) -> RateBounds:
     """The bounds of one group that neither waits nor takes turns."""
     trajectory = costs.rollout_seconds + costs.send_seconds
     receiving = costs.receive_seconds / costs.units
     drawing = costs.ratio * costs.draw_seconds / costs.batch
     updating = costs.ratio * costs.update_seconds / costs.batch
     alone = costs.is_alone
-    return Bounds(
+    return RateBounds(
         sampling=costs.actors * _per(trajectory / costs.units),
         training=_per(updating if alone else receiving + drawing + updating),
         receiving=_per(receiving + drawing if alone else receiving),

@@ -17,7 +17,7 @@ from tianji.tools.chaos.fault_injection import FaultInjection
 from tianji.tools.chaos.invariants import GONE_SECONDS, Ending, FaultOutcome, Record, judge
 from tianji.tools.chaos.run_under_test import Row, RunUnderTest
 from tianji.tools.chaos.schedule import CHANGING, IN_ENVIRONMENT, LASTING, RUN, Fault, Strike
-from tianji.tools.chaos.settings import Settings
+from tianji.tools.chaos.settings import ChaosSettings
 from tianji.tools.child_run import LAST_LINES, RunFailed
 
 LOOK_SECONDS = 0.02
@@ -28,7 +28,7 @@ Tell = Callable[[FaultOutcome], None]
 
 
 @contextmanager
-def facing(settings: Settings, folder: Path, tell: Tell) -> Iterator[ChaosRun]:
+def facing(settings: ChaosSettings, folder: Path, tell: Tell) -> Iterator[ChaosRun]:
     """A run that is started for the test; nothing of it is there behind the block."""
     with tempfile.TemporaryDirectory(prefix="tianji-chaos-") as orders:
         test = ChaosRun(settings, folder, Path(orders), tell)
@@ -41,7 +41,7 @@ def facing(settings: Settings, folder: Path, tell: Tell) -> Iterator[ChaosRun]:
 class ChaosRun:
     """One run and the faults that it is given."""
 
-    def __init__(self, settings: Settings, folder: Path, orders: Path, tell: Tell) -> None:
+    def __init__(self, settings: ChaosSettings, folder: Path, orders: Path, tell: Tell) -> None:
         self._settings, self._tell = settings, tell
         self._hand = FaultInjection(orders, settings.homes)
         words = [settings.config, "--quiet", "--engine", "process"]

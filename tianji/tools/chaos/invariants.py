@@ -79,7 +79,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Judgement:
     """Whether one invariant held; None: nothing was seen that could say so."""
 
     name: str
@@ -87,33 +87,33 @@ class Verdict:
     found: str
 
 
-def judge(record: Record) -> list[Verdict]:
+def judge(record: Record) -> list[Judgement]:
     """All verdicts; those about the end only when it has come."""
     checks = CHECKS if record.ending is None else (*CHECKS, *LAST_CHECKS)
     return [check(record) for check in checks]
 
 
-def goes_on(record: Record) -> Verdict:
+def goes_on(record: Record) -> Judgement:
     """Training went on after every fault, with every process there."""
     done = [trial for trial in record.trials if not trial.undone]
     lost = [trial for trial in done if trial.back is None]
     said = f"after {len(done) - len(lost)} of {count_of(len(done), 'fault')}"
     if lost:
         said += "; not after " + ", ".join(str(each.strike) for each in lost[:3])
-    return Verdict("training goes on", not lost if done else None, said)
+    return Judgement("training goes on", not lost if done else None, said)
 
 
-def memory(record: Record) -> Verdict:
+def memory(record: Record) -> Judgement:
     """Memory stayed below what the run had at the first fault and what it may still fill."""
     taken = [usage.memory_bytes for _, usage in record.usages]
     if not taken:
-        return Verdict("memory bounded", None, "not seen")
+        return Judgement("memory bounded", None, "not seen")
     most = taken[0] * (1 + MEMORY_ROOM) + record.bounds.kept_bytes + MEMORY_ROOM_BYTES
     said = f"{_mib(max(taken))} MiB at most, {_mib(most)} allowed"
-    return Verdict("memory bounded", max(taken) <= most, said)
+    return Judgement("memory bounded", max(taken) <= most, said)
 
 
-def staleness(record: Record) -> Verdict:
+def staleness(record: Record) -> Judgement:
     """No sample was older than the configuration allows.
 
     What an actor holds while it is stopped or slow gets as much older as the others go on; what is
@@ -123,11 +123,11 @@ def staleness(record: Record) -> Verdict:
     bound = record.bounds.staleness
     if oldest is None or bound is None:
         said = "no sample was learned from" if oldest is None else f"{number(oldest)}, no bound"
-        return Verdict("staleness in its bound", None, said)
+        return Judgement("staleness in its bound", None, said)
     if not record.bounds.once:
         bound += max((_updates_during(trial, record) for trial in record.trials), default=0)
     said = f"{number(oldest)} updates at most, {number(math.floor(bound))} allowed"
-    return Verdict("staleness in its bound", oldest <= bound, said)
+    return Judgement("staleness in its bound", oldest <= bound, said)
 
 
 def _updates_during(trial: FaultOutcome, record: Record) -> int:
@@ -139,11 +139,11 @@ def _updates_during(trial: FaultOutcome, record: Record) -> int:
     return max(0, max(later, default=0) - trial.updates)
 
 
-def consumed_once(record: Record) -> Verdict:
+def consumed_once(record: Record) -> Judgement:
     """Samples were learned from as often as the replay ratio says, new ones counted as new once."""
     rows = [row for row in record.rows if row.ratio is not None]
     if not rows:
-        return Verdict("no sample twice", None, "no sample was learned from")
+        return Judgement("no sample twice", None, "no sample was learned from")
     bounds = record.bounds
     most = max(row.ratio or 0.0 for row in rows)
     repeated = [row for row in rows if bounds.once and row.new is not None and row.new < 1.0]
@@ -151,7 +151,7 @@ def consumed_once(record: Record) -> Verdict:
     said = f"{number(most)} learned from per sample received, {number(bounds.ratio)} allowed"
     if repeated:
         said = f"only {100 * (repeated[0].new or 0.0):.1f} % of the samples were new"
-    return Verdict("no sample twice", not repeated and not too_many, said)
+    return Judgement("no sample twice", not repeated and not too_many, said)
 
 
 def _over(row: Row, bounds: Bounds) -> bool:
@@ -162,7 +162,7 @@ def _over(row: Row, bounds: Bounds) -> bool:
     return row.ratio > bounds.ratio * (1 + RATIO_ROOM + one_batch)
 
 
-def counted(record: Record) -> Verdict:
+def counted(record: Record) -> Judgement:
     """Steps never fall, and the buffer has no more than actors made."""
     pairs = list(zip(record.rows, record.rows[1:], strict=False))
     fallen = [later.env_steps for row, later in pairs if later.env_steps < row.env_steps]
@@ -174,45 +174,45 @@ def counted(record: Record) -> Verdict:
     invented = made is not None and received is not None and received > made
     if invented:
         said = f"{received:,} steps received, {made:,} produced"
-    return Verdict("steps counted", not fallen and not invented if pairs else None, said)
+    return Judgement("steps counted", not fallen and not invented if pairs else None, said)
 
 
-def versions(record: Record) -> Verdict:
+def versions(record: Record) -> Judgement:
     """Updates never fall, whoever was lost."""
     pairs = list(zip(record.rows, record.rows[1:], strict=False))
     fallen = [later.updates for row, later in pairs if later.updates < row.updates]
     said = f"{record.rows[-1].updates:,} updates" if record.rows else "no row of metrics"
     if fallen:
         said = f"updates fell {len(fallen)} times, first to {fallen[0]:,}"
-    return Verdict("versions monotone", not fallen if pairs else None, said)
+    return Judgement("versions monotone", not fallen if pairs else None, said)
 
 
-def no_false_alarm(record: Record) -> Verdict:
+def no_false_alarm(record: Record) -> Judgement:
     """Who is only stopped, slow or unable to write is not replaced, nor for what it could mend."""
     mild = [trial for trial in record.trials if trial.strike.fault not in CHANGING]
     wrong = [trial for trial in mild if trial.replaced]
     said = f"nobody was replaced after {count_of(len(mild), 'fault')} that {_cost(mild)} no process"
     if wrong:
         said = "replaced after " + ", ".join(str(trial.strike) for trial in wrong[:3])
-    return Verdict("no false alarm", not wrong if mild else None, said)
+    return Judgement("no false alarm", not wrong if mild else None, said)
 
 
 def _cost(trials: Sequence[FaultOutcome]) -> str:
     return "costs" if len(trials) == 1 else "cost"
 
 
-def restarts(record: Record) -> Verdict:
+def restarts(record: Record) -> Judgement:
     """The summary tells of every process that was replaced."""
     assert record.ending is not None
     replaced = sum(trial.replaced for trial in record.trials)
     told = record.ending.summary.get("restarts")
     if not replaced:
-        return Verdict("restarts counted", None, "no process was replaced")
+        return Judgement("restarts counted", None, "no process was replaced")
     said = f"{told} in the summary, {replaced} seen"
-    return Verdict("restarts counted", isinstance(told, int) and told >= replaced, said)
+    return Judgement("restarts counted", isinstance(told, int) and told >= replaced, said)
 
 
-def nothing_uncounted(record: Record) -> Verdict:
+def nothing_uncounted(record: Record) -> Judgement:
     """What actors sent, buffers have counted, or it lies in the channels still.
 
     Who is killed between counting a trajectory and sending it leaves one that nobody receives.
@@ -220,45 +220,45 @@ def nothing_uncounted(record: Record) -> Verdict:
     assert record.ending is not None
     missing = record.ending.summary.get("missing_steps")
     if not isinstance(missing, int):
-        return Verdict("counts add up", None, "not known: a process had to be killed at the end")
+        return Judgement("counts add up", None, "not known: a process had to be killed at the end")
     allowed = record.bounds.trajectory * sum(trial.replaced for trial in record.trials)
     held = abs(missing) <= allowed
-    return Verdict("counts add up", held, f"{missing:,} steps uncounted")
+    return Judgement("counts add up", held, f"{missing:,} steps uncounted")
 
 
-def mended(record: Record) -> Verdict:
+def mended(record: Record) -> Judgement:
     """The summary tells of every environment that broke, and nobody learned from NaN."""
     assert record.ending is not None
     found = {Fault.RAISE: "env_restarts", Fault.NAN: "not_finite"}
     summary, done = record.ending.summary, [t for t in record.trials if t.back is not None]
     made = {fault: sum(t.strike.fault is fault for t in done) for fault in found}
     if not any(made.values()):
-        return Verdict("mishaps counted", None, "no environment was broken")
+        return Judgement("mishaps counted", None, "no environment was broken")
     told = {fault: whole(summary.get(key)) or 0 for fault, key in found.items()}
     bad = whole(summary.get("skipped_updates")) or 0
     said = ", ".join(f"{told[fault]} of {made[fault]} {fault}" for fault in found)
     if bad:
         said += f"; {count_of(bad, 'update')} with NaN"
     held = all(told[fault] >= made[fault] for fault in found) and not bad
-    return Verdict("mishaps counted", held, said)
+    return Judgement("mishaps counted", held, said)
 
 
-def checkpoint(record: Record) -> Verdict:
+def checkpoint(record: Record) -> Judgement:
     """The run left a checkpoint that is whole."""
     assert record.ending is not None
     name = record.ending.checkpoint
-    return Verdict("checkpoint whole", name is not None, name or "none is whole")
+    return Judgement("checkpoint whole", name is not None, name or "none is whole")
 
 
-def nothing_left(record: Record) -> Verdict:
+def nothing_left(record: Record) -> Judgement:
     """No process and no shared memory outlived the run."""
     assert record.ending is not None
     left = [*record.ending.left, *record.ending.segments]
     said = ", ".join(left[:5]) if left else "no process, no shared memory"
-    return Verdict("nothing left behind", not left, said)
+    return Judgement("nothing left behind", not left, said)
 
 
-def exit_status(record: Record) -> Verdict:
+def exit_status(record: Record) -> Judgement:
     """The run ended as it was told, in time, and its status says how."""
     ending = record.ending
     assert ending is not None
@@ -268,10 +268,10 @@ def exit_status(record: Record) -> Verdict:
         said = f"{ending.exit_status}, {status}: it ended before it was told to"
     known = status in list(Status) and ending.exit_status in STATUSES.get(Status(status), ())
     in_time = not ending.asked or ending.seconds <= STOP_SECONDS
-    return Verdict("exit status true", known and in_time, said)
+    return Judgement("exit status true", known and in_time, said)
 
 
-Check = Callable[[Record], Verdict]
+Check = Callable[[Record], Judgement]
 CHECKS: tuple[Check, ...] = (
     goes_on,
     memory,

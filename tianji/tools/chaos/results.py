@@ -13,9 +13,9 @@ from tianji import __version__
 from tianji.core import atomic_file
 from tianji.core.columns import fitted
 from tianji.core.wording import count_of
-from tianji.tools.chaos.invariants import FaultOutcome, Record, Verdict
+from tianji.tools.chaos.invariants import FaultOutcome, Judgement, Record
 from tianji.tools.chaos.schedule import MEANINGS, RUN, Fault
-from tianji.tools.chaos.settings import Settings
+from tianji.tools.chaos.settings import ChaosSettings
 
 FILE = "chaos.json"
 WORDS = {True: "held", False: "BROKEN", None: "-"}
@@ -72,19 +72,19 @@ def _times(seconds: Sequence[float]) -> str:
     return f"{middle:.2f} ({most:.2f})"
 
 
-def verdicts(found: Sequence[Verdict], width: int | None = None) -> str:
+def verdicts(found: Sequence[Judgement], width: int | None = None) -> str:
     """A row for each invariant."""
     rows = [("invariant", "verdict", "found")]
     rows += [(each.name, WORDS[each.held], each.found) for each in found]
     return "\n".join(fitted(rows, width, left=(0, 1, 2)))
 
 
-def holds(found: Sequence[Verdict]) -> bool:
+def holds(found: Sequence[Judgement]) -> bool:
     """Whether no invariant was broken."""
     return all(each.held is not False for each in found)
 
 
-def sentence(found: Sequence[Verdict], record: Record, settings: Settings) -> str:
+def sentence(found: Sequence[Judgement], record: Record, settings: ChaosSettings) -> str:
     """The verdict in words."""
     done = sum(not trial.undone for trial in record.trials)
     broken = [each.name for each in found if each.held is False]
@@ -98,7 +98,7 @@ def sentence(found: Sequence[Verdict], record: Record, settings: Settings) -> st
     return said
 
 
-def write(folder: Path, settings: Settings, record: Record, found: Sequence[Verdict]) -> Path:
+def write(folder: Path, settings: ChaosSettings, record: Record, found: list[Judgement]) -> Path:
     """Writes `chaos.json`; returns where it is."""
     ending = record.ending
     content: dict[str, Any] = {

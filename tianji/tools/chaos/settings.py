@@ -33,7 +33,7 @@ UNEVEN = 2.0  # times that samples get older where some actors make that much le
 
 
 @dataclass(frozen=True)
-class Settings:
+class ChaosSettings:
     """Everything that a chaos test is told, and what follows from it."""
 
     config: str
@@ -53,7 +53,7 @@ def settle(
     seconds: float,
     faults: Sequence[Fault],
     every: float,
-) -> Settings:
+) -> ChaosSettings:
     """Checks all that can be checked before anything is started."""
     refuse_platform("process")
     if seconds <= 0 or every <= 0:
@@ -75,7 +75,7 @@ def settle(
             "raise --seconds, or lower --every"
         )
     bounds = bounds_of(job)
-    return Settings(config, tuple(words), seed, seconds, tuple(faults), homes, strikes, bounds)
+    return ChaosSettings(config, tuple(words), seed, seconds, tuple(faults), homes, strikes, bounds)
 
 
 def changes(config: Config) -> list[str]:

@@ -18,7 +18,7 @@ RATIO_TOLERANCE = 0.03  # of its target, by which a measured replay ratio may be
 Pair = tuple[Training, Training]  # serial, distributed
 
 
-class Verdict(enum.StrEnum):
+class MarginVerdict(enum.StrEnum):
     """What an interval says about a margin."""
 
     EQUIVALENT = "equivalent"  # the whole interval lies within the margin
@@ -27,13 +27,13 @@ class Verdict(enum.StrEnum):
     CANNOT_TELL = "cannot tell"  # it lies on both sides of a margin
 
 
-def judge(low: float, high: float, margin: float) -> Verdict:
+def judge(low: float, high: float, margin: float) -> MarginVerdict:
     """Of the interval of a difference, of which more is better."""
     if -margin <= low and high <= margin:
-        return Verdict.EQUIVALENT
+        return MarginVerdict.EQUIVALENT
     if high < -margin:
-        return Verdict.WORSE
-    return Verdict.BETTER if low > margin else Verdict.CANNOT_TELL
+        return MarginVerdict.WORSE
+    return MarginVerdict.BETTER if low > margin else MarginVerdict.CANNOT_TELL
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Comparison:
         return stats.iqm(self.serial), stats.iqm(self.distributed)
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> MarginVerdict:
         """About the distributed runs."""
         _, low, high = self.interval
         if self.less_is_better:
@@ -81,7 +81,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Samples:
+class SampleAges:
     """How old the samples were that both kinds of training learned from, of all seeds together."""
 
     name: str
@@ -97,7 +97,7 @@ class Equivalence:
     """All that was compared."""
 
     comparisons: tuple[Comparison, ...]
-    samples: tuple[Samples, ...]
+    samples: tuple[SampleAges, ...]
     ratio_target: float
     ratio_error: float  # largest of any run, as a share of the target
     n_pairs: int
@@ -108,18 +108,18 @@ class Equivalence:
         return self.ratio_error <= RATIO_TOLERANCE
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> MarginVerdict:
         """The worst of what decides; a doubt is worse than equivalence."""
         found = [each.verdict for each in self.comparisons if each.decides]
-        for verdict in (Verdict.WORSE, Verdict.CANNOT_TELL, Verdict.BETTER):
+        for verdict in (MarginVerdict.WORSE, MarginVerdict.CANNOT_TELL, MarginVerdict.BETTER):
             if verdict in found:
                 return verdict
-        return Verdict.EQUIVALENT if found else Verdict.CANNOT_TELL
+        return MarginVerdict.EQUIVALENT if found else MarginVerdict.CANNOT_TELL
 
     @property
     def exit_status(self) -> int:
         """0 if relaxing the dependencies does not hurt, 1 if it does or nobody can tell."""
-        harmless = self.verdict in (Verdict.EQUIVALENT, Verdict.BETTER)
+        harmless = self.verdict in (MarginVerdict.EQUIVALENT, MarginVerdict.BETTER)
         return 0 if harmless and self.ratio_is_held else 1
 
 
@@ -203,10 +203,10 @@ def _to_target(pairs: Sequence[Pair], target: float, steps: int, margin: float) 
 
 def _samples(
     pairs: Sequence[Pair], name: str, unit: str, rows_of: Callable[[Training], measures.Rows]
-) -> Samples:
+) -> SampleAges:
     serial = [rows_of(one) for one, _ in pairs]
     both = measures.pooled(serial), measures.pooled(rows_of(two) for _, two in pairs)
     among = None
     if len(serial) > 1:
         among = measures.distance(measures.pooled(serial[::2]), measures.pooled(serial[1::2]))
-    return Samples(name, unit, *both, measures.distance(*both), among)
+    return SampleAges(name, unit, *both, measures.distance(*both), among)

@@ -10,7 +10,7 @@ import numpy as np
 from tianji.core import stats
 from tianji.observe.watch import WINDOW
 from tianji.tools.verify import run_figures as measures
-from tianji.tools.verify.compare import Equivalence, Pair, Samples
+from tianji.tools.verify.compare import Equivalence, Pair, SampleAges
 from tianji.tools.verify.run_figures import Floats, Training
 from tianji.tools.verify.settings import Settings
 
@@ -92,7 +92,7 @@ def _band(arm: list[Training], grid: Floats) -> Floats:
     return found
 
 
-def _ages(samples: Samples) -> list[str]:
+def _ages(samples: SampleAges) -> list[str]:
     """Both histograms as lines over bars of one width."""
     both = (samples.serial, samples.distributed)
     top = max((edge for rows in both for edge, _ in rows), default=0) + 1

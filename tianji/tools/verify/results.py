@@ -21,9 +21,9 @@ from tianji.tools.verify.compare import (
     RATIO_TOLERANCE,
     Comparison,
     Equivalence,
+    MarginVerdict,
     Pair,
-    Samples,
-    Verdict,
+    SampleAges,
 )
 from tianji.tools.verify.plot import draw
 from tianji.tools.verify.run_figures import Training
@@ -110,11 +110,11 @@ def _limits(found: Equivalence, deciding: list[Comparison]) -> str:
     """What so few seeds leave open."""
     if found.n_pairs == 1:
         return "One seed has no interval: it says nothing about others."
-    open_ = [each for each in deciding if each.verdict is Verdict.CANNOT_TELL]
+    open_ = [each for each in deciding if each.verdict is MarginVerdict.CANNOT_TELL]
     if all(each.serial == each.distributed for each in found.comparisons):
         return "Every pair of runs was one and the same, episode for episode."
     if not open_:
-        small = found.verdict is Verdict.EQUIVALENT
+        small = found.verdict is MarginVerdict.EQUIVALENT
         return "A difference smaller than the margin may still be there." if small else ""
     wanted = [each.seeds_wanted for each in open_]
     if None in wanted:
@@ -203,7 +203,7 @@ def _comparison(each: Comparison) -> dict[str, Any]:
     }
 
 
-def _both(each: Samples) -> dict[str, Any]:
+def _both(each: SampleAges) -> dict[str, Any]:
     among = each.among_serial
     return {
         "name": each.name,
