@@ -84,7 +84,11 @@ class ProbeInbox:
     """An inbox within this process, on whose other end there is nobody."""
 
     waiting = 0
-    closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Nobody closes it, unless a subclass knows when."""
+        return False
 
     def take(self) -> Message | None:
         """Nothing, unless a subclass has something."""
@@ -124,8 +128,7 @@ class Spring(ProbeInbox):
 class Clockwork(ProbeInbox):
     """An inbox that brings nothing and is closed by the clock: what ends a measurement.
 
-    A role looks at it in every step, and so it also takes the readings: when the warm-up is over
-    `go` is waited for, `read` is called then and at the end.
+    A role asks in every step whether it is closed, and so keeps the clock going: see `tick`.
     """
 
     def __init__(
@@ -145,20 +148,23 @@ class Clockwork(ProbeInbox):
         self._n_read = 0
 
     @property
-    def closed(self) -> bool:  # type: ignore[override]  # it depends on the time
-        """Whether the time is over."""
+    def closed(self) -> bool:
+        """Whether the time is over, by now."""
+        self.tick()
+        return self._n_read == 2
+
+    def tick(self) -> None:
+        """Reads where that is due: when all are warm, for whom it waits, and at the end."""
         now = time.perf_counter()
         if not self._next:
             self._next = now + self._warm_seconds
-        if now < self._next or not self._enough():
-            return False
-        if self._n_read < 2:
-            if not self._n_read:
-                self._go()
-            self._read()
-            self._n_read += 1
-            self._next = time.perf_counter() + self._seconds
-        return self._n_read == 2
+        if self._n_read == 2 or now < self._next or not self._enough():
+            return
+        if not self._n_read:
+            self._go()
+        self._read()
+        self._n_read += 1
+        self._next = time.perf_counter() + self._seconds
 
 
 class Published(ProbeInbox):
@@ -169,7 +175,7 @@ class Published(ProbeInbox):
         self._clock = clock
 
     @property
-    def closed(self) -> bool:  # type: ignore[override]  # it depends on the time
+    def closed(self) -> bool:
         """Whether the measurement is over."""
         return self._clock is not None and self._clock.closed
 
