@@ -64,19 +64,15 @@ class OrderedFaults:
 
 def with_ordered_faults(env: Env, orders: Orders) -> Env:
     """The same environment, which obeys from now on."""
-    faulty: Any = env
-    look = OrderedFaults(env, orders).look
-    for name in ("begin",) if isinstance(env, SplitEnv) else ("step",):
-        setattr(faulty, name, _after(look, getattr(env, name)))
-    return env
+    look, name = OrderedFaults(env, orders).look, "begin" if isinstance(env, SplitEnv) else "step"
+    step = getattr(env, name)
 
-
-def _after(look: Callable[[], None], step: Callable[..., Any]) -> Callable[..., Any]:
     def obeying(*words: Any) -> Any:
         look()
         return step(*words)
 
-    return obeying
+    setattr(env, name, obeying)
+    return env
 
 
 def _game_of(env: Any) -> Any:
