@@ -149,13 +149,7 @@ def train(
     for notice in loaded.notices:
         terminal.say("note", notice)
     asked = launch.TrainRequest(
-        engine,
-        folder,
-        quiet,
-        started_at,
-        dashboard=dashboard,
-        plan=chosen,
-        planning_seconds=seconds,
+        engine, folder, quiet, started_at, dashboard, plan=chosen, planning_seconds=seconds
     )
     return launch.train(loaded, asked)
 
@@ -183,9 +177,7 @@ def resume(
     folder = Path(run)
     changes = [*overrides, *as_overrides(settings, "resume")]
     config, before = resume.reopen(folder, changes, trust)
-    asked = launch.TrainRequest(
-        engine or before, folder, quiet, started_at, dashboard=dashboard, extend=True
-    )
+    asked = launch.TrainRequest(engine or before, folder, quiet, started_at, dashboard, extend=True)
     return launch.train(config, asked)
 
 

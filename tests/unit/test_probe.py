@@ -10,11 +10,7 @@ import pytest
 from tianji.config import load
 from tianji.job.preflight import try_out
 from tianji.strategy.probe import probe as probing
-from tianji.strategy.probe import (
-    probe_children,
-    probe_process,
-    stages,
-)
+from tianji.strategy.probe import probe_children, probe_process, stages
 from tianji.strategy.probe.probe_handle import OutOfMemory
 
 

@@ -190,10 +190,8 @@ def _what_next(options: argparse.Namespace, plan: Plan, out: Path, width: int | 
     from tianji.strategy.probe import plan_for_run
 
     repeated = plan_for_run.beside(plan, options.config, options.overrides)
-    config, hosts = (
-        load(options.config, [*repeated, *as_overrides(plan.overrides)]),
-        plan.split.hosts,
-    )
+    config = load(options.config, [*repeated, *as_overrides(plan.overrides)])
+    hosts = plan.split.hosts
     words = ["tianji", "train", options.config]
     words += [word for override in repeated for word in ("--set", override)]
     if hosts > 1:

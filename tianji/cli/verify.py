@@ -19,14 +19,7 @@ from tianji.cli.common import (
 )
 from tianji.core import terminal
 from tianji.core.columns import command, wrapped
-from tianji.tools.verify import (
-    MARGIN,
-    QUICK_SEEDS,
-    QUICK_STEPS,
-    SEEDS,
-    STEPS,
-    STEPS_MARGIN,
-)
+from tianji.tools.verify import MARGIN, QUICK_SEEDS, QUICK_STEPS, SEEDS, STEPS, STEPS_MARGIN
 
 if TYPE_CHECKING:
     from tianji.tools.verify.compare import Equivalence, Pair

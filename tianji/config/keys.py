@@ -13,20 +13,12 @@ from tianji.config.binder import OWN, Names, bind, facts_of, key
 from tianji.config.builtin_algorithms import ALGORITHMS, using
 from tianji.config.environment import EnvironmentConfig
 from tianji.config.parallel import ParallelConfig
-from tianji.config.release import (
-    PRIORITISED,
-    UNRELEASED_AGENTS,
-    UNRELEASED_HEADS,
-)
+from tianji.config.release import PRIORITISED, UNRELEASED_AGENTS, UNRELEASED_HEADS
 from tianji.config.section import Place, Section, nearest
 
 AGENT_NAMES = Names(ALGORITHMS, lost=UNRELEASED_AGENTS, own=True)
 HEADS = {name: f"{name}Head" for name in ALGORITHMS} | {"QMIX": "MixerHead"}
-HEAD_NAMES = Names(
-    (*HEADS.values(), PRIORITISED),
-    lost=UNRELEASED_HEADS,
-    own=True,
-)
+HEAD_NAMES = Names((*HEADS.values(), PRIORITISED), lost=UNRELEASED_HEADS, own=True)
 """The embryo that belongs to each agent."""
 
 NETWORKS = ("MLP", "CNN", "GRU")

@@ -37,9 +37,7 @@ class Count(enum.IntEnum):
     SAVE_ERROR = enum.auto()  # why that failed, as an errno; 0: it did not
     FUSIONS = enum.auto()  # means that were made (reducer) or taken (learner)
     DISTANCE = enum.auto()  # between groups before the last fusion, see `reducer` (reducer)
-    FUSION_KL = (
-        enum.auto()
-    )  # by how much the last one changed the policy; 0: not measured (learner)
+    FUSION_KL = enum.auto()  # how far the last one moved the policy; 0: not measured (learner)
     PAUSED_SECONDS = enum.auto()  # spent at rest, as it was told (actor)
     THREADS = enum.auto()  # of its numerical library (learner)
     FREE_CORES = enum.auto()  # where it may run, unused in the last second (learner)

@@ -13,15 +13,7 @@ from tianji.core.env import Rendering
 from tianji.core.errors import TianJiError
 from tianji.core.imports import did_you_mean
 from tianji.core.schema import Arrays, Field
-from tianji.envs.agents import (
-    AgentsLoop,
-    GameOutcome,
-    Sharing,
-    Wanted,
-    agents_spec,
-    library,
-    made,
-)
+from tianji.envs.agents import AgentsLoop, GameOutcome, Sharing, Wanted, agents_spec, library, made
 
 
 def make_lbf(

@@ -12,16 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.wrappers import TimeLimit
 
-from tianji.core.env import (
-    BaseEnv,
-    Env,
-    EnvSpec,
-    MendingEnv,
-    Rendering,
-    SpacesEnv,
-    SplitEnv,
-    Step,
-)
+from tianji.core.env import BaseEnv, Env, EnvSpec, MendingEnv, Rendering, SpacesEnv, SplitEnv, Step
 from tianji.core.errors import TianJiError
 from tianji.core.imports import load_class
 from tianji.core.schema import Arrays

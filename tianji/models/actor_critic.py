@@ -10,12 +10,7 @@ from tianji.core.algorithm import Policy, Task
 from tianji.core.lazy import torch
 from tianji.core.schema import Field
 from tianji.models.layout import Network, network_of
-from tianji.models.policies import (
-    LOG_2PI,
-    CategoricalPolicy,
-    GaussianPolicy,
-    SeveralChoicesPolicy,
-)
+from tianji.models.policies import LOG_2PI, CategoricalPolicy, GaussianPolicy, SeveralChoicesPolicy
 
 CHUNK = 2_048  # samples that pass through a network at once, where no gradient is wanted
 SMALL = 0.01  # gain of the policy's last layer: at first all actions are about equally likely

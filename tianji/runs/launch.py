@@ -43,11 +43,11 @@ class TrainRequest:
     folder: Path | None = None  # of the run; an unfinished one there is resumed
     quiet: bool = False
     started_at: float | None = None  # moment that times are counted from; None: now
-    row_seconds: float | None = None  # longest from row to row of metrics; inf: none but the last
     dashboard: int | None = None  # port of a live page
     extend: bool = False  # a run that has ended goes on, the config may say anew when it ends
     plan: Plan | None = None  # that the config follows, to compare with what is measured
     planning_seconds: float = 0.0  # since `started_at`, told apart from those to start
+    row_seconds: float | None = None  # longest from row to row of metrics; inf: none but the last
 
 
 def train(config: Config, asked: TrainRequest) -> Report:
@@ -192,10 +192,7 @@ def _keep(run: Run, learned: Saved | None) -> None:
 
 
 def _train_to_the_end(
-    engine: Engine,
-    limits: Limits,
-    tick: Callable[[Progress], None],
-    check: Callable[[], None],
+    engine: Engine, limits: Limits, tick: Callable[[Progress], None], check: Callable[[], None]
 ) -> tuple[Status, int, str | None]:
     """Trains to the end; returns the status, the exit status and what went wrong."""
     try:

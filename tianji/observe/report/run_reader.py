@@ -253,11 +253,7 @@ def _mean(values: Floats) -> float | None:
 
 
 def _pair(name: str, predicted: Any, pair: Mapping[str, Any]) -> Object:
-    return {
-        "name": name,
-        "predicted": number(predicted),
-        "measured": number(pair.get("measured")),
-    }
+    return {"name": name, "predicted": number(predicted), "measured": number(pair.get("measured"))}
 
 
 def configuration(about: Object) -> dict[str, str]:

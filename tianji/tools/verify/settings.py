@@ -14,14 +14,7 @@ from tianji.core.json_file import load_json
 from tianji.job.job import Job
 from tianji.job.preflight import try_out
 from tianji.tools.child_run import opened
-from tianji.tools.verify import (
-    MARGIN,
-    QUICK_SEEDS,
-    QUICK_STEPS,
-    SEEDS,
-    STEPS,
-    STEPS_MARGIN,
-)
+from tianji.tools.verify import MARGIN, QUICK_SEEDS, QUICK_STEPS, SEEDS, STEPS, STEPS_MARGIN
 
 MOST_SEEDS = 1_000
 
