@@ -214,6 +214,8 @@ def test_nobody_is_measured_before_everybody_is_warm(tasks, probe_of):
     found = probe_of(load(tasks / "walk_dqn.py", [])).run(0.1, go)
     (began,) = went
     assert 0.1 <= found.seconds <= time.perf_counter() - began
+    if probe_of is LearnerProbe:
+        assert 0 < found.updating <= found.seconds
 
 
 def test_every_rollout_of_actors_with_pauses_is_timed(tasks):
