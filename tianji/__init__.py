@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tianji.models.layout import Network as Network
     from tianji.models.layout import network_of as network_of
     from tianji.models.optimisers import Adam as Adam
-    from tianji.roles.evaluation import evaluate as evaluate
+    from tianji.roles.evaluation import Evaluation, Playable
     from tianji.runs.outcome import Report as Report
     from tianji.runs.trained import Trained as Trained
     from tianji.stores.prioritised import Prioritised as Prioritised
@@ -70,7 +70,6 @@ HOMES = {
     "tianji.models.flat": ("FlatParameters",),
     "tianji.models.layout": ("Network", "network_of"),
     "tianji.models.optimisers": ("Adam",),
-    "tianji.roles.evaluation": ("evaluate",),
     "tianji.runs.outcome": ("Report",),
     "tianji.runs.trained": ("Trained",),
     "tianji.stores.prioritised": ("Prioritised",),
@@ -223,11 +222,26 @@ def plan(
     return found
 
 
-def report(runs: Sequence[str | Path], out: str | Path | None = None) -> Path:
+def evaluate(run: str | Path | Playable, episodes: int = 20, seed: int = 0) -> Evaluation:
+    """Plays whole games without exploration; the same seed gives the same games.
+
+    `run` is what `load` takes, or the policy that it returned.
+    """
+    from pathlib import Path
+
+    from tianji.roles import evaluation
+
+    trained = load(run) if isinstance(run, str | Path) else run
+    return evaluation.evaluate(trained, episodes, seed)
+
+
+def report(runs: str | Path | Sequence[str | Path], out: str | Path | None = None) -> Path:
     """Writes a page about one or more runs, as `tianji report` does; returns where it lies."""
+    from pathlib import Path
+
     from tianji.observe.report import build
 
-    return build(runs, out)
+    return build([runs] if isinstance(runs, str | Path) else runs, out)
 
 
 def export(run: str | Path, out: str | Path | None = None, trust: bool = False) -> Exported:
@@ -237,4 +251,8 @@ def export(run: str | Path, out: str | Path | None = None, trust: bool = False) 
     return onnx(run, out, trust)
 
 
-__all__ = ["__version__", "export", "load", "plan", "report", "resume", "train", *_HOME_OF]
+__all__ = [
+    "__version__",
+    *("evaluate", "export", "load", "plan", "report", "resume", "train"),
+    *_HOME_OF,
+]

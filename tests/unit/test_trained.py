@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -47,6 +48,17 @@ def test_a_finished_run_gives_the_policy_that_it_ended_with(run):
 def test_a_policy_says_what_it_is(run):
     policy = tianji.load(run)
     assert repr(policy) == f"Trained(PPO on walk:Walk, {policy.version:,} updates)"
+
+
+@pytest.mark.parametrize("kind", [str, Path, tianji.load])
+def test_a_run_is_evaluated_by_its_folder_or_by_its_policy(run, kind):
+    result = tianji.evaluate(kind(run))
+    assert len(result.returns) == 20
+    assert result.returns[:2] == tianji.evaluate(kind(run), episodes=2).returns
+
+
+def test_one_run_is_reported_by_its_folder_or_in_a_list(run):
+    assert tianji.report(str(run)) == tianji.report(run) == tianji.report([run])
 
 
 def test_an_unfinished_run_gives_that_of_its_newest_checkpoint(run, finished):
