@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from dataclasses import fields
 
 import pytest
 import release_files
 
+from tianji.algorithms.dqn import DQNHyp
+from tianji.algorithms.ppo import PPOHyp
 from tianji.config import Config
+from tianji.config.binder import bind
+from tianji.config.keys import SECTIONS
 from tianji.config.loader import resolve
+from tianji.config.parallel import ActorConfig, GlobalConfig
 from tianji.config.reader import parse
+from tianji.config.release import ELSEWHERE
 from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
 from tianji.job.job import Job, prepare
@@ -264,3 +271,36 @@ def test_the_release_counts_episodes_between_evaluations() -> None:
     assert ours.exp.eval_step == 100 and "exp.eval_step 100" not in told(ours)
     given = config(release_files.text("dqn/cartpole_config"), "exp.eval_step=700")
     assert given.exp.eval_step == 700  # on the command line it is steps, as everywhere here
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("hyp.n_steps=8", "hyp has no key 'n_steps'. Here it is hyp.step_len."),
+        ("hyp.learning_rate=1", "Here it is hyp.lr."),
+        ("hyp.n_envs=8", "Here it is actor_cfg.envs, of each actor."),
+        ("actor_cfg.num_envs=8", "Here it is actor_cfg.envs, of each actor."),
+        ("model.net_arch=[64]", "Here it is model.hidden, as in [64, 64]."),
+        ("total_timesteps=8", "there is no section 'total_timesteps'. Here it is exp.train_steps."),
+        ("hyp.tau=0.1", "hyp has no key 'tau'. Its keys: "),  # of DQN, and not of PPO
+    ],
+)
+def test_names_of_other_libraries_are_known(override: str, said: str) -> None:
+    with pytest.raises(TianJiError) as caught:
+        bind(PPOHyp, config(CARTPOLE, override).hyp)
+    assert said in str(caught.value)
+
+
+def test_a_name_of_another_library_is_known_where_a_section_should_stand() -> None:
+    with pytest.raises(TianJiError, match=r"Here it is environment\.gym_name\."):
+        config("env_id = 'CartPole-v1'")
+
+
+def test_what_other_names_are_called_here_are_keys() -> None:
+    sections = {name: kind for name, kind in SECTIONS.items() if name != "parallel"}
+    sections |= {"actor_cfg": ActorConfig, "global_cfg": GlobalConfig}
+    keys = {
+        f"{section}.{field.name}" for section, kind in sections.items() for field in fields(kind)
+    }
+    keys |= {f"hyp.{field.name}" for kind in (PPOHyp, DQNHyp) for field in fields(kind)}
+    assert {ours.partition(",")[0] for ours in ELSEWHERE.values()} <= keys

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from tianji.config.release import called_here
 from tianji.config.section import Section, nearest, plain, shown
 from tianji.core.errors import TianJiError
 
@@ -232,7 +233,7 @@ class _Binding:
                 values[name] = {**values.get(name, {}), **extra}
                 return
         known = [name for name, field in fields.items() if facts_of(field).rest != "always"]
-        hint = nearest(unknown[0], known, "Its keys")
+        hint = called_here(unknown[0], self.where, known) or nearest(unknown[0], known, "Its keys")
         raise self._error(unknown[0], f"{self.where} has no key {unknown[0]!r}. {hint}".rstrip())
 
     def _value(self, word: str, hint: Any, facts: Key) -> Any:

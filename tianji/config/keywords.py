@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tianji.config.loader import PARALLEL, SECTIONS
+from tianji.config.release import called_here
 from tianji.config.section import nearest
 from tianji.core.errors import TianJiError
 
@@ -25,7 +26,7 @@ def _spelled(name: str, value: Any, caller: str) -> Iterator[str]:
     first = name.partition(".")[0]
     known = (*SHORT, *SECTIONS, *PARALLEL, "embryo")
     if first not in known or "=" in name:
-        hint = nearest(first, known, "There are")
+        hint = called_here(first) or nearest(first, known, "There are")
         raise TianJiError(
             f"tianji.{caller}({name}=...): there is no such option or section. {hint}"
         )

@@ -20,7 +20,7 @@ from tianji.config.keys import (
 )
 from tianji.config.parallel import ParallelConfig
 from tianji.config.reader import Source, parse, parse_value, read_text
-from tianji.config.release import evaluated, translated
+from tianji.config.release import called_here, evaluated, translated
 from tianji.config.section import Place, Section, nearest
 
 SECTIONS = ("environment", "exp", "agent", "model", "hyp", "parallel_parameters")
@@ -113,9 +113,8 @@ def _stray(name: str) -> str:
     """What to say about a name that is neither ours nor part of another."""
     if name in PARALLEL:
         return f"{name} belongs inside parallel_parameters = dict({name}=...)"
-    return f"{name!r} is no section and no other line uses it. " + nearest(
-        name, (*SECTIONS, *BLOCKS), "The sections are"
-    )
+    hint = called_here(name) or nearest(name, (*SECTIONS, *BLOCKS), "The sections are")
+    return f"{name!r} is no section and no other line uses it. {hint}"
 
 
 def _from_embryo(tree: Section, embryo: Section, source: Source, notices: list[str]) -> Section:
@@ -164,8 +163,9 @@ def _overridden(tree: Section, override: str) -> Section:
     if keys[0] in PARALLEL:
         keys = ["parallel_parameters", *keys]
     if keys[0] not in SECTIONS:
-        hint = nearest(keys[0], (*SECTIONS, *PARALLEL), "The sections are")
-        if len(keys) == 1:
+        ours = called_here(keys[0])
+        hint = ours or nearest(keys[0], (*SECTIONS, *PARALLEL), "The sections are")
+        if len(keys) == 1 and not ours:
             hint += f" A key stands behind its section, as in hyp.{override}"
         raise place.error(f"there is no section {keys[0]!r}. {hint}")
     return _put(tree, keys, parse_value(text, place), place)

@@ -1,9 +1,9 @@
-"""What the paper's release says in words of its own, in the words that are used here."""
+"""What the paper's release and other libraries say in their own words, in those used here."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from tianji.config.section import Section, nearest
@@ -73,6 +73,46 @@ UNRELEASED_AGENTS = {
     "PredatorQMIX": "its PredatorEnv was never released: use QMIX in an environment of your own"
 }
 UNRELEASED_HEADS = {"PredatorMixerHead": UNRELEASED_AGENTS["PredatorQMIX"]}
+
+ELSEWHERE: Mapping[str, str] = {
+    **dict.fromkeys(("n_steps", "num_steps"), "hyp.step_len"),
+    "learning_rate": "hyp.lr",
+    **dict.fromkeys(("n_epochs", "update_epochs"), "hyp.update_step"),
+    "num_minibatches": "hyp.minibatch, the samples in each",
+    **dict.fromkeys(("clip_range", "clip_coef"), "hyp.clip_param"),
+    "clip_range_vf": "hyp.value_clip",
+    "target_kl": "hyp.kl_target",
+    "tau": "hyp.target_tau",
+    "learning_starts": "hyp.warmup_size",
+    **dict.fromkeys(
+        ("target_update_interval", "target_network_frequency"),
+        "hyp.target_replace_iter, in updates",
+    ),
+    **dict.fromkeys(("exploration_final_eps", "end_e"), "hyp.epsilon"),
+    "exploration_fraction": "hyp.max_decay_step, in environment steps",
+    **{name: f"hyp.{name}" for name in ("gamma", "ent_coef", "vf_coef", "buffer_size")},
+    "max_grad_norm": "hyp.max_grad_norm",
+    **dict.fromkeys(("n_envs", "num_envs"), "actor_cfg.envs, of each actor"),
+    "total_timesteps": "exp.train_steps",
+    "eval_freq": "exp.eval_step",
+    "n_eval_episodes": "exp.eval_times",
+    **dict.fromkeys(("net_arch", "policy_kwargs"), "model.hidden, as in [64, 64]"),
+    "activation_fn": "model.act",
+    **dict.fromkeys(
+        ("train_freq", "train_frequency", "gradient_steps"),
+        "global_cfg.replay_ratio, samples consumed per sample produced",
+    ),
+    "env_id": "environment.gym_name",
+}
+"""What Stable-Baselines3 and CleanRL call our keys."""
+
+
+def called_here(name: str, where: str = "", known: Collection[str] = ()) -> str:
+    """A sentence with our name for another library's; nothing if section `where` lacks that key."""
+    ours = ELSEWHERE.get(name.lower(), "")
+    section, _, key = ours.partition(",")[0].partition(".")
+    there = ours and (section != where or key in known)
+    return f"Here it is {ours}." if there else ""
 
 
 def translated(tree: Section, notices: list[str]) -> Section:
