@@ -19,7 +19,7 @@ from tianji.core.errors import TianJiError
 from tianji.core.status import Status
 from tianji.job.factory import make_env
 from tianji.job.job import Job, prepare
-from tianji.observe.summary import describe
+from tianji.observe.summary import _reached, describe
 from tianji.observe.times import Times
 from tianji.observe.watch import Progress
 from tianji.roles.role_specs import kind_of, roles_of
@@ -721,7 +721,7 @@ def test_the_closing_words_are_few_and_plain(tmp_path: Path, job: Job, clock: Cl
     clock.now = 107.0
     text = describe(run.finish("solved", progress), tmp_path)
     assert text.splitlines()[0] == (
-        "Solved in 4.0 s: mean return 480.0 over 100 episodes (target 475)."
+        "Solved in 4.0 s: mean return 480 over 100 episodes (target 475)."
     )
     for part in (
         "7.0 s in all, 2.0 s of it to start",
@@ -775,3 +775,8 @@ def test_importing_it_loads_no_heavy_library() -> None:
     code = f"import sys, tianji.runs.run; print(sorted({heavy} & {{*sys.modules}}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_return_between_0_and_1_is_not_rounded_away() -> None:
+    summary = {"mean_return_100": 0.7368, "learned_return_100": None, "episodes": 100}
+    assert _reached(summary) == "mean return 0.737 over 100 episodes"

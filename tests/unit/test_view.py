@@ -110,7 +110,7 @@ def test_the_panel_shows_what_is_going_on() -> None:
         "cartpole_dqn · process engine · 2.0 s · at most 18 s left",
         "800 / 8,000",
         "10 %",
-        "15.0 / 475",
+        "15 / 475",
         "2 episodes",
         "▁▅█",
         "150 updates/s",
@@ -180,7 +180,7 @@ def test_the_last_panel_says_how_it_ended() -> None:
 
 def test_a_plain_line_holds_the_same_in_short() -> None:
     assert line(on_its_way(job_of())) == (
-        "  2.0 s        900 steps      450/s   return 15.0 / 475   updates 300   staleness 1   "
+        "  2.0 s        900 steps      450/s   return 15 / 475   updates 300   staleness 1   "
         "sample-bound: the learner idles 60 %; one more actor, on a core of its own: about +0 %"
     )
 

@@ -151,7 +151,7 @@ def test_a_line_shows_the_share_its_target_and_that_of_the_evaluation():
     scene = Scene(job, "local", watch.poll(), evaluated=(3.0, 50), evaluated_won=0.5)
     text = line(scene)
     assert "won 75 % / 90 %" in text
-    assert "evaluation 3.0, won 50 %" in text
+    assert "evaluation 3, won 50 %" in text
 
 
 # ------------------------------------------------------------------------------------ configuration

@@ -77,12 +77,14 @@ def _one(path: Path, options: argparse.Namespace) -> int:
 def _film(path: Path, options: argparse.Namespace) -> str | None:
     if options.video is None:
         return None
+    from tianji.core.wording import number
     from tianji.runs.trained import load
     from tianji.tools.video import check_file, record
 
     check_file(options.video)
     game = record(load(path, trust=options.trust), options.video, options.seed)
-    return f"  {'video':<11}{options.video}: return {game.mean:,g} in {game.lengths[0]:,} steps"
+    came = f"return {number(game.mean)} in {game.lengths[0]:,} steps"
+    return f"  {'video':<11}{options.video}: {came}"
 
 
 def _all(folder: Path, options: argparse.Namespace) -> int:

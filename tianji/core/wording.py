@@ -27,7 +27,7 @@ def number(value: float | None) -> str:
     if value is None:
         return "-"
     size = abs(value)
-    if size >= 1000 or value == round(value):
+    if not size < 1000 or value == round(value):  # nor is a nan
         return f"{value:,.0f}"
     return f"{value:,.1f}" if size >= 10 else f"{value:.3g}"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tianji.core.counts import Count
 from tianji.core.status import Status
-from tianji.core.wording import count_of, percent
+from tianji.core.wording import count_of, number, percent
 from tianji.job.job import Job
 from tianji.observe.bottleneck import bottleneck
 from tianji.observe.mended import mended
@@ -99,16 +99,15 @@ def _title(scene: Scene) -> str:
 
 def _return(scene: Scene) -> str:
     mean, target = scene.progress.mean_return, scene.job.stop_return
-    shown = "-" if mean is None else f"{mean:,.1f}"
     aim = "" if target is None else f" / {target:,g}"
-    return shown + aim + ("" if mean is None else apart(mean, scene.progress.learned_return))
+    return number(mean) + aim + ("" if mean is None else apart(mean, scene.progress.learned_return))
 
 
 def _evaluated(scene: Scene) -> str:
     """As in `9.5`, or `9.5, won 83 %`."""
     assert scene.evaluated is not None
     won = "" if scene.evaluated_won is None else f", won {percent(scene.evaluated_won)}"
-    return f"{scene.evaluated[0]:,.1f}{won}"
+    return f"{number(scene.evaluated[0])}{won}"
 
 
 def _won(scene: Scene) -> str:

@@ -13,7 +13,7 @@ from tianji.core.counts import Count
 from tianji.core.errors import USER_MISTAKE
 from tianji.core.status import Status
 from tianji.core.versions import versions
-from tianji.core.wording import count_of, percent
+from tianji.core.wording import count_of, number, percent
 from tianji.job.job import Job
 from tianji.job.wiring import n_bytes_of
 from tianji.machine import resources
@@ -252,7 +252,7 @@ def _reached(summary: dict[str, Any]) -> str:
     learned = apart(mean, summary["learned_return_100"])
     won = summary.get("win_ratio_100")  # a summary of an earlier version has none
     wins = "" if won is None else f", won {percent(won)}"
-    return f"mean return {mean:,.1f} over {n} episodes{learned}{wins}"
+    return f"mean return {number(mean)} over {n} episodes{learned}{wins}"
 
 
 def aimed_at(summary: Mapping[str, Any]) -> float | None:
@@ -312,7 +312,7 @@ def _measured(summary: dict[str, Any]) -> list[Line]:
         lines.append(("fusions", f"{words}, {summary['fusion_distance']:.3g} apart at last{kl}"))
     if played := summary.get("evaluation"):
         best, last = played["best"], played["last"]
-        words = f"{played['n']:,} in training: best mean return {best:,.1f}, last {last:,.1f}"
+        words = f"{played['n']:,} in training: best mean return {number(best)}, last {number(last)}"
         if (won := played.get("best_win_ratio")) is not None:
             words += f"; won at best {percent(won)}, at last {percent(played['last_win_ratio'])}"
         lines.append(("evaluation", words))

@@ -15,6 +15,7 @@ from tianji.core.counts import Count, Histogram, Vector
 from tianji.core.mishaps import said
 from tianji.core.schema import Arrays
 from tianji.core.state import State
+from tianji.core.wording import number
 from tianji.job.factory import Ports
 from tianji.job.job import Job
 from tianji.observe.episode_file import Line
@@ -202,7 +203,7 @@ def apart(mean: float, learned: float | None) -> str:
     """What was learned from, in words, where that is not what the games were worth."""
     if learned is None or math.isclose(mean, learned, abs_tol=1e-6) or math.isnan(learned):
         return ""
-    return f", learned {learned:,.1f}"
+    return f", learned {number(learned)}"
 
 
 def updates_by_group(counts: Mapping[str, Vector]) -> dict[int, int]:

@@ -106,7 +106,7 @@ def describe(scored: Score) -> str:
         *_won(result),
         _line("return", f"std {number(result.std)}, {_range(result.returns)}"),
         _line("IQM", f"{number(result.iqm)}, 95 % interval {number(low)} to {number(high)}"),
-        _line("length", f"mean {sum(result.lengths) / n:,.1f} steps, {_range(result.lengths)}"),
+        _line("length", f"mean {number(sum(result.lengths) / n)} steps, {_range(result.lengths)}"),
         _line("time", f"{scored.seconds:.1f} s, {rate:,.0f} steps/s"),
         _line("seed", str(result.seed)),
     ]
@@ -149,7 +149,7 @@ def _cells(scored: Score, wins: bool) -> tuple[str, ...]:
     result = scored.evaluation
     low, high = result.interval
     steps = "?" if scored.env_steps is None else f"{scored.env_steps:,}"
-    middle = [f"{value:,.1f}" for value in (result.mean, result.std, result.iqm)]
+    middle = [number(value) for value in (result.mean, result.std, result.iqm)]
     won = "-" if result.win_ratio is None else f"{100 * result.win_ratio:.1f} %"
     return (
         scored.name,
@@ -157,7 +157,7 @@ def _cells(scored: Score, wins: bool) -> tuple[str, ...]:
         f"{result.version:,}",
         *(won,) * wins,
         *middle,
-        f"{low:,.1f} to {high:,.1f}",
+        f"{number(low)} to {number(high)}",
     )
 
 

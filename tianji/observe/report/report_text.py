@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tianji.core.columns import fitted, wrapped
+from tianji.core.wording import number
 from tianji.observe.report.run_files import Object
 
 LONGEST_LABEL = 40  # characters of a run's or a configuration's name
@@ -36,7 +37,7 @@ def _run(run: Object) -> tuple[str, ...]:
         _cell(run["seed"], "g"),
         run["status"],
         _cell(numbers["final_time_seconds"], ",.1f", " s"),
-        _cell(numbers["mean_return_100"], ",.1f"),
+        number(numbers["mean_return_100"]),
         _cell(numbers["env_steps"], ",.0f"),
         _cell(numbers["consumption_per_second"], ",.0f"),
         _cell(numbers["staleness_p50"], ",.0f"),
@@ -46,12 +47,12 @@ def _run(run: Object) -> tuple[str, ...]:
 def _group(group: Object) -> tuple[str, ...]:
     time, returns = group["final_time"] or {}, group["return"] or {}
     low, high = returns.get("low"), returns.get("high")
-    between = "-" if low is None or high is None else f"{low:,.1f} to {high:,.1f}"
+    between = "-" if low is None or high is None else f"{number(low)} to {number(high)}"
     return (
         _cut(group["label"]),
         str(len(group["runs"])),
         _cell(time.get("median"), ",.1f", " s"),
-        _cell(returns.get("iqm"), ",.1f"),
+        number(returns.get("iqm")),
         between,
     )
 

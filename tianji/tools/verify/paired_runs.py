@@ -11,6 +11,7 @@ from pathlib import Path
 from tianji.core import atomic_file
 from tianji.core.counts import Count, Histogram
 from tianji.core.json_file import read_json
+from tianji.core.wording import number
 from tianji.job import serial
 from tianji.job.job import Job
 from tianji.observe import episode_file
@@ -83,7 +84,7 @@ class Estimate:
 
 def _line(training: Training, settings: Settings) -> str:
     mean = return_after(training.episodes, settings.steps)
-    said = "no episode" if mean is None else f"return {mean:,.1f}"
+    said = "no episode" if mean is None else f"return {number(mean)}"
     return (
         f"seed {training.seed}, {training.engine}: {training.received:,} steps and "
         f"{training.updates:,} updates in {span(training.seconds)}, {said}"
