@@ -357,6 +357,21 @@ def test_updates_that_are_short_gain_little_by_cores() -> None:
     assert "one more learner core" in bottleneck(progress, job)
 
 
+def test_advice_that_brings_nothing_is_not_given() -> None:
+    job, progress = working((60, 40), (100, 0), produced=100_000, consumed=32_000)
+    assert bottleneck(progress, job) == "sample-bound: the learner idles 40 %"
+    job, progress = working((60, 40), (70, 30), produced=100_000, consumed=32_000)
+    assert bottleneck(progress, job) == (
+        "communication-bound: the learner idles 40 % and the actors 30 %"
+    )
+    own = ("buffer_cfg.cores=1", "learner_cfg.cores=1")
+    made = {"produced": 1_000, "consumed": 32_000}
+    job, progress = working((100, 0), (40, 60), *own, buffer=(100, 0), **made)
+    assert bottleneck(progress, job) == (
+        "training-bound: the actors wait 60 %; a lower replay_ratio would help"
+    )
+
+
 def test_one_paused_actor_is_one() -> None:
     made = {"produced": 1_000, "consumed": 32_000, "paused": 1}
     job, progress = working((60, 40), (100, 0), "actor_cfg.num=3", **made)

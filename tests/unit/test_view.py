@@ -181,7 +181,7 @@ def test_the_last_panel_says_how_it_ended() -> None:
 def test_a_plain_line_holds_the_same_in_short() -> None:
     assert line(on_its_way(job_of())) == (
         "  2.0 s        900 steps      450/s   return 15 / 475   updates 300   staleness 1   "
-        "sample-bound: the learner idles 60 %; one more actor, on a core of its own: about +0 %"
+        "sample-bound"
     )
 
 
@@ -216,7 +216,7 @@ def test_a_resumed_run_shows_no_line_before_it_has_learned_again() -> None:
     scene = on_its_way(job)
     scene.progress.base = {name: c.copy() for name, c in scene.progress.counts.items()}
     Lines(stream).show(scene)
-    assert stream.getvalue() == "" and "no update since the resume" in line(scene)
+    assert stream.getvalue() == "" and line(scene).endswith("   waiting")
     scene.progress.base["learner-0.0"][Count.VERSION] -= 1
     Lines(stream).show(scene)
     assert len(stream.getvalue().splitlines()) == 1

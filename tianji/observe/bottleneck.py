@@ -115,15 +115,25 @@ def _who_waits(found: Capacity, job: Job) -> str:
     between = actors > ENOUGH_IDLE or found.buffer_busy > BUSY_BUFFER
     if learner > ENOUGH_IDLE and between:
         who = f"communication-bound: the learner idles {learner:.0%} and the actors {actors:.0%}"
-        return f"{who}; {_gain_between(found)}"
+        return _said(who, _gain_between(found))
     if learner > ENOUGH_IDLE:
-        return f"sample-bound: the learner idles {learner:.0%}; {_gain_of_an_actor(found)}"
+        return _said(f"sample-bound: the learner idles {learner:.0%}", _gain_of_an_actor(found))
     if actors > ENOUGH_IDLE:
         is_short = 0 < found.update_seconds < LONG_UPDATE
         gain = _gain_of_a_group(found, job) if is_short else _gain_of_a_core(found)
-        less = "; a lower replay_ratio would help too" if job.ratio > 1 else ""
-        return f"training-bound: the actors wait {actors:.0%}; {gain}{less}"
+        less = f"a lower replay_ratio would help{' too' * bool(gain)}" if job.ratio > 1 else ""
+        return _said(f"training-bound: the actors wait {actors:.0%}", gain, less)
     return f"balanced: the learner idles {learner:.0%}, the actors {actors:.0%}"
+
+
+def _said(*parts: str) -> str:
+    return "; ".join(filter(None, parts))
+
+
+def _worth(what: str, gain: float) -> str:
+    """Advice and what it would bring; nothing where that would be nothing."""
+    brings = f"{max(0.0, gain):+.0%}"
+    return "" if brings == "+0%" else f"{what} {brings}"
 
 
 def _gain_of_an_actor(found: Capacity) -> str:
@@ -134,8 +144,8 @@ def _gain_of_an_actor(found: Capacity) -> str:
         return f"{count_of(n_paused, 'actor')} {'is' if n_paused == 1 else 'are'} paused"
     if not (n and made and found.learning):
         return "more actors or environments would help"
-    gain = max(0.0, min(found.acting * (n + 1) / n, found.learning) / made - 1)
-    return f"one more actor, on a core of its own: about {gain:+.0%}"
+    gain = min(found.acting * (n + 1) / n, found.learning) / made - 1
+    return _worth("one more actor, on a core of its own: about", gain)
 
 
 def _gain_of_a_core(found: Capacity) -> str:
@@ -148,20 +158,21 @@ def _gain_of_a_core(found: Capacity) -> str:
     cores = found.threads
     passed = 1 / found.buffer_busy if found.buffer_busy else math.inf
     faster = 1 / (found.riding + (1 - found.riding) * cores / (cores + 1))
-    gain = max(0.0, min(faster, found.acting / found.learning, passed) - 1)
-    return f"one more learner core, if one is free: at most {gain:+.0%}"
+    gain = min(faster, found.acting / found.learning, passed) - 1
+    return _worth("one more learner core, if one is free: at most", gain)
 
 
 def _gain_of_a_group(found: Capacity, job: Job) -> str:
     """Where threads would spend an update on each other: as if nothing else were shared."""
-    return (
+    return _worth(
         f"updates of {1e3 * found.update_seconds:.2g} ms gain little by more cores; another group "
-        f"(global_cfg.group_num), on cores of its own: at most {1 / job.config.n_groups:+.0%}"
+        "(global_cfg.group_num), on cores of its own: at most",
+        1 / job.config.n_groups,
     )
 
 
 def _gain_between(found: Capacity) -> str:
     if not (found.acting and found.learning and found.production):
         return "larger trajectories or batches would help"
-    gain = max(0.0, min(found.acting, found.learning) / found.production - 1)
-    return f"larger trajectories or batches: at most {gain:+.0%}"
+    gain = min(found.acting, found.learning) / found.production - 1
+    return _worth("larger trajectories or batches: at most", gain)

@@ -143,7 +143,7 @@ def line(scene: Scene) -> str:
         f"{span(scene.elapsed):>7}  {progress.produced:>9,} steps  "
         f"{scene.rates.production:>7,.0f}/s   return {_return(scene)}   {won}{played}"
         f"updates {progress.updates:,}   staleness {stale:g}   "
-        f"{survived}{'   ' * bool(survived)}{_limit(scene)}"
+        f"{survived}{'   ' * bool(survived)}{_limit(scene).partition(': ')[0]}"
     )
 
 
