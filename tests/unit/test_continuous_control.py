@@ -252,3 +252,16 @@ def test_dqn_names_them_where_actions_are_vectors():
 
 def test_hyper_parameters_keep_their_defaults():
     assert (TD3Hyp().tau, TD3Hyp().delay, SACHyp().alpha) == (0.005, 2, None)
+
+
+@pytest.mark.parametrize(
+    ("action", "choices", "said"),
+    [
+        (Field("action", "int64"), (3,), "are one of 3 choices: use .*, or type='DQN'"),
+        (Field("action", "int64", (2,)), (3, 4), "are vectors of 2 choices: use .*'PPO', ...\\)$"),
+    ],
+)
+def test_choices_are_called_as_an_environment_would_call_them(action, choices, said):
+    env = replace(env_of(), action=action, choices=choices)
+    with pytest.raises(TianJiError, match=said):
+        SAC.n_weights(task_of(SAC, env))

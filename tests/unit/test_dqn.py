@@ -175,7 +175,8 @@ def test_the_sampling_is_what_the_hyper_parameters_say():
 
 def test_actions_that_are_vectors_are_refused_with_advice():
     env = spec_of(Field("obs", "float32", (3,)), Field("action", "float32", (2,)), None)
-    with pytest.raises(TianJiError, match=r"discrete action space.*float32\[2\].*type='PPO'"):
+    said = r"discrete action space.*vectors of 2 numbers.*type='PPO'"
+    with pytest.raises(TianJiError, match=said):
         DQN.n_weights(Task(env, ModelConfig(), DQNHyp()))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from tianji.config.binder import key
 from tianji.core.algorithm import Algorithm, Task, Weights, learning_rate
+from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
 from tianji.core.lazy import torch
 from tianji.core.schema import Arrays
@@ -291,16 +292,25 @@ def one_choice(task: Task, name: str) -> int:
     if task.env.n_actions is None:
         raise TianJiError(
             f"{name} needs a discrete action space; this environment's actions are "
-            f"{task.env.action}{_instead(task)}"
+            f"{_in_words(task.env)}: use {_instead(task.env)}"
         )
     return task.env.n_actions
 
 
-def _instead(task: Task) -> str:
+def _in_words(env: EnvSpec) -> str:
+    """As in `one of 3 choices`, `vectors of 2 choices` or `vectors of 6 numbers`."""
+    if env.n_actions is not None:
+        return f"one of {count_of(env.n_actions, 'choice')}"
+    if env.choices is not None:
+        return f"vectors of {count_of(len(env.choices), 'choice')}"
+    shape = env.action.shape[1:] if env.agents else env.action.shape
+    return f"vectors of {count_of(int(np.prod(shape, dtype=int)), 'number')}"
+
+
+def _instead(env: EnvSpec) -> str:
     """What takes such actions."""
-    if task.env.choices is None:
-        return ": use agent = dict(type='PPO', ...), or type='SAC' or 'TD3'"
-    return ", several choices at once: use agent = dict(type='PPO', ...)"
+    instead = "agent = dict(type='PPO', ...)"
+    return instead if env.choices is not None else f"{instead}, or type='SAC' or 'TD3'"
 
 
 def vector_actions(task: Task, name: str) -> int:
@@ -312,5 +322,5 @@ def vector_actions(task: Task, name: str) -> int:
         instead += ", or type='DQN'"
     raise TianJiError(
         f"{name} needs actions that are vectors of numbers; this environment's actions are "
-        f"{task.env.action}, {len(task.env.choices)} choice(s): use {instead}"
+        f"{_in_words(task.env)}: use {instead}"
     )
