@@ -15,11 +15,12 @@ from tianji.core import stats
 from tianji.core.counts import Histogram
 from tianji.core.errors import TianJiError
 from tianji.core.wording import number
+from tianji.observe import episode_file
 from tianji.observe.episode_file import History
 from tianji.tools.verify import results
 from tianji.tools.verify import run_figures as measures
 from tianji.tools.verify.compare import Comparison, MarginVerdict, compare, judge
-from tianji.tools.verify.paired_runs import Estimate
+from tianji.tools.verify.paired_runs import Estimate, train_all
 from tianji.tools.verify.plot import page, rect, text
 from tianji.tools.verify.run_figures import Training
 from tianji.tools.verify.settings import Settings, make_folder, settle
@@ -351,6 +352,21 @@ def test_in_a_terminal_no_line_is_longer_than_it(tmp_path, monkeypatch, capsys, 
     assert max(map(len, [*told.splitlines(), *err.splitlines()])) <= width
     assert results.sentence(found, settings()) in " ".join(out.split())
     assert ("left out: updates to" in out) is (width == 60)
+
+
+@pytest.mark.parametrize("engine", ["serial", "process"])
+def test_steps_in_which_no_episode_ends_are_too_few(tmp_path, engine):
+    summary = {"received": 10, "updates": 1, "new": None}
+    summary |= {"replay_ratio": {"measured": None}, "freshness": {"measured": None}}
+    summary |= {"histograms": {"staleness_updates": [], "age_steps": []}, "status": "finished"}
+    for name in ("serial", "process"):
+        place = tmp_path / f"{name}-seed-0"
+        place.mkdir()
+        (place / "summary.json").write_text(json.dumps(summary))
+        if name != engine:
+            episode_file.write(place, [episode_file.Line(1.0, 0, 10, 1, 1.0, 10)])
+    with pytest.raises(TianJiError, match=rf"no episode ended within .*{engine}.* --steps"):
+        train_all(settings(), tmp_path, {}, lambda line: None, lambda pairs: None)
 
 
 @pytest.mark.parametrize(("n_missing", "said"), [(1, "1 pair"), (2, "2 pairs")])

@@ -8,8 +8,11 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import numpy as np
+
 from tianji.core import atomic_file
 from tianji.core.counts import Count, Histogram
+from tianji.core.errors import TianJiError
 from tianji.core.json_file import read_json
 from tianji.core.wording import number
 from tianji.job import serial
@@ -46,6 +49,11 @@ def train_all(
             if not known:
                 _train(settings, engine, seed, place, environment)
             training = read(place, engine, seed)
+            if not pairs and not training.episodes.steps.size:
+                raise TianJiError(
+                    f"no episode ended within {settings.steps:,} steps (seed {seed}, {engine}): "
+                    "there is nothing to compare; give more with --steps"
+                )
             both.append(training)
             estimate.add(engine, None if known else time.monotonic() - began)
             tell(f"{_line(training, settings)}; {estimate.left()}")
@@ -138,6 +146,13 @@ def _train_serially(job: Job, place: Path) -> None:
     atomic_file.write(place / SUMMARY, json.dumps(summary, indent=2) + "\n")  # last: now it is done
 
 
+def _episodes(place: Path) -> episode_file.History:
+    """Those of a finished run, which has no file where none ended."""
+    if (place / episode_file.FILE).exists():
+        return episode_file.read(place)
+    return episode_file.History(*np.zeros((4, 0)))
+
+
 def read(place: Path, engine: str, seed: int) -> Training:
     """A finished run."""
     summary = read_json(place / SUMMARY)
@@ -154,5 +169,5 @@ def read(place: Path, engine: str, seed: int) -> Training:
         new=summary["new"],
         staleness=[(edge, count) for edge, count in histograms["staleness_updates"]],
         age=[(edge, count) for edge, count in histograms["age_steps"]],
-        episodes=episode_file.read(place),
+        episodes=_episodes(place),
     )
