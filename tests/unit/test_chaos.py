@@ -312,7 +312,10 @@ def test_a_verdict_decides_the_sentence_and_the_file(tmp_path):
     assert content["held"] is False and content["faults"][0]["strike"]["fault"] == "kill"
     assert "BROKEN   none is whole" in results.verdicts(found)
     whole_found = judge(whole())
-    assert "every invariant held" in results.sentence(whole_found, whole(), settings)
+    said = results.sentence(whole_found, whole(), settings)
+    assert "every invariant held" in said and f" 2 of {len(ALL)} kinds came." in said
+    asked = replace(settings, faults=tuple({trial.strike.fault for trial in whole().trials}))
+    assert "kinds" not in results.sentence(whole_found, whole(), asked)
 
 
 def test_who_is_left_is_seen_by_its_process_group():

@@ -86,13 +86,15 @@ def holds(found: Sequence[Judgement]) -> bool:
 
 def sentence(found: Sequence[Judgement], record: Record, settings: ChaosSettings) -> str:
     """The verdict in words."""
-    done = sum(not trial.undone for trial in record.trials)
+    done = [trial.strike.fault for trial in record.trials if not trial.undone]
     broken = [each.name for each in found if each.held is False]
-    said = f"{count_of(done, 'fault')} of seed {settings.seed}: "
+    said = f"{count_of(len(done), 'fault')} of seed {settings.seed}: "
     if not broken:
         said += "every invariant held."
     else:
         said += f"broken: {', '.join(broken)}."
+    if (n_kinds := len(set(done))) < len(settings.faults):
+        said += f" {n_kinds} of {len(settings.faults)} kinds came."
     if (left := len(settings.strikes) - len(record.trials)) > 0:
         said += f" {count_of(left, 'fault')} did not come before the time or the run was over."
     return said
