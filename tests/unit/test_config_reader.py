@@ -155,6 +155,9 @@ def test_a_missing_file_gets_the_nearest_name(tmp_path: Any) -> None:
     (tmp_path / "cartpole.py").write_text("")
     with pytest.raises(TianJiError, match=r"no such file\. Did you mean 'cartpole.py'\?"):
         read_text(str(tmp_path / "cartpol.py"))
+    (tmp_path / "e7.py").write_text("")
+    with pytest.raises(TianJiError, match=r"no such file$"):
+        read_text(str(tmp_path / "nope.py"))
     with pytest.raises(TianJiError, match="no such file"):
         read_text(str(tmp_path / "no" / "folder.py"))
 

@@ -21,3 +21,8 @@ def test_what_happens_now_and_then_is_not_nothing():
     row = cells(table([simulate(SLOW, Layout(actors=2))]))
     assert [row[name] for name in ("produced/s", "consumed/s")] == ["0.1", "0.1"]
     assert float(row["updates/s"]) == pytest.approx(0.1 / 16, rel=0.05)
+
+
+def test_the_longest_label_stands_apart_from_its_words():
+    notes = table([simulate(SLOW, Layout(actors=2))]).split("\n\n")[1].splitlines()
+    assert any(line.startswith("  simulated  one group ") for line in notes)

@@ -61,6 +61,17 @@ def test_one_run_is_reported_by_its_folder_or_in_a_list(run):
     assert tianji.report(str(run)) == tianji.report(run) == tianji.report([run])
 
 
+def test_a_configuration_is_no_run():
+    assert "cartpole_ppo.py is a configuration file, not a run: " in refusal(
+        TASKS / "cartpole_ppo.py"
+    )
+
+
+def test_predict_is_called_act(run):
+    with pytest.raises(TianJiError, match=r"use act\("):
+        tianji.load(run).predict(np.zeros(3), deterministic=True)
+
+
 def test_an_unfinished_run_gives_that_of_its_newest_checkpoint(run, finished):
     policy, end = tianji.load(unfinished(run)), tianji.load(finished)
     assert np.array_equal(policy.weights, end.weights)

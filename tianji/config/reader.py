@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from tianji.config.section import (
@@ -74,8 +75,9 @@ def _neighbour(path: str) -> str:
         files = [file for file in os.listdir(folder or ".") if file.endswith(".py")]
     except (OSError, ValueError):
         return ""
-    hint = nearest(name, files)
-    return hint if hint.startswith("Did") else ""
+    stems = [file.removesuffix(".py") for file in files]  # all are alike in the rest
+    close = get_close_matches(name.removesuffix(".py"), stems, n=1)
+    return f"Did you mean {f'{close[0]}.py'!r}?" if close else ""
 
 
 def parse(text: str, file: str) -> Source:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -94,6 +94,10 @@ class Trained:
         action = terms.action(action) if terms else action
         return np.asarray(action)[0] if single else np.asarray(action)
 
+    def predict(self, *_: Any, **__: Any) -> NoReturn:
+        """Only says what it is called here."""
+        raise TianJiError("a trained policy has no predict: use act(observation)")
+
     def _by_field(self, obs: Any) -> tuple[Arrays, bool]:
         """The arrays [n, ...] of observations by field, and whether it was one."""
         fields = self._job.task.env.observations
@@ -175,6 +179,8 @@ def run_of(path: Path) -> Path:
     """The folder of the run that `path`, a run or one of its checkpoints, belongs to."""
     if not path.exists():
         raise TianJiError(f"{path} does not exist: name a run's folder or one of its checkpoints")
+    if path.suffix == ".py" and path.is_file():
+        refuse_other(path)
     if path.is_file() or any((path / f"manifest.{end}").exists() for end in ("json", "sha256")):
         return path.resolve().parent.parent
     whole = path.resolve()

@@ -59,6 +59,8 @@ def refuse_other(folder: Path) -> None:
         if is_run(folder):
             return
         found = "is not the folder of a run" if folder.exists() else "does not exist"
+        if folder.is_file() and folder.suffix == ".py":
+            found = "is a configuration file, not a run"
         place = folder if folder.is_dir() else folder.parent
         nearby = sorted(path for path in place.iterdir() if is_run(path)) if place.is_dir() else []
     except (OSError, ValueError) as error:

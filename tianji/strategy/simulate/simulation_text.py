@@ -25,7 +25,7 @@ def table(rows: Sequence[Simulated], width: int | None = None) -> str:
     """A line for each layout, and below what is common to all."""
     lines = fitted([HEAD, *map(_cells, rows)], width, left=(-1,), least=LEAST)
     notes = list(_notes(rows))
-    size = max(len(label) for label, _ in notes)
+    size = max(len(label) for label, _ in notes) + 2
     return "\n".join([*lines, "", *(labelled(*note, width, size) for note in notes)])
 
 
