@@ -287,7 +287,7 @@ def test_a_run_may_be_given_more_to_do_and_nothing_else(tmp_path: Path, status: 
 def test_another_end_is_advised_to_resume(tmp_path: Path) -> None:
     claimed(tmp_path, config_of(), "local")
     said = refusal(tmp_path, config_of("exp.train_steps=900", "exp.max_seconds=9"))
-    command = f"tianji resume {tmp_path} --set exp.train_steps=900 --set exp.max_seconds=9"
+    command = f"tianji resume {tmp_path} --set exp.train_steps=900 --max-seconds 9"
     assert command in said
     other = refusal(tmp_path, config_of("exp.train_steps=900", "hyp.lr=1"))
     assert other.endswith(f"as it is: tianji resume {tmp_path}")

@@ -53,6 +53,9 @@ LIMITS = (  # that a run may be given more of when it is resumed
     "learner_cfg.exit_val",
 )
 
+OPTIONS = {"exp.max_seconds": "--max-seconds", "exp.stop_return": "--stop-return"}
+"""Those of them that have an option of their own."""
+
 MORE = {  # to do, for a run that has ended
     Status.SOLVED: "--stop-return R",
     Status.FINISHED: "--set exp.train_steps=1_000_000",
@@ -258,7 +261,8 @@ def _resume_with(folder: Path, names: list[str], config: Json) -> str:
     for name in names:
         section, _, key = name.partition(".")
         value = (config.get(section) or config["parallel"][section]).get(key)
-        words += ["--set", f"{name}={value!r}"]
+        option = OPTIONS.get(name) if value is not None else None
+        words += [option, f"{value:g}"] if option else ["--set", f"{name}={value!r}"]
     return shlex.join(words)
 
 
