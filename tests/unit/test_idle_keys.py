@@ -225,3 +225,15 @@ def test_it_is_told_when_a_run_starts(tmp_path: Any, capsys: pytest.CaptureFixtu
     )
     said = capsys.readouterr().err
     assert said.count("hyp.alpha has no effect here") == 1
+
+
+def test_a_minibatch_that_is_larger_than_a_batch_is_told_if_it_was_written() -> None:
+    few = ["actor_cfg.num=2", "actor_cfg.envs=4", "hyp.step_len=16"]
+
+    def said(*overrides: str) -> list[str]:
+        notices = try_out(load(TASKS / "cartpole_ppo.py", [*few, *overrides])).notices
+        return [notice for notice in notices if "minibatch" in notice]
+
+    (notice,) = said("hyp.minibatch=129")
+    assert "hyp.minibatch=129 is more than the 128 samples of a batch" in notice
+    assert said("hyp.minibatch=128") == said("hyp.minibatch=default") == []

@@ -173,6 +173,7 @@ def prepare(config: Config, env: EnvSpec) -> Job:
     validate.check_publishing(config, sampling)
     validate.check_groups(config, algorithm, sampling)
     validate.check_room(sampling, length, task)
+    notices += validate.large_minibatch(config, hyp, sampling)
     algorithm.n_weights(task)
     stop = config.stop_return if config.stop_return is not None else env.reward_threshold
     ratio = validate.ratio_of(config, sampling)

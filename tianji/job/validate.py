@@ -6,6 +6,7 @@ import dataclasses
 import math
 
 from tianji.config import Config
+from tianji.config.builtin_algorithms import ALGORITHMS
 from tianji.core.algorithm import Algorithm, Task
 from tianji.core.env import EnvSpec
 from tianji.core.errors import TianJiError
@@ -128,6 +129,19 @@ def check_room(sampling: Sampling, length: int, task: Task) -> None:
             f"({task.n_actors} actors x {task.env.n_envs} environments x {length} steps): "
             f"use {least} at least"
         )
+
+
+def large_minibatch(config: Config, hyp: object, sampling: Sampling) -> list[str]:
+    """A notice where a minibatch that the user wrote is larger than a batch can be."""
+    wanted, batch = getattr(hyp, "minibatch", None), sampling.batch_units
+    written = [word for word in config.hyp if word.lower() == "minibatch"]
+    if not written or config.agent.type not in ALGORITHMS or wanted is None or wanted <= batch:
+        return []
+    return [
+        f"{config.hyp.at(written[0])}: hyp.minibatch={wanted:,} is more than the {batch:,} samples "
+        "of a batch (rollouts x environments x hyp.step_len): every epoch is one step of the "
+        f"optimiser, with {batch:,}"
+    ]
 
 
 def check_device(config: Config) -> None:
