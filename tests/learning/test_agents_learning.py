@@ -24,7 +24,7 @@ def test_a_mixer_finds_what_neither_a_sum_nor_one_alone_can(tmp_path, kind, best
     options = ("--engine", "local", "--seed", str(seed), *chosen)
     done = train(MARL / "qmix_two_step.py", tmp_path / "run", *options)
     assert done.status == 0, done.err
-    assert greedy_return(tmp_path / "run", 4) == best
+    assert greedy_return(tmp_path / "run", 4) == done.summary["evaluation"]["last"] == best
 
 
 @pytest.mark.parametrize("seed", SEEDS)
