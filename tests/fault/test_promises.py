@@ -48,6 +48,8 @@ PROMISES = {
     "an environment hangs or crashes": [
         "fault/test_supervision.py::test_an_actor_whose_environment_hangs_or_crashes_is_replaced",
         "fault/test_supervision.py::test_an_actor_that_is_stopped_for_five_seconds_is_left_alone",
+        "fault/test_supervision.py::"
+        "test_an_actor_whose_environment_exits_with_the_status_of_a_mistake_is_replaced",
         "fault/test_faults.py::test_an_actor_that_just_leaves_is_noticed",
         "fault/test_faults.py::test_an_actor_that_hangs_in_its_first_reset_is_told_and_replaced",
     ],

@@ -176,6 +176,18 @@ def test_an_actor_whose_environment_hangs_or_crashes_is_replaced(tmp_path, how, 
     assert "in step" in log or how == "crashes"  # its stack
 
 
+def test_an_actor_whose_environment_exits_with_the_status_of_a_mistake_is_replaced(tmp_path):
+    text, mark = (TASKS / "echo_ppo.py").read_text(), tmp_path / "mark"
+    (tmp_path / "echo.py").write_text((TASKS / "echo.py").read_text())
+    config = tmp_path / "config.py"
+    config.write_text(text.replace('echo:Echo", n=4', f'echo:ExitsOnce", status=2, mark="{mark}"'))
+    ends = ("--set", "exp.train_steps=20000", "--set", "exp.stop_return=1e9")
+    done = train(config, tmp_path / "run", *ends)
+    assert done.status == 0, done.err
+    [fault] = done.summary["faults"]
+    assert fault["how"] == "failed with exit status 2"
+
+
 @pytest.mark.slow
 def test_an_actor_that_is_stopped_for_five_seconds_is_left_alone(begin):
     run = begin(TASKS / "echo_ppo.py")

@@ -162,6 +162,24 @@ class BreaksOnce(Echo):
         return super().step(action)
 
 
+class ExitsOnce(Echo):
+    """Ends its process in its 100th step, the first time that this happens beside `mark`."""
+
+    steps = 0
+
+    def init(self, status, mark):
+        super().init()
+        self.status, self.mark = status, Path(mark)
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 100:
+            with suppress(FileExistsError):
+                self.mark.touch(exist_ok=False)
+                os._exit(self.status)
+        return super().step(action)
+
+
 class HangsAtFirst(Echo):
     """Hangs in the first reset of one actor, the first time that this happens beside `mark`."""
 

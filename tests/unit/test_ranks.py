@@ -7,7 +7,7 @@ import pytest
 from commands import TASKS
 
 from tianji.config import load
-from tianji.core.errors import TianJiError
+from tianji.core.errors import SAYS_MISTAKE, SAYS_SPENT, TianJiError
 from tianji.engines import ranks as module
 from tianji.engines.lost_process import RoleFailed
 from tianji.engines.ranks import Ranks
@@ -174,9 +174,12 @@ def test_the_loss_of_a_learner_ends_the_run_and_nobody_is_waited_for(gathered, t
     assert ranks.still_running() == []
 
 
-@pytest.mark.parametrize(("status", "users_mistake"), [(1, False), (2, True)])
+@pytest.mark.parametrize(
+    ("status", "meant", "users_mistake"),
+    [(1, 1, False), (SAYS_SPENT, 1, False), (SAYS_MISTAKE, 2, True)],
+)
 def test_a_rank_that_has_failed_ends_the_run_with_its_last_words(
-    gathered, tmp_path, status, users_mistake
+    gathered, tmp_path, status, meant, users_mistake
 ):
     ranks, courier = gathered
     (tmp_path / "actor-0.0.log").write_text("ValueError: no\n")
@@ -185,7 +188,7 @@ def test_a_rank_that_has_failed_ends_the_run_with_its_last_words(
         ranks.check(ended)
     where = _where(ranks, "actor-0.0")
     assert (
-        str(failed.value) == f"actor-0.0 {where} failed with exit status {status}:\nValueError: no"
+        str(failed.value) == f"actor-0.0 {where} failed with exit status {meant}:\nValueError: no"
     )
     assert failed.value.users_mistake == users_mistake
 

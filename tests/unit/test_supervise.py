@@ -9,7 +9,7 @@ from commands import TASKS
 
 from tianji.config import load
 from tianji.core.counts import WORDS_BYTES, Count
-from tianji.core.errors import SPENT, USER_MISTAKE
+from tianji.core.errors import SAYS_MISTAKE, SAYS_SPENT
 from tianji.engines import supervise
 from tianji.engines.live_counts import counts_channels, live_counts
 from tianji.engines.lost_process import RoleFailed
@@ -183,15 +183,26 @@ def test_the_first_words_are_told_where_the_first_loss_left_none(stage):
 def test_one_in_which_too_much_broke_is_not_replaced(stage):
     stage = stage()
     stage.pushes()
-    stage.loses(status=SPENT)
+    stage.loses(status=SAYS_SPENT)
     assert not stage.crew.replaced and not stage.crew.away
 
 
 def test_one_that_ends_by_a_mistake_of_the_users_is_not_replaced_whenever_it_is_found(stage):
     stage = stage()
     stage.pushes()
-    assert stage.loses(status=USER_MISTAKE) == []
+    assert stage.loses(status=SAYS_MISTAKE) == []
     assert not stage.crew.replaced and not stage.crew.away | stage.crew.guarded & {"actor-0.0"}
+
+
+@pytest.mark.parametrize("status", [2, 3])
+def test_one_that_an_environment_has_ended_is_replaced_whatever_the_status(stage, status):
+    stage = stage()
+    stage.pushes()
+    assert stage.loses(status=status) == [
+        f"actor-0.0 failed with exit status {status}; it is replaced"
+    ]
+    stage.look()
+    assert stage.crew.replaced == [("actor-0.0", 1, 0)]
 
 
 @pytest.mark.parametrize("home", ["learner-0.0", "buffer-0.0"])

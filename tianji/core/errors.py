@@ -1,10 +1,13 @@
 """The one exception type for mistakes that a user can make and mend."""
 
 USER_MISTAKE = 2
-"""The exit status that says so."""
+"""The exit status of a command that says so."""
 
-SPENT = 3
-"""The exit status of a process in which too much broke: another one would fare no better."""
+SAYS_MISTAKE = 91
+"""By which a worker process tells its launcher of one; 2 may be an environment's `os._exit(2)`."""
+
+SAYS_SPENT = 92
+"""The same of `BudgetSpent`: another process would fare no better."""
 
 
 class TianJiError(Exception):

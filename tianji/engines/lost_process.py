@@ -11,11 +11,12 @@ import signal
 from pathlib import Path
 
 from tianji.config import Config
-from tianji.core.errors import USER_MISTAKE
+from tianji.core.errors import SAYS_MISTAKE, SAYS_SPENT, USER_MISTAKE
 from tianji.core.json_file import read_end
 from tianji.roles.role_specs import Kind, kind_of
 
 LAST_LINES = 40  # of a failed role's log that are shown
+MEANT = {SAYS_MISTAKE: USER_MISTAKE, SAYS_SPENT: 1}  # as the exit status of a command
 
 
 class RoleFailed(Exception):
@@ -47,13 +48,17 @@ def manner(status: int) -> str:
     """How a process ended, by its exit status."""
     if status < 0:
         return f"was killed by {signal.Signals(-status).name}"
-    return f"failed with exit status {status}" if status else "ended before the run did"
+    return (
+        f"failed with exit status {MEANT.get(status, status)}"
+        if status
+        else "ended before the run did"
+    )
 
 
 def failure(home: str, status: int, words: str) -> RoleFailed:
     """That a process has ended with this exit status, and its own last words."""
     text = f"{home} {manner(status)}:\n{words or 'it left no word in its log'}"
-    return RoleFailed(text, status == USER_MISTAKE)
+    return RoleFailed(text, status == SAYS_MISTAKE)
 
 
 def last_words(log: Path, begin: int = 0) -> str:

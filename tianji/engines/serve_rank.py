@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tianji import __version__
-from tianji.core.errors import SPENT, USER_MISTAKE, BudgetSpent, TianJiError
+from tianji.core.errors import SAYS_MISTAKE, SAYS_SPENT, BudgetSpent, TianJiError
 from tianji.core.json_file import read_bytes
 from tianji.core.signals import NUMBERS
 from tianji.machine import mpirun, resources
@@ -149,10 +149,10 @@ def _run(world: World, job: Job, order: dict[str, Any], description: dict[str, A
         train(home, job, ports, description, lambda: time.monotonic() + offset, alarm)
     except TianJiError as error:
         print(f"{home}: {error}", file=sys.stderr)
-        status = USER_MISTAKE
+        status = SAYS_MISTAKE
     except BudgetSpent as error:
         print(f"{home}: {error}", file=sys.stderr)
-        status = SPENT
+        status = SAYS_SPENT
     except BaseException:  # the top of the process: rank 0 shows what stands in the log
         traceback.print_exc()
         status = 1

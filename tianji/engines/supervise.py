@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from tianji.config import Config
 from tianji.core.alarm import START_SECONDS
 from tianji.core.counts import Count, Vector
-from tianji.core.errors import SPENT, USER_MISTAKE
+from tianji.core.errors import SAYS_MISTAKE, SAYS_SPENT
 from tianji.engines.live_counts import live_counts
 from tianji.engines.lost_process import RoleFailed, manner
 from tianji.engines.worker_processes import Crew
@@ -234,4 +234,4 @@ def _is_mistake(charge: Charge, status: int) -> bool:
     It failed at once, has mended enough, or says itself that it is a mistake.
     """
     at_once = status > 0 and not charge.life and not charge.n_done
-    return at_once or status in (SPENT, USER_MISTAKE)
+    return at_once or status in (SAYS_SPENT, SAYS_MISTAKE)

@@ -49,16 +49,16 @@ def _settle(home: str) -> None:
 
 
 def _run(home: str, description: dict[str, Any]) -> int:
-    from tianji.core.errors import SPENT, USER_MISTAKE, BudgetSpent, TianJiError
+    from tianji.core.errors import SAYS_MISTAKE, SAYS_SPENT, BudgetSpent, TianJiError
 
     try:
         _train(home, description)
     except TianJiError as error:
         print(f"{home}: {error}", file=sys.stderr)
-        return USER_MISTAKE
+        return SAYS_MISTAKE
     except BudgetSpent as error:
         print(f"{home}: {error}", file=sys.stderr)
-        return SPENT
+        return SAYS_SPENT
     except SystemExit:  # of an environment or a library: no way to end a role
         traceback.print_exc()
         return 1
