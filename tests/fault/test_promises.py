@@ -53,6 +53,12 @@ PROMISES = {
         "fault/test_faults.py::test_an_actor_that_just_leaves_is_noticed",
         "fault/test_faults.py::test_an_actor_that_hangs_in_its_first_reset_is_told_and_replaced",
     ],
+    "an environment hangs in an evaluation": [
+        "fault/test_supervision.py::"
+        "test_an_evaluator_whose_environment_hangs_is_given_up_and_training_goes_on",
+        "unit/test_evaluator_watch.py::"
+        "test_one_in_a_step_for_too_long_is_asked_for_its_stack_and_given_up",
+    ],
     "NaN or Inf in an observation or a reward": [
         "fault/test_faults.py::test_a_reward_that_is_no_number_costs_an_episode_and_is_named",
         "unit/test_env_gym.py::test_nan_and_inf_in_an_observation_name_environment_and_step",

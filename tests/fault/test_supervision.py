@@ -188,6 +188,21 @@ def test_an_actor_whose_environment_exits_with_the_status_of_a_mistake_is_replac
     assert fault["how"] == "failed with exit status 2"
 
 
+def test_an_evaluator_whose_environment_hangs_is_given_up_and_training_goes_on(begin, tmp_path):
+    (tmp_path / "echo.py").write_text((TASKS / "echo.py").read_text())
+    config = tmp_path / "config.py"
+    config.write_text((TASKS / "echo_ppo.py").read_text().replace("Echo", "HangsInEvaluation"))
+    options = ("exp.eval_step=1000", "environment.step_seconds=2")
+    run = begin(config, *(word for option in options for word in ("--set", option)))
+    evaluator = eventually(lambda: run.crew().get("evaluator-0.0"), what="an evaluator")
+    eventually(lambda: not alive(evaluator), what="its end")
+    updates = run.last["updates"]
+    eventually(lambda: run.last["updates"] > updates + 20, what="more updates")
+    [warning] = run.stop()["warnings"]
+    assert re.match(r"evaluator-0.0 hung: a step took .* training goes on without it", warning)
+    assert "in step" in warning  # its stack
+
+
 @pytest.mark.slow
 def test_an_actor_that_is_stopped_for_five_seconds_is_left_alone(begin):
     run = begin(TASKS / "echo_ppo.py")

@@ -8,6 +8,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from traceback import extract_stack
 
 import numpy as np
 from gymnasium import spaces
@@ -177,6 +178,20 @@ class ExitsOnce(Echo):
             with suppress(FileExistsError):
                 self.mark.touch(exist_ok=False)
                 os._exit(self.status)
+        return super().step(action)
+
+
+class HangsInEvaluation(Echo):
+    """Hangs in the fourth step of an evaluation."""
+
+    steps = 0
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps == 4 and any(
+            Path(frame.filename).name == "evaluation.py" for frame in extract_stack()
+        ):
+            time.sleep(1000)
         return super().step(action)
 
 

@@ -312,7 +312,7 @@ def test_a_step_of_the_evaluator_is_one_step_of_its_environments():
     stage = Stage()
     stage.publish(1, version=0)
     stage.order(0)
-    assert stage.run() == 4  # two steps, a reset and one step
+    assert stage.run() == 5  # games begin; two steps, a reset and one step
 
 
 def test_weights_do_not_change_within_an_evaluation():

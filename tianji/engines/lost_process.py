@@ -48,11 +48,9 @@ def manner(status: int) -> str:
     """How a process ended, by its exit status."""
     if status < 0:
         return f"was killed by {signal.Signals(-status).name}"
-    return (
-        f"failed with exit status {MEANT.get(status, status)}"
-        if status
-        else "ended before the run did"
-    )
+    if not status:
+        return "ended before the run did"
+    return f"failed with exit status {MEANT.get(status, status)}"
 
 
 def failure(home: str, status: int, words: str) -> RoleFailed:

@@ -18,6 +18,7 @@ from tianji.core.channel import Carrier, Inbox, Outbox
 from tianji.core.checkpoint import Checkpoint
 from tianji.core.status import Status
 from tianji.engines.accounts import missing_steps
+from tianji.engines.evaluator_watch import EvaluatorWatch
 from tianji.engines.live_counts import counts_channels
 from tianji.engines.stall import StallWatch
 from tianji.engines.supervise import Supervisor
@@ -102,6 +103,7 @@ class RemoteEngine:
         self._weights = [ports.inbox(weights_of(group)) for group in range(job.config.n_groups)]
         self.watch = Watch(job, ports)
         self.supervisor: Supervisor | None = None  # where lost processes are replaced
+        self.evaluator_watch: EvaluatorWatch | None = None  # where it may be found to hang
         self.troubles: list[str] = []  # what training survived, for whoever looks on
         self.evaluations: Inbox | None = None
         self._evaluate: Outbox | None = None
@@ -140,6 +142,8 @@ class RemoteEngine:
     def _look_after(self) -> None:
         if self.supervisor is not None:
             self.troubles += self.supervisor.look(self._ended)
+        if self.evaluator_watch is not None:
+            self.evaluator_watch.look()
         self._processes.check(self._ended)
         lost = self._processes.lost()
         for home, words in lost:
@@ -227,8 +231,13 @@ def process_engine(
     about = description_of(job, folder, shares, resumed)
     crew.brief(about | {"transport": transport.describe()})
     engine = RemoteEngine("process", job, crew, transport, shares)
-    if isinstance(transport, ShmTransport) and job.config.parallel.global_cfg.restarts:
+    if not isinstance(transport, ShmTransport):
+        return engine
+    if job.config.parallel.global_cfg.restarts:
         engine.supervisor = Supervisor(job, crew, transport, engine.watch)
+    if (evaluator := evaluator_of(job.config)) is not None:
+        seconds = job.config.environment.step_seconds
+        engine.evaluator_watch = EvaluatorWatch(evaluator, crew, transport, seconds)
     return engine
 
 

@@ -68,6 +68,7 @@ def train(
     alarm: Alarm | None = None,
 ) -> None:
     """Makes the roles of one process, resumed if the run is, and runs them until they are done."""
+    from tianji.engines.replacement import counts_for
     from tianji.engines.worker_loop import Loop
     from tianji.job import factory
     from tianji.job.advice import Listener
@@ -77,7 +78,8 @@ def train(
     use_threads(home, threads)
     evaluator = evaluator_of(job.config)
     if evaluator is not None and home == evaluator.home:
-        Loop([factory.build(evaluator, job, ports)], ports, alarm=alarm).run()
+        counts = counts_for([home], ports.shared)[home]
+        Loop([factory.build(evaluator, job, ports, clock, counts)], ports, alarm=alarm).run()
         return
     roles, trace = _roles_and_trace(home, job, ports, description, clock)
     learns = any(kind_of(role.name) is Kind.LEARNER for role in roles)

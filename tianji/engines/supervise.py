@@ -134,8 +134,7 @@ class Supervisor:
         home, words = charge.home, self._crew.last_words(charge.home)
         how = manner(status)
         if charge.asked_at is not None:
-            what = "a step took more" if charge.begun else "it was not ready after more"
-            how = f"hung: {what} than {charge.asked_at:.0f} s (environment.step_seconds)"
+            how = hung(charge.begun, charge.asked_at)
         said = "" if charge.first_words or not words else f"; its last words:\n{words}"
         charge.first_words = charge.first_words or words
         while charge.lost_at and now - charge.lost_at[0] > BUDGET_SECONDS:
@@ -226,6 +225,12 @@ def replaced_kinds(config: Config) -> set[Kind]:
     if config.n_learners > 1 or config.exp.record:
         return actors
     return {*actors, Kind.BUFFER, Kind.LEARNER}
+
+
+def hung(is_ready: bool, seconds: float) -> str:
+    """How a process was lost that said nothing for so long."""
+    what = "a step took more" if is_ready else "it was not ready after more"
+    return f"hung: {what} than {seconds:.0f} s (environment.step_seconds)"
 
 
 def _is_mistake(charge: Charge, status: int) -> bool:

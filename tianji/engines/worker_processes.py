@@ -38,6 +38,7 @@ class Crew:
         self.beside: dict[str, subprocess.Popen[bytes]] = {}  # called when they are needed
         self._config = config
         self._told: set[str] = set()  # those whose loss was told
+        self._hung: dict[str, str] = {}  # those that were killed for it, and in what way
         self.away: set[str] = set()  # lost, and to be replaced
         self.guarded: set[str] = set()  # whose end the supervisor sees first
         self._logs = logs
@@ -136,7 +137,13 @@ class Crew:
         spare = [name for name in gone if is_spare(name, self._config)]
         new = [name for name in spare if name not in self._told]
         self._told |= set(new)
-        return [(name, survived(name, manner(gone[name]), self.last_words(name))) for name in new]
+        hows = {name: self._hung.get(name) or manner(gone[name]) for name in new}
+        return [(name, survived(name, how, self.last_words(name))) for name, how in hows.items()]
+
+    def give_up(self, home: str, how: str) -> None:
+        """Kills a child that training does not depend on, because it hangs."""
+        self._hung[home] = how
+        self.beside[home].kill()
 
     def ask_for_stacks(self) -> None:
         """Has each child write its stacks into its log."""

@@ -80,7 +80,7 @@ def build(
         case Kind.LEARNER:
             return _build_learner(role, job, ports, clock, counts)
         case Kind.EVALUATOR:
-            return _build_evaluator(role, job, ports)
+            return _build_evaluator(role, job, ports, counts)
         case Kind.REDUCER:
             return _build_reducer(role, job, ports)
         case Kind.INFERENCE:
@@ -270,7 +270,7 @@ def _build_reducer(role: RoleSpec, job: Job, ports: Ports) -> Reducer:
     return Reducer(role.name, inboxes, ports.outbox(MEAN), job.n_parameters, job.config.max_fusions)
 
 
-def _build_evaluator(role: RoleSpec, job: Job, ports: Ports) -> Evaluator:
+def _build_evaluator(role: RoleSpec, job: Job, ports: Ports, counts: Vector | None) -> Evaluator:
     n_episodes, seed = job.config.exp.eval_times, job.config.exp.seed
     return Evaluator(
         role.name,
@@ -281,6 +281,7 @@ def _build_evaluator(role: RoleSpec, job: Job, ports: Ports) -> Evaluator:
         results=ports.outbox("evaluations"),
         n_episodes=n_episodes,
         seed=env_seed(seed),  # `tianji eval` with the run's seed plays the same games
+        counts=counts,
     )
 
 

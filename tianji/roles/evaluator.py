@@ -10,7 +10,7 @@ import numpy as np
 
 from tianji.core.algorithm import Policy, Weights
 from tianji.core.channel import Inbox, Outbox
-from tianji.core.counts import Count
+from tianji.core.counts import Count, Vector
 from tianji.core.env import Env
 from tianji.core.schema import Arrays, Field, Schema
 from tianji.roles.evaluation import Games
@@ -52,8 +52,9 @@ class Evaluator(Role):
         results: Outbox,
         n_episodes: int,
         seed: int,
+        counts: Vector | None = None,
     ) -> None:
-        super().__init__(name)
+        super().__init__(name, counts)
         self.env = env
         self.policy = policy
         self.weights = weights
@@ -73,8 +74,8 @@ class Evaluator(Role):
             return self._finish()
         if self._answer is not None:
             return self._send()
-        if not self._playing and not self._begin():
-            return False
+        if not self._playing:
+            return self._begin()
         if self._games.step():
             self._answer = self._result()
             self._send()
