@@ -56,6 +56,11 @@ PROMISES = {
     "an environment hangs in an evaluation": [
         "fault/test_supervision.py::"
         "test_an_evaluator_whose_environment_hangs_is_given_up_and_training_goes_on",
+        "fault/test_supervision.py::"
+        "test_a_run_ends_although_its_environment_hangs_in_the_last_games",
+        "unit/test_evaluation_schedule.py::"
+        "test_games_in_which_the_evaluator_was_lost_are_not_played_by_the_launcher",
+        "unit/test_evaluation_schedule.py::test_a_signal_gives_up_the_last_games",
         "unit/test_evaluator_watch.py::"
         "test_one_in_a_step_for_too_long_is_asked_for_its_stack_and_given_up",
     ],

@@ -203,6 +203,21 @@ def test_an_evaluator_whose_environment_hangs_is_given_up_and_training_goes_on(b
     assert "in step" in warning  # its stack
 
 
+@pytest.mark.parametrize("engine", ["process", pytest.param("local", marks=pytest.mark.slow)])
+def test_a_run_ends_although_its_environment_hangs_in_the_last_games(tmp_path, engine):
+    (tmp_path / "echo.py").write_text((TASKS / "echo.py").read_text())
+    config = tmp_path / "config.py"
+    config.write_text((TASKS / "echo_ppo.py").read_text().replace("Echo", "HangsInEvaluation"))
+    options = ("--set", "exp.eval_step=1000000000", *ENDLESS, "--max-seconds", "1")
+    began = time.monotonic()
+    done = train(config, tmp_path / "run", *options, "--engine", engine)
+    assert time.monotonic() - began < 60
+    assert (done.status, done.summary["status"]) == (0, "stopped"), done.err
+    [warning] = done.summary["warnings"]
+    assert "the final weights were not evaluated: their environment hangs:\n" in warning
+    assert "in step" in warning  # its stack
+
+
 @pytest.mark.slow
 def test_an_actor_that_is_stopped_for_five_seconds_is_left_alone(begin):
     run = begin(TASKS / "echo_ppo.py")

@@ -2,6 +2,9 @@
 
 import errno
 import json
+import sys
+import threading
+import time
 from collections import deque
 from types import SimpleNamespace
 
@@ -30,7 +33,7 @@ class Stage:
         env = make(config.environment, 1, config.folder, config.exp.max_step)
         env.close()
         self.job, self.folder = prepare(config, env.spec), folder
-        self.evaluations, self.orders = self, []
+        self.evaluations, self.evaluator_lost, self.orders = self, False, []
         self.answers, self.told, self.warnings = deque(), [], []
         self.examiner = EvaluationSchedule(self.job, folder, self, self.tell, self.warnings.append)
 
@@ -179,6 +182,45 @@ def test_an_environment_that_fails_in_the_end_is_a_note(stage, monkeypatch):
     monkeypatch.setattr(evaluation_schedule, "make_games_env", fail)
     stage.examiner.close(stage.learned())
     assert "RuntimeError: no more licences" in stage.warnings[0]
+
+
+def test_an_environment_that_hangs_in_the_end_is_left_to_itself(stage, monkeypatch):
+    over = threading.Event()
+
+    def hang(config, n_episodes):
+        over.wait(60)
+        raise RuntimeError("too late")
+
+    monkeypatch.setattr(evaluation_schedule, "make_games_env", hang)
+    monkeypatch.setattr(evaluation_schedule, "LAST_SECONDS", 0.1)
+    monkeypatch.setattr(evaluation_schedule, "CLOSE_SECONDS", 0.1)
+    stage.examiner.close(stage.learned())
+    over.set()
+    [warning] = stage.warnings
+    assert "their environment hangs" in warning and "in hang\n" in warning
+    assert stage.rows == []
+
+
+def test_an_environment_that_leaves_in_the_end_is_a_note(stage, monkeypatch):
+    monkeypatch.setattr(evaluation_schedule, "make_games_env", lambda *_: sys.exit(3))
+    stage.examiner.close(stage.learned())
+    assert "SystemExit: 3" in stage.warnings[0]
+
+
+def test_a_signal_gives_up_the_last_games(stage, monkeypatch):
+    monkeypatch.setattr(evaluation_schedule, "LAST_SECONDS", 1e9)
+    monkeypatch.setattr(evaluation_schedule.Games, "step", lambda self: time.sleep(0.01))
+    stage.examiner.close(stage.learned(), lambda: True)
+    assert stage.rows == []
+    assert "a signal came first; tianji eval" in stage.warnings[0]
+
+
+def test_games_in_which_the_evaluator_was_lost_are_not_played_by_the_launcher(stage, monkeypatch):
+    monkeypatch.delattr(evaluation_schedule, "make_games_env")
+    stage.evaluator_lost = True
+    stage.examiner.close(stage.learned())
+    assert stage.rows == []
+    assert "the evaluator was lost; tianji eval" in stage.warnings[0]
 
 
 def test_a_row_that_the_disk_refuses_is_written_later(stage, monkeypatch):

@@ -75,6 +75,7 @@ class LocalEngine:
         self.shares: dict[str, Share] = {}  # all roles share what this process has
         self.troubles: list[str] = []  # what training survived, for whoever looks on
         self.evaluations: Inbox | None = None
+        self.evaluator_lost = False
         if evaluator is not None:
             self._evaluate = self.transport.outbox("evaluate")
             self.evaluations = self.transport.inbox("evaluations")
@@ -224,7 +225,7 @@ class LocalEngine:
 
     def _do_without(self, role: Role) -> None:
         """An evaluator that fails is no reason to end a run."""
-        role.done = True
+        role.done = self.evaluator_lost = True
         words = traceback.format_exc().rstrip()
         self.troubles.append(f"{role.name} {survived(role.name, 'failed', words)}")
 

@@ -41,6 +41,7 @@ from tianji.roles.role_specs import (
     evaluator_of,
     group_of,
     homes_of,
+    kind_of,
     role_name,
     roles_of,
     weights_of,
@@ -106,6 +107,7 @@ class RemoteEngine:
         self.evaluator_watch: EvaluatorWatch | None = None  # where it may be found to hang
         self.troubles: list[str] = []  # what training survived, for whoever looks on
         self.evaluations: Inbox | None = None
+        self.evaluator_lost = False
         self._evaluate: Outbox | None = None
         if evaluator_of(job.config) is not None:
             self.evaluations, self._evaluate = ports.inbox("evaluations"), ports.outbox("evaluate")
@@ -148,6 +150,7 @@ class RemoteEngine:
         lost = self._processes.lost()
         for home, words in lost:
             self.watch.lose(home)
+            self.evaluator_lost |= kind_of(home) is Kind.EVALUATOR
             self.troubles.append(f"{home} {words}")
         if lost:
             self._processes.release(self._close_ends)

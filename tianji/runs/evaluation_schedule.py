@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
+import threading
 import time
+import traceback
 from bisect import bisect_left
 from collections.abc import Callable
 from pathlib import Path
@@ -20,12 +23,15 @@ from tianji.runs.weights_file import best_merit, merit_of, save_best
 
 MOST_SEEN = 10_000  # moments remembered; beyond them every second one goes
 LAST_SECONDS = 5.0  # that the games of the final weights may take
+CLOSE_SECONDS = 2.0  # that their environments may then take to close
+LOOK_SECONDS = 0.05  # from one look at these games to the next
 
 
 class Engine(Protocol):
     """Whoever passes orders on to the evaluator."""
 
     evaluations: Inbox | None  # where its answers come
+    evaluator_lost: bool
 
     def evaluate(self, number: int) -> None:
         """Asks for an evaluation of the newest weights."""
@@ -71,17 +77,19 @@ class EvaluationSchedule:
         if self._due is None or steps >= self._due:
             self._due = steps - steps % every + every
 
-    def close(self, learned: Saved | None = None) -> None:
+    def close(
+        self, learned: Saved | None = None, interrupted: Callable[[], bool] = lambda: False
+    ) -> None:
         """Takes what came last, and plays with the weights that a run has ended with, if given.
 
         The evaluator gave up what it was playing, and nobody trains any more: to wait a moment for
-        the end's own evaluation holds nobody up.
+        the end's own evaluation holds nobody up. If somebody has `interrupted`, it is given up.
         """
         self._take_all()
         if self._config.exp.eval_step is None:
             return
         if learned is not None and learned.version != self._evaluated:
-            self._play_last(learned)
+            self._play_last(learned, interrupted)
         if self._waiting:
             self._written(self._write)
 
@@ -115,17 +123,12 @@ class EvaluationSchedule:
         evaluation = evaluation_of(returns, lengths, won, version, seed)
         self._record(evaluation, arrays["weights"], self._steps_at(version))
 
-    def _play_last(self, learned: Saved) -> None:
-        try:
-            evaluation = self._played(learned)
-        except Exception as error:  # the environment's: a run that has ended is written down anyway
-            self._warn(f"the final weights could not be evaluated: {type(error).__name__}: {error}")
+    def _play_last(self, learned: Saved, interrupted: Callable[[], bool]) -> None:
+        if self._engine.evaluator_lost:  # in games that might take this process along, too
+            self._not_evaluated("the evaluator was lost", "plays these games")
             return
+        evaluation = self._in_time(learned, interrupted)
         if evaluation is None:
-            self._warn(
-                "the final weights were not evaluated: their games had not ended after "
-                f"{LAST_SECONDS:g} s; tianji eval {self._folder} plays without a limit"
-            )
             return
         steps = learned.env_steps
         self._record(
@@ -134,9 +137,45 @@ class EvaluationSchedule:
             self._steps_at(learned.version) if steps is None else steps,
         )
 
-    def _played(self, learned: Saved) -> Evaluation | None:
-        """The same games as the evaluator's; None if they take too long."""
+    def _not_evaluated(self, why: str, instead: str = "plays without a limit") -> None:
+        self._warn(
+            f"the final weights were not evaluated: {why}; tianji eval {self._folder} {instead}"
+        )
+
+    def _in_time(self, learned: Saved, interrupted: Callable[[], bool]) -> Evaluation | None:
+        """What the final weights play, in a thread that is left to itself if it hangs."""
+        found: list[Evaluation | BaseException | None] = []
+        enough = threading.Event()
+
+        def play() -> None:
+            try:
+                found.append(self._played(learned, enough))
+            except BaseException as error:  # also `SystemExit`: the run is written down anyway
+                found.append(error)
+
+        player = threading.Thread(target=play, name="last games", daemon=True)
+        player.start()
         until = time.monotonic() + LAST_SECONDS
+        while player.is_alive() and time.monotonic() < until and not interrupted():
+            player.join(LOOK_SECONDS)
+        enough.set()
+        player.join(CLOSE_SECONDS)
+        result = found[0] if found else None
+        if isinstance(result, Evaluation):
+            return result
+        if result is not None:
+            said = f"{type(result).__name__}: {result}"
+            self._warn(f"the final weights could not be evaluated: {said}")
+        elif interrupted():
+            self._not_evaluated("a signal came first")
+        elif found:
+            self._not_evaluated(f"their games had not ended after {LAST_SECONDS:g} s")
+        else:
+            self._not_evaluated(f"their environment hangs:\n{_stack_of(player)}")
+        return None
+
+    def _played(self, learned: Saved, enough: threading.Event) -> Evaluation | None:
+        """The same games as the evaluator's; None if it was `enough` before their end."""
         n_episodes, seed = self._config.exp.eval_times, self._config.exp.seed
         policy = self._job.algorithm.policy(self._job.task, 0, seed)
         policy.load(learned.weights, learned.version)
@@ -145,7 +184,7 @@ class EvaluationSchedule:
             games = Games(env, policy, n_episodes)
             games.reset(env_seed(seed))
             while not games.step():
-                if time.monotonic() > until:
+                if enough.is_set():
                     return None
         finally:
             env.close()
@@ -176,3 +215,9 @@ class EvaluationSchedule:
             write()
         except OSError as error:
             self._warn(f"an evaluation could not be written: {error.strerror}; training goes on")
+
+
+def _stack_of(thread: threading.Thread) -> str:
+    """Where a thread is, as a traceback has it."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return "".join(traceback.format_stack(frame)).rstrip() if frame is not None else ""
