@@ -143,6 +143,12 @@ def test_a_link_stays_and_what_it_points_to_is_replaced(path, tmp_path):
     assert link.is_symlink() and path.read_text() == "after"
 
 
+def test_a_pipe_that_nobody_reads_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match=r"this is a pipe, and nobody reads it: '.*pipe'"):
+        atomic_file.write(tmp_path / "pipe", "text")
+
+
 def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

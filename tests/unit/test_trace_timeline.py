@@ -1,6 +1,7 @@
 """The timeline of a trace: its arrows are sound, and a browser reads it."""
 
 import json
+import os
 from collections import defaultdict
 
 import pytest
@@ -128,6 +129,13 @@ def test_the_file_is_json_that_a_browser_reads(run):
 def test_a_timeline_that_cannot_be_written_is_the_users_mistake(run):
     with pytest.raises(TianJiError, match="cannot be written: No such file or directory"):
         save(made(run), run / "nowhere" / "trace.json")
+
+
+def test_a_timeline_is_not_written_to_a_pipe_that_nobody_reads(run):
+    made(run)
+    os.mkfifo(run / "trace.json")
+    with pytest.raises(TianJiError, match="this is a pipe, and nobody reads it: name another"):
+        traced(run)
 
 
 def test_a_timeline_takes_the_place_of_a_timeline_alone(run, capsys):

@@ -14,6 +14,7 @@ atomic_file.refuse_to_lose(path, "--out", is_plan, "tianji plan")  # before the 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import threading
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tianji.core.errors import TianJiError
+from tianji.core.json_file import WAITS_FOR_NOBODY
 
 LEFT_OVER = re.compile(r"\..+\.\d+\.part", re.ASCII)
 """The names of what a killed process may leave behind."""
@@ -44,12 +46,25 @@ def writing(path: Path) -> Iterator[BinaryIO]:
     """
     try:
         if path.exists() and not path.is_file():
-            with path.open("wb") as file:  # /dev/stdout, say: to replace it would be a disaster
+            # /dev/stdout, say: to replace it would be a disaster
+            with open(path, "wb", opener=_opened_at_once) as file:
                 yield file
         else:
             yield from _replacing(Path(os.path.realpath(path)))
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _opened_at_once(name: str, flags: int) -> int:
+    """A pipe or a device to write to; to wait until somebody reads a pipe could take for ever."""
+    try:
+        descriptor = os.open(name, flags | WAITS_FOR_NOBODY)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise OSError(error.errno, "this is a pipe, and nobody reads it", name) from error
+        raise
+    os.set_blocking(descriptor, True)
+    return descriptor
 
 
 def _replacing(path: Path) -> Iterator[BinaryIO]:

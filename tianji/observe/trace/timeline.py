@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tianji.core import atomic_file
+from tianji.core.json_file import opened
 from tianji.core.tracer import What
 from tianji.observe.trace.flows import flows_of
 from tianji.observe.trace.format import Doing, Wait
@@ -41,10 +42,9 @@ def save(trace: Trace, path: Path) -> int:
 def is_timeline(path: Path) -> bool:
     """Whether a file begins as those of `save` do, compressed or not."""
     try:
-        with path.open("rb") as file:
-            compressed = file.read(len(GZIP)) == GZIP
-        with gzip.open(path) if compressed else path.open("rb") as file:
-            head = file.read(HEAD_BYTES)
+        with opened(path) as file:
+            compressed = file.peek(len(GZIP)).startswith(GZIP)
+            head = (gzip.GzipFile(fileobj=file) if compressed else file).read(HEAD_BYTES)
     except (OSError, EOFError, zlib.error):
         return False
     return head.startswith(OPENING.encode()) and b'"traceEvents":[' in head
