@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import os
 
 import pytest
 from profiles import profile
@@ -273,6 +274,8 @@ def test_groups_that_are_too_many_on_several_hosts_are_as_many_on_each(dqn, tmp_
         ),
         ("my.note.json", "my.note.json: this file is no plan"),
         ("", "^--plan : there is no such file: want auto"),
+        ("pipe", "^--plan pipe: this is a pipe or a device, not a file: want auto"),
+        ("/dev/zero", "^--plan /dev/zero: this is a pipe or a device, not a file: want auto"),
     ],
 )
 def test_what_is_no_plan_is_said_with_what_was_meant_or_wanted(
@@ -282,6 +285,7 @@ def test_what_is_no_plan_is_said_with_what_was_meant_or_wanted(
     plan_file.write(follow("auto", dqn), tmp_path / "runs" / "first" / "plan.json")
     plan_file.write(follow("auto", dqn), tmp_path / "my.plan.json")
     (tmp_path / "my.note.json").write_text("{}")
+    os.mkfifo(tmp_path / "pipe")
     monkeypatch.chdir(tmp_path)
     probed.clear()
     with pytest.raises(TianJiError, match=said):

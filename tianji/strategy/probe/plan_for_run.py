@@ -78,8 +78,10 @@ def _read(name: str) -> Plan:
         raise TianJiError(
             f"--plan {path}: this is the folder of a run: name its plan, {path / plan_file.NAME}"
         )
-    if not name or not path.is_file():
+    if not name or path.is_dir() or not path.exists():
         raise TianJiError(f"--plan {name}: there is no such file: {WANTED}")
+    if not path.is_file():
+        raise TianJiError(f"--plan {name}: this is a pipe or a device, not a file: {WANTED}")
     return plan_file.read(path)
 
 
