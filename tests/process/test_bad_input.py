@@ -123,8 +123,8 @@ def test_a_mistake_in_the_options_is_two_lines_and_not_all_options(words, messag
     assert said.startswith(message) and see == f"see {message.partition(':')[0]} --help"
 
 
-@pytest.mark.parametrize("n", [8, 12])
-def test_too_few_open_files_to_start_are_told(tmp_path, n):
+@pytest.mark.parametrize("n", [8, 12, 14, 15])
+def test_too_few_open_files_to_start_are_told_and_nothing_is_left(tmp_path, n):
     def few():
         resource.setrlimit(resource.RLIMIT_NOFILE, (n, n))
 
@@ -132,6 +132,7 @@ def test_too_few_open_files_to_start_are_told(tmp_path, n):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 2
     assert f"{n} open files are allowed" in err and "ulimit -n" in err
+    assert not (tmp_path / "run").exists()
 
 
 def test_without_a_verb_there_is_the_help():

@@ -20,7 +20,7 @@ from tianji.engines.lost_process import failure, is_spare, last_words, manner, s
 from tianji.machine import resources
 from tianji.machine.resources import Share
 from tianji.roles.role_specs import Kind, homes_of, kind_of, roles_of
-from tianji.transports.descriptors import pipe, reserve
+from tianji.transports.descriptors import close_all, pipe, reserve
 
 WORKER = "tianji.engines.worker"  # what the children execute
 LOOK_SECONDS = 0.02  # from one look at the children to the next
@@ -33,7 +33,11 @@ class Crew:
     def __init__(self, config: Config, logs: Path) -> None:
         self.homes = list(dict.fromkeys(role.home for role in roles_of(config)))
         self.memory, self.events = reserve(tuple(dict.fromkeys(homes_of(config).values())))
-        self._watched, self._held = pipe()  # which ends with this process, by whatever
+        try:
+            self._watched, self._held = pipe()  # which ends with this process, by whatever
+        except OSError:
+            close_all((self.memory, *self.events.values()))
+            raise
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.beside: dict[str, subprocess.Popen[bytes]] = {}  # called when they are needed
         self._config = config
@@ -179,8 +183,7 @@ class Crew:
             self._clear()
         for log in self._files.values():
             log.close()
-        for descriptor in (self.memory, *self.events.values(), self._watched, self._held):
-            os.close(descriptor)
+        close_all((self.memory, *self.events.values(), self._watched, self._held))
 
     def _clear(self) -> None:
         """Tells what children that have ended had started to end too; later it is killed."""

@@ -58,15 +58,14 @@ def train(config: Config, asked: TrainRequest) -> Report:
         mpirun.arrive()
         claimed = claim(asked.folder, config, asked.extend)
         stack.callback(claimed.release)
-        try:
-            resumed = _prepare(claimed, config, asked, stack)
-            with signals.raised_at_once(), loading():
-                job, engine = start.start(name, config, claimed.folder, resumed, stack)
-            if resumed is not None:
-                resumed.take_up(claimed.folder)
-        except BaseException:  # nothing has begun: leave nothing behind
-            claimed.leave()
-            raise
+        undone = stack.enter_context(ExitStack())  # after all that holds files of the folder
+        undone.callback(claimed.leave)
+        resumed = _prepare(claimed, config, asked, stack)
+        with signals.raised_at_once(), loading():
+            job, engine = start.start(name, config, claimed.folder, resumed, stack)
+        if resumed is not None:
+            resumed.take_up(claimed.folder)
+        undone.pop_all()  # it has begun: from now on the folder stays
         from tianji.runs.row_schedule import ROW_SECONDS
         from tianji.runs.run import Run
 

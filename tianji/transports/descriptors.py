@@ -22,9 +22,22 @@ FIRST = 3  # after the standard streams, whose numbers a child gives to its own
 
 def reserve(homes: Iterable[str]) -> tuple[int, dict[str, int]]:
     """File descriptors that children inherit; the memory has no name and goes with them."""
-    kind = os.EFD_NONBLOCK | os.EFD_CLOEXEC
-    memory = _moved(os.memfd_create("tianji"))
-    return memory, {home: _moved(os.eventfd(0, kind)) for home in homes}
+    names, kind = tuple(homes), os.EFD_NONBLOCK | os.EFD_CLOEXEC
+    made: list[int] = []
+    try:
+        made.append(_moved(os.memfd_create("tianji")))
+        for _ in names:
+            made.append(_moved(os.eventfd(0, kind)))
+    except OSError:  # too many: whoever tidies up needs some
+        close_all(made)
+        raise
+    return made[0], dict(zip(names, made[1:], strict=True))
+
+
+def close_all(descriptors: Iterable[int]) -> None:
+    """Gives descriptors back."""
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def pipe() -> tuple[int, int]:
