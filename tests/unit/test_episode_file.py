@@ -73,7 +73,12 @@ def test_a_file_without_episodes_is_an_empty_history(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [(None, "exp.keep_episodes"), ("a,b\n", HEAD), (f"{HEAD}\n1,2\n1,2,3,4,5,6\n", "damaged")],
+    [
+        (None, "exp.keep_episodes"),
+        ("a,b\n", HEAD),
+        (f"{HEAD}\n1,2\n1,2,3,4,5,6\n", "damaged"),
+        (f"{HEAD}\n1,2,3\n4,5,6\n", "damaged"),
+    ],
 )
 def test_what_cannot_be_read_is_said(tmp_path, text, said):
     if text is not None:

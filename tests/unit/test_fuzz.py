@@ -3,6 +3,7 @@
 import hashlib
 import json
 import resource
+import struct
 import time
 from contextlib import contextmanager
 from functools import cache
@@ -14,13 +15,14 @@ import pytest
 from commands import TASKS
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_runs import evaluation, write_rows
 from profiles import plan_for
 from recordings import folder_of_a_run, heading, record
 
 import tianji
 from tianji.config import from_json
 from tianji.config import load as load_config
-from tianji.core import checkpoint, json_file, tensorfile
+from tianji.core import append_log, checkpoint, json_file, tensorfile
 from tianji.core.counts import Count
 from tianji.core.errors import TianJiError
 from tianji.core.status import Status
@@ -28,8 +30,12 @@ from tianji.job.factory import make_env
 from tianji.job.job import prepare
 from tianji.job.wiring import channels_of
 from tianji.machine import hostfile
-from tianji.observe import replay_record
+from tianji.observe import episode_file, replay_record
+from tianji.observe.episode_file import Line
+from tianji.observe.evaluation_file import rewind_rows
 from tianji.observe.limits import Limits
+from tianji.observe.replay_record import Taken
+from tianji.observe.report.run_files import stamp_of
 from tianji.observe.report.run_reader import RunReader
 from tianji.observe.summary import describe
 from tianji.observe.trace.format import Doing
@@ -73,6 +79,17 @@ def place(tmp_path_factory):
     plan_file.write(plan_for(load_config(TASKS / "cartpole_dqn.py")), run / "plan.json")
     (run / "hosts").write_text("node1 slots=4 # two\nnode2 port=22 max_slots=8\n10.0.0.1\n")
     (run / "record").mkdir()
+    rows = struct.pack("<HHII", Taken.TRAJECTORY, 0, 7, 9) + struct.pack(
+        "<HHII", Taken.END, 0, 1, 0
+    )
+    (run / "record" / "learner-0.0.rows").write_bytes(
+        replay_record.heading("learner-0.0", _job()) + rows
+    )
+    (run / "record" / "learner-0.0.steps").write_bytes(bytes(40))
+    write_rows(run / "evaluations.jsonl", [evaluation(steps, 9.0) for steps in (100, 400)])
+    write_rows(run / "balance.jsonl", [{"kind": "actors", "before": 2, "after": 1}] * 2)
+    (run / "progress.json").write_bytes((run / "summary.json").read_bytes())
+    episode_file.write(run, [Line(0.1 * i, i % 2, 10 * i, i, 9.0, 10, 4.5) for i in range(9)])
     (run / "job.py").write_text((TASKS / "walk_ppo.py").read_text())
     return run
 
@@ -81,6 +98,18 @@ def _report(run):
     reader = RunReader(run)
     reader.refresh()
     json.dumps(reader.document())
+
+
+def _report_in_progress(run):
+    """Of a run that goes on: what the summary says is older."""
+    reader = RunReader(run, before=stamp_of(run / "summary.json"))
+    reader.refresh()
+    json.dumps(reader.document(live=True))
+
+
+def _evaluations(run):
+    _report(run)
+    rewind_rows(run, 300)
 
 
 def _trace(run):
@@ -126,6 +155,10 @@ READERS = {
     "config.json": lambda run: (_config(run), _report(run), trained.load(run)),
     "summary.json": lambda run: (_report(run), resume.reopen(run, ["exp.train_steps=9000"])),
     "metrics.jsonl": _report,
+    "progress.json": _report_in_progress,
+    "evaluations.jsonl": _evaluations,
+    "balance.jsonl": lambda run: append_log.open_lines(run / "balance.jsonl").close(),
+    "episodes.csv": episode_file.read,
     "trace/actor-0.0.trace": _trace,
     "checkpoints/final.safetensors": lambda run: weights_file.read(
         run / "checkpoints" / "final.safetensors"
@@ -136,6 +169,9 @@ READERS = {
         sorted(run.glob(f"{LAST}/learner-0.0.safetensors"))[-1]
     ),
     "record/learner-0.0.rows": lambda run: replay_record.read(run, "learner-0.0", _job()),
+    "record/learner-0.0.steps": lambda run: replay_record.left_at(
+        run / "record" / "learner-0.0.steps", 2, [0, 0, 1]
+    ),
 }
 
 

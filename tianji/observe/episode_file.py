@@ -95,14 +95,13 @@ def read(folder: Path) -> History:
         if lines[0] not in (HEAD, OLDER):
             raise TianJiError(f"{path}: want the columns {HEAD}")
         rows = [line.split(",")[:N_OLDER] for line in lines[1:] if line]
-        table = np.array(rows, np.float64)
+        table = np.array(rows, np.float64).reshape(len(rows), N_OLDER)
     except OSError as error:
         raise TianJiError(
             f"{path}: {error.strerror}: train with exp.keep_episodes=True to have it"
         ) from error
     except ValueError as error:
         raise TianJiError(f"{path} is damaged: {error}") from error
-    table = table.reshape(-1, N_OLDER)
     table = table[np.argsort(table[:, 0], kind="stable")]
     seconds, actor, made, version, returned, length = table.T
     steps = np.zeros(len(seconds))
