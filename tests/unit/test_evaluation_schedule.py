@@ -197,7 +197,7 @@ def test_an_environment_that_hangs_in_the_end_is_left_to_itself(stage, monkeypat
     stage.examiner.close(stage.learned())
     over.set()
     [warning] = stage.warnings
-    assert "their environment hangs" in warning and "in hang\n" in warning
+    assert "their environment did not come back" in warning and "in hang\n" in warning
     assert stage.rows == []
 
 

@@ -125,7 +125,7 @@ class EvaluationSchedule:
 
     def _play_last(self, learned: Saved, interrupted: Callable[[], bool]) -> None:
         if self._engine.evaluator_lost:  # in games that might take this process along, too
-            self._not_evaluated("the evaluator was lost", "plays these games")
+            self._not_evaluated("the evaluator was lost")
             return
         evaluation = self._in_time(learned, interrupted)
         if evaluation is None:
@@ -137,9 +137,10 @@ class EvaluationSchedule:
             self._steps_at(learned.version) if steps is None else steps,
         )
 
-    def _not_evaluated(self, why: str, instead: str = "plays without a limit") -> None:
+    def _not_evaluated(self, why: str) -> None:
         self._warn(
-            f"the final weights were not evaluated: {why}; tianji eval {self._folder} {instead}"
+            f"the final weights were not evaluated: {why}; "
+            f"tianji eval {self._folder} plays without a limit"
         )
 
     def _in_time(self, learned: Saved, interrupted: Callable[[], bool]) -> Evaluation | None:
@@ -171,7 +172,10 @@ class EvaluationSchedule:
         elif found:
             self._not_evaluated(f"their games had not ended after {LAST_SECONDS:g} s")
         else:
-            self._not_evaluated(f"their environment hangs:\n{_stack_of(player)}")
+            self._warn(
+                "the final weights were not evaluated: their environment did not come back within "
+                f"{LAST_SECONDS + CLOSE_SECONDS:g} s:\n{_stack_of(player)}"
+            )
         return None
 
     def _played(self, learned: Saved, enough: threading.Event) -> Evaluation | None:
