@@ -49,6 +49,7 @@ def test_predators_catch_a_prey_at_random(tmp_path):
     [
         ("mappo_smax_3m.py", 0.8, ()),
         ("fast_qmix_smax_3m.py", 0.7, ("agent.type=VDN", "exp.train_steps=600_000")),
+        ("fast_qmix_smax_3m.py", 0.7, ("exp.train_steps=600_000",)),  # QMIX; .93 was seen
     ],
 )
 def test_battles_of_three_are_won(tmp_path, preset, least, settings):
