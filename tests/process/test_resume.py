@@ -257,9 +257,9 @@ def test_a_limit_that_was_reached_long_ago_is_refused(tmp_path):
     first = interrupted(TASKS / "walk_dqn.py", folder)
     *_, last = first.out.splitlines()
     assert last == f"  go on      tianji resume {folder}"
-    done = resume(folder, "--max-seconds", "0.5")
+    done = resume(folder, "--max-seconds", "0.001")
     assert (done.status, done.summary) == (2, first.summary)
-    assert "is beyond exp.max_seconds=0.5 already" in done.err
+    assert "is beyond exp.max_seconds=0.001 already" in done.err
 
 
 def test_the_kept_episodes_of_a_resumed_run_are_those_of_one_run(tmp_path):
