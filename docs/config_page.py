@@ -67,6 +67,8 @@ def _tables(title: str, kind: type[Any]) -> Iterator[str]:
 
 def _nested(hint: Any) -> type[Any] | None:
     """The dataclass that `hint` is, or that the items of a list of it are."""
+    if get_origin(hint) in (Union, types.UnionType):
+        hint = next(part for part in get_args(hint) if part is not type(None))
     if get_origin(hint) is tuple:
         hint = get_args(hint)[0]
     return hint if isinstance(hint, type) and dataclasses.is_dataclass(hint) else None

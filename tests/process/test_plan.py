@@ -214,8 +214,13 @@ def test_nobody_is_measured_before_everybody_is_warm(tasks, probe_of):
     found = probe_of(load(tasks / "walk_dqn.py", [])).run(0.1, go)
     (began,) = went
     assert 0.1 <= found.seconds <= time.perf_counter() - began
-    if probe_of is LearnerProbe:
-        assert 0 < found.updating <= found.seconds
+
+
+@pytest.mark.parametrize("settings", [[], ["hyp.batch_size=8", "actor_cfg.num=2"]])
+def test_a_learner_that_waits_for_the_others_to_be_warm_is_not_busy_meanwhile(tasks, settings):
+    """Whether it has a batch in that step or not."""
+    found = LearnerProbe(load(tasks / "walk_ppo.py", settings)).run(0.1, lambda: time.sleep(0.3))
+    assert 0 < found.updating <= found.seconds
 
 
 def test_every_rollout_of_actors_with_pauses_is_timed(tasks):

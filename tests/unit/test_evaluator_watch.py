@@ -119,6 +119,15 @@ def test_time_without_a_core_is_no_time_of_a_step(stage):
     assert stage.given_up
 
 
+def test_a_long_wait_for_a_core_is_told_at_its_end(stage):
+    stage.called().counts_on(Count.READY_AT, Count.BUSY_SECONDS)
+    for _ in range(3):
+        stage.look(4)
+        stage.queued += 4
+        stage.look(0.1)
+    assert not stage.process.signals
+
+
 def test_a_launcher_that_was_stopped_takes_nobody_to_hang(stage):
     stage.called().counts_on(Count.READY_AT, Count.BUSY_SECONDS)
     for _ in range(3):

@@ -123,6 +123,8 @@ class EnvironmentConfig:
     def task(self) -> str:
         """What is played, for people."""
         named = self.gym_name or self.game or self.type
+        if ":" in self.type:
+            return named
         own = ("name", "scenario_name", "map_name")
         return next((str(self.kwargs[key]) for key in own if self.kwargs.get(key)), named)
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -60,7 +61,7 @@ def _opened_at_once(name: str, flags: int) -> int:
     try:
         descriptor = os.open(name, flags | WAITS_FOR_NOBODY)
     except OSError as error:
-        if error.errno == errno.ENXIO:
+        if error.errno == errno.ENXIO and stat.S_ISFIFO(os.stat(name).st_mode):
             raise OSError(error.errno, "this is a pipe, and nobody reads it", name) from error
         raise
     os.set_blocking(descriptor, True)

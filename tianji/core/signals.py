@@ -130,6 +130,7 @@ class Signals:
         self.at_once = False
         self._raised: weakref.ref[Interrupted] | None = None
         self._dropped = False
+        self._is_over = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Signals:
@@ -155,7 +156,7 @@ class Signals:
             self._dropped = False
             if self.at_once:
                 raise self._interrupted(number)
-        elif time.monotonic() - self._noted_at > ECHO_SECONDS:
+        elif not self._is_over and time.monotonic() - self._noted_at > ECHO_SECONDS:
             self.give_back()
             signal.raise_signal(number)
 
@@ -189,8 +190,9 @@ class Signals:
         if self.number is not None:
             raise Interrupted(self.number)
 
-    def ignore(self) -> None:
-        """The run is over: nothing may keep its end from being written down."""
-        if self.number is None:
-            for number in self._before:
-                signal.signal(number, signal.SIG_IGN)
+    def only_note(self) -> None:
+        """The run is over: nothing may keep its end from being written down.
+
+        A signal that ended it has been noted: the next one is no word about the run, but to go.
+        """
+        self._is_over = self.number is None

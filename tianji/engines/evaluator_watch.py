@@ -46,7 +46,8 @@ class EvaluatorWatch:
                 self._longest = max(self._longest, self._silence)
             self._before, self._silence, self._asked_at = self._counts.copy(), 0.0, None
             return
-        self._silence += max(0.0, passed - (self._queued - queued_before))
+        # Linux tells of a wait when it is over: all of it at once.
+        self._silence = max(0.0, self._silence + passed - (self._queued - queued_before))
         if self._asked_at is None:
             if self._silence > (limit := self._limit()):
                 self._asked_at = limit

@@ -99,7 +99,7 @@ def converted(
 ) -> bytes:
     """A module as an ONNX file; the first axis of all its inputs is the batch, of any size."""
     if find_spec("onnxscript") is None:
-        raise TianJiError("exporting a torch module needs onnxscript: pip install onnxscript")
+        raise TianJiError("exporting a torch module needs onnxscript: pip install 'tianji[onnx]'")
     import torch
 
     batch = torch.export.Dim("batch")

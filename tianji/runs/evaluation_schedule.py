@@ -125,7 +125,7 @@ class EvaluationSchedule:
 
     def _play_last(self, learned: Saved, interrupted: Callable[[], bool]) -> None:
         if self._engine.evaluator_lost:  # in games that might take this process along, too
-            self._not_evaluated("the evaluator was lost")
+            self._warn("the final weights were not evaluated: the evaluator was lost")
             return
         evaluation = self._in_time(learned, interrupted)
         if evaluation is None:
@@ -167,10 +167,9 @@ class EvaluationSchedule:
         if result is not None:
             said = f"{type(result).__name__}: {result}"
             self._warn(f"the final weights could not be evaluated: {said}")
-        elif interrupted():
-            self._not_evaluated("a signal came first")
         elif found:
-            self._not_evaluated(f"their games had not ended after {LAST_SECONDS:g} s")
+            why = f"their games had not ended after {LAST_SECONDS:g} s"
+            self._not_evaluated("a signal came first" if interrupted() else why)
         else:
             self._warn(
                 "the final weights were not evaluated: their environment did not come back within "

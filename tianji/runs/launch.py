@@ -161,6 +161,7 @@ def _train_and_report(run: Run, engine: Engine, signals: Signals) -> Report:
         rebalancer.tick(progress)
 
     status, exit_status, error = _train_to_the_end(engine, Limits(run.job), tick, signals.check)
+    signals.only_note()
     mpirun.mind_streams()
     tell_troubles()  # those of the end
     rebalancer.close()
@@ -170,7 +171,6 @@ def _train_and_report(run: Run, engine: Engine, signals: Signals) -> Report:
     if saved is None and watch.progress.started_at is not None and status is not Status.FAILED:
         run.warn("what the run has learned last is in no checkpoint: see its logs")
     examiner.close(learned if status in ENDED else None, lambda: signals.number is not None)
-    signals.ignore()
     summary = run.finish(status, watch.progress, error, signals.give_back)
     # Before MPI is left, which may take for ever if mpirun has gone.
     mpirun.leave_status(exit_status)

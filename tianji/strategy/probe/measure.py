@@ -182,18 +182,11 @@ class LearnerProbe:
         def enough() -> bool:
             return learner.version >= (LEAST_UPDATES + marks[0][1] if marks else 1)
 
-        waited = [0.0]  # within the step that is the first of the measurement
-
-        def wait() -> None:
-            began = time.perf_counter()
-            go()
-            waited[0] = time.perf_counter() - began
-
-        learner.control = Clockwork(WARM_LEARNER_SECONDS, seconds, read, enough, wait)
+        learner.control = Clockwork(WARM_LEARNER_SECONDS, seconds, read, enough, go)
         _loop([self._buffer, learner], self._ports)
         took, updates, received, busy, added, drew = (b - a for a, b in zip(*marks, strict=True))
         storing = added / received if received else adding.seconds / adding.times
-        done = int(updates), int(received), busy - waited[0], added, drew
+        done = int(updates), int(received), busy, added, drew
         return LearnerTiming(took, *done, storing, own_bytes())
 
 

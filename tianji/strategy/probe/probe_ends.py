@@ -145,6 +145,7 @@ class Clockwork(ProbeInbox):
         self._go = go  # returns when everybody is warm: all are measured in the same moments
         self._enough = enough  # however long it takes: a slow role must do something too
         self._next = 0.0
+        self._gone = False
         self._n_read = 0
 
     @property
@@ -160,8 +161,10 @@ class Clockwork(ProbeInbox):
             self._next = now + self._warm_seconds
         if self._n_read == 2 or now < self._next or not self._enough():
             return
-        if not self._n_read:
+        if not self._gone:
             self._go()
+            self._gone = True
+            return  # the step that waited is no work: the first reading comes with the next one
         self._read()
         self._n_read += 1
         self._next = time.perf_counter() + self._seconds
