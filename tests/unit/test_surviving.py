@@ -120,6 +120,26 @@ def test_the_same_wish_twice_within_a_second_is_one_wish(number):
     assert stop.value.exit_status == 128 + number
 
 
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_when_a_run_is_over_signals_do_not_keep_its_end_from_being_written(
+    monkeypatch, interrupted
+):
+    monkeypatch.setattr("tianji.core.signals.ECHO_SECONDS", -1.0)
+    gone = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: gone.append(number))
+    try:
+        with Signals() as signals:
+            if interrupted:
+                os.kill(os.getpid(), signal.SIGTERM)
+            signals.only_note()
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGTERM)
+            assert signals.number == signal.SIGTERM
+            assert bool(gone) is interrupted  # who has asked for the end may go at once
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_a_signal_that_was_dropped_on_its_way_is_raised_again():
     with Signals() as signals, pytest.raises(Interrupted) as stop:
         signals.at_once = True
