@@ -6,8 +6,12 @@ import numpy as np
 
 
 def together(algorithms, parts):
-    """One update of all, with the exchange done by hand; returns what each of them logs."""
-    updates = [a.updates(a.stage(part)) for a, part in zip(algorithms, parts, strict=True)]
+    """One update of all; returns what each of them logs, and how often they exchanged vectors."""
+    return exchanged([a.updates(a.stage(part)) for a, part in zip(algorithms, parts, strict=True)])
+
+
+def exchanged(updates):
+    """What generators end with whose vectors are averaged by hand, and how often that was."""
     results, n_exchanges = [], 0
     while True:
         vectors = []

@@ -11,6 +11,7 @@ import torch
 from fields import spec_of
 from hypothesis import given
 from hypothesis import strategies as st
+from sharing import exchanged
 
 from tianji.algorithms.scales import Scales
 from tianji.config.keys import ModelConfig
@@ -207,23 +208,6 @@ def test_sums_of_several_learners_add_up_to_those_of_one():
     np.testing.assert_allclose(one.numbers, two.numbers, rtol=1e-5)
 
 
-def exchanged(updates):
-    """What each of several learners ends with; their vectors are averaged, as float32."""
-    ends = []
-    while not ends:
-        vectors = []
-        for update in updates:
-            try:
-                vectors.append(next(update))
-            except StopIteration as end:
-                ends.append(end.value)
-        mean = np.mean(vectors, axis=0) if vectors else None
-        for vector in vectors:
-            vector[...] = mean
-    assert len(ends) == len(updates)
-    return ends
-
-
 def carried(numbers):
     vector = np.asarray(numbers, np.float32).copy()
     yield vector
@@ -243,7 +227,7 @@ def learned_together(many, parts):
     for scales, part in zip(many, parts, strict=True):
         sums = [each.sums(part) for each in scales.normalisers]
         updates.append(scales.pooled(sums, carried))
-    for scales, found in zip(many, exchanged(updates), strict=True):
+    for scales, found in zip(many, exchanged(updates)[0], strict=True):
         scales.add([len(many) * sums for sums in found])
 
 
