@@ -50,7 +50,7 @@ def make_job(load):
         ("prioritised", ()),
         ("prioritised", ("hyp.n_step=3", "hyp.buffer_size=150", "actor_cfg.send_size=5")),
         ("ppo", ()),
-        ("ppo", ("hyp.step_len=2",)),
+        pytest.param("ppo", ("hyp.step_len=2",), marks=pytest.mark.slow),
         ("ppo cnn", ("hyp.step_len=8", "hyp.normalise_updates=2")),
         ("prioritised", ("actor_cfg.inference=True",)),
         ("ppo cnn", ("hyp.step_len=8", "actor_cfg.inference=True")),

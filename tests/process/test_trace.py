@@ -99,7 +99,7 @@ def test_synchronous_actors_wait_for_weights_and_the_learner_for_trajectories(tm
 
 
 def test_actors_that_are_ahead_wait_for_the_balance(tmp_path):
-    options = [*NO_TARGET, "--trace", "30", "--quiet", "--set", "exp.train_steps=3000"]
+    options = [*NO_TARGET, "--trace", "30", "--quiet", "--set", "exp.train_steps=800"]
     options += ["--set", "global_cfg.replay_ratio=64"]
     done = train(TASKS / "echo_dqn.py", tmp_path / "run", *options)
     assert done.status == 0, done.err

@@ -6,7 +6,7 @@ import sys
 import benches  # noqa: F401
 import figure1
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import profile
 from systems import picture
@@ -62,6 +62,7 @@ def test_each_style_has_the_dependencies_that_the_paper_says(drawn):
 seconds = st.floats(1e-5, 1e-2)
 
 
+@settings(max_examples=20)  # of a fifth of a second each
 @given(
     step=seconds,
     update=seconds,
