@@ -14,7 +14,7 @@ test: check
 	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 test-slow: $(VENV)/ready-dev
-	@$(PIP) jaxmarl==0.2.0  # 600 MB; what its games teach is only tested here
+	@$(PIP) -r requirements.txt jaxmarl==0.2.0  # 600 MB; what its games teach is only tested here
 	$(BIN)/python -m pytest -m ""
 
 check: $(VENV)/ready-dev
