@@ -379,14 +379,6 @@ def test_an_actor_that_just_leaves_is_noticed(tmp_path, how):
     assert done.summary["status"] == "failed"
 
 
-def test_an_actor_that_another_role_acts_for_is_not_replaced(tmp_path):
-    config = _echo(tmp_path, "Leaves", ', how="os"')
-    done = train(config, tmp_path / "run", *ENDLESS, "--set", "actor_cfg.inference=True")
-    assert (done.status, done.summary["status"]) == (1, "failed")
-    assert "actor_cfg.inference" in done.summary["error"]
-    assert done.summary["restarts"] == 0
-
-
 def test_a_signal_to_all_processes_is_the_launchers_to_answer(run):
     process, folder, crew = run
     for pid in (*crew.values(), process.pid):

@@ -16,6 +16,7 @@ from tianji.observe.trace.trace_reader import read
 pytestmark = [pytest.mark.fault, pytest.mark.process]
 
 ENDLESS = ("--set", "exp.stop_return=1e9", "--set", "exp.train_steps=100000000")
+INFERENCE = ("--set", "actor_cfg.inference=True", "--set", "actor_cfg.num=2")
 GROWING = ("env_steps", "updates", "rollout/episodes", "time/restarts", "staleness/dropped")
 
 
@@ -118,6 +119,30 @@ def test_the_only_actor_of_dqn_comes_back_and_explores_on(begin):
     eventually(parts, what="a checkpoint of the new actor")
     run.stop()
     assert all(p["policy"]["steps"] >= p["counts"]["produced"] for p in parts())
+
+
+@pytest.mark.parametrize(
+    ("config", "home"),
+    [
+        ("echo_ppo.py", "actor-0.0"),
+        pytest.param("echo_dqn.py", "actor-0.1", marks=pytest.mark.slow),
+        pytest.param("echo_ppo.py", "inference-0.0", marks=pytest.mark.slow),
+        ("echo_dqn.py", "inference-0.0"),
+    ],
+)
+def test_an_actor_that_another_acts_for_and_that_other_come_back(begin, config, home):
+    run = begin(TASKS / config, *INFERENCE)
+    before = run.crew()
+    run.kill(home)
+    run.comes_back(1)
+    after = run.crew()
+    assert {each for each in before if after[each] != before[each]} == {home}
+    summary = run.stop()
+    assert summary["restarts"] == 1
+    [fault] = summary["faults"]
+    assert (fault["process"], fault["how"]) == (home, "was killed by SIGKILL")
+    if "ppo" in config:
+        assert summary["staleness"]["max"] == 0
 
 
 def test_a_learner_comes_back_with_its_buffer_while_actors_stay(begin):
@@ -246,6 +271,9 @@ def test_an_actor_that_is_stopped_for_five_seconds_is_left_alone(begin):
         ("echo_dqn.py", ("--set", "buffer_cfg.cores=1"), ("learner-0.0", "buffer-0.0")),
         ("echo_apex.py", ("--set", "buffer_cfg.cores=1"), ("buffer-0.0",)),
         ("echo_dqn.py", ("--set", "buffer_cfg.slack=0"), ("learner-0.0", "actor-0.0")),
+        ("echo_ppo.py", INFERENCE, ("actor-0.0", "actor-0.1")),
+        ("echo_ppo.py", INFERENCE, ("inference-0.0", "actor-0.1")),
+        ("echo_impala.py", INFERENCE, ("inference-0.0", "learner-0.0")),
     ],
 )
 def test_in_every_layout(begin, config, options, homes):

@@ -78,9 +78,13 @@ def test_nobody_is_lost_who_would_not_be_replaced():
     homes = ("learner-0.0", "learner-0.1", "actor-0.0", "actor-0.1")
     strikes = schedule(0, 300.0, [Fault.KILL], homes, 3.0, replaced_kinds(several))
     assert {strike.victim for strike in strikes} == set(homes[2:])
-    with pytest.raises(TianJiError, match=r"lost by hang is not replaced .*--faults kill,stop,nan"):
-        faults = [Fault.KILL, Fault.STOP, Fault.HANG, Fault.NAN]
-        settle(str(TASKS / "echo_ppo.py"), ["actor_cfg.inference=True"], 0, 60.0, faults, 3.0)
+
+
+def test_who_acts_for_actors_is_killed_too():
+    config, more = str(TASKS / "echo_ppo.py"), ["actor_cfg.inference=True"]
+    settings = settle(config, more, 0, 300.0, [Fault.KILL], 3.0)
+    assert {strike.victim for strike in settings.strikes} == set(settings.homes)
+    assert "inference-0.0" in settings.homes
 
 
 def test_faults_are_chosen_by_name():

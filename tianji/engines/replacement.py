@@ -15,6 +15,8 @@ from tianji.engines.live_counts import live_counts
 from tianji.job.job import Job
 from tianji.job.wiring import channels_of
 from tianji.roles import Actor, Buffer, Learner, lost_learner, role_state
+from tianji.roles.env_actor import EnvActor
+from tianji.roles.inference import Inference
 from tianji.roles.role import Role
 from tianji.roles.role_specs import (
     Kind,
@@ -23,6 +25,7 @@ from tianji.roles.role_specs import (
     group_of,
     parameters_of,
     role_name,
+    steps_of,
     weights_of,
 )
 from tianji.roles.saving import newest_part
@@ -70,6 +73,13 @@ class Replacement:
         if isinstance(role, Actor):
             role_state.take_over(role)
             return [ring.take_over(self._shared.block(f"trajectories {role.name}"))]
+        if isinstance(role, EnvActor):
+            ring.take_over(self._shared.block(f"trajectories {role.name}"))
+            role.take_over(self._stream(role.name))
+        if isinstance(role, Inference):
+            actors = self._actors(group_of(role.name))
+            made = [int(self._counts(actor)[Count.PRODUCED]) for actor in actors]
+            role_state.take_over_inference(role, [self._stream(actor) for actor in actors], made)
         if isinstance(role, Buffer):
             handed, sampling = self._handed(group_of(role.name)), self._job.sampling
             saved = None if sampling.once else newest_part(self._run, role.name)
@@ -103,9 +113,17 @@ class Replacement:
                 return number_of(last.version) + 1
         return int(self._counts(role_name(Kind.LEARNER, 0, group))[Count.VERSION])
 
+    def _stream(self, actor: str) -> int:
+        """Of what an actor has shown last to whom acts for it; -1: it has shown nothing."""
+        name = steps_of(actor)
+        last = ring.last_sent(self._specs[name], self._shared.block(name))
+        return -1 if last is None else int(last.arrays["stream"])
+
     def _trajectories(self, group: int) -> list[str]:
-        actors = range(self._job.task.n_actors)
-        return [f"trajectories {role_name(Kind.ACTOR, i, group)}" for i in actors]
+        return [f"trajectories {actor}" for actor in self._actors(group)]
+
+    def _actors(self, group: int) -> list[str]:
+        return [role_name(Kind.ACTOR, i, group) for i in range(self._job.task.n_actors)]
 
     def _counts(self, name: str) -> Vector:
         return live_counts(self._shared, name)

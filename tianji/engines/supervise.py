@@ -72,14 +72,12 @@ class Supervisor:
 
     def __init__(self, job: Job, crew: Crew, transport: ShmTransport, watch: Watch) -> None:
         self._crew, self._transport, self._watch = crew, transport, watch
-        parallel = job.config.parallel
-        self._acts_for_all = parallel.actor_cfg.inference  # another role, which would have to know
-        self._budget = parallel.global_cfg.restarts
+        self._budget = job.config.parallel.global_cfg.restarts
         self._step_seconds = job.config.environment.step_seconds
         homes: dict[str, dict[str, Vector]] = {}
         for role in roles_of(job.config):
             homes.setdefault(role.home, {})[role.name] = live_counts(transport, role.name)
-        kinds = {Kind.ACTOR, *replaced_kinds(job.config)}
+        kinds = replaced_kinds(job.config)
         self._charges = [Charge(h, c) for h, c in homes.items() if kind_of(h) in kinds]
         self._longest = 0.0  # seconds of silence that ended by themselves
         self._looked_at = time.monotonic()
@@ -120,12 +118,14 @@ class Supervisor:
     def close(self) -> list[str]:
         """The stream ends: nobody is replaced any more. Those that had to be, and are not there.
 
-        An actor that is not ready is not waited for; a learner is, to save what it goes on from.
+        An actor that is not ready is not waited for, nor is who acts for it; a learner is, to save
+        what it goes on from.
         """
         self._closed = True
         self._crew.guarded.clear()
         for charge in self._charges:
-            if charge.life and not charge.begun and charge.is_actor:
+            saves = kind_of(charge.home) in (Kind.LEARNER, Kind.BUFFER)
+            if charge.life and not charge.begun and not saves:
                 self._crew.away.add(charge.home)
                 self._crew.processes[charge.home].kill()
         return sorted(self._crew.away)
@@ -139,15 +139,12 @@ class Supervisor:
         charge.first_words = charge.first_words or words
         while charge.lost_at and now - charge.lost_at[0] > BUDGET_SECONDS:
             charge.lost_at.popleft()
-        acted_for = charge.is_actor and self._acts_for_all
-        if len(charge.lost_at) >= self._budget or acted_for:
-            before = (
-                f"was replaced {self._budget} times within an hour before (global_cfg.restarts)"
-            )
-            if acted_for:
-                before = "is not replaced: another role acts for it (actor_cfg.inference)"
+        if len(charge.lost_at) >= self._budget:
             left = charge.first_words or "it left no word in its log"
-            raise RoleFailed(f"{home} {how}, and {before}:\n{left}")
+            raise RoleFailed(
+                f"{home} {how}, and was replaced {self._budget} times within an hour before "
+                f"(global_cfg.restarts):\n{left}"
+            )
         charge.lost_at.append(now)
         charge.fruitless = 0 if charge.n_done > charge.done else charge.fruitless + 1
         charge.due = now + self._pause(charge)
@@ -218,13 +215,12 @@ def replaced_kinds(config: Config) -> set[Kind]:
     """Whose processes are replaced.
 
     Learners that share a batch are one, and what is recorded can be repeated only up to a loss:
-    there an actor may be lost, and nobody else. An actor for which an inference role acts is not
-    replaced.
+    there an actor may be lost, and whoever acts for it, and nobody else.
     """
-    actors = set() if config.parallel.actor_cfg.inference else {Kind.ACTOR}
+    acting = {Kind.ACTOR, Kind.INFERENCE}
     if config.n_learners > 1 or config.exp.record:
-        return actors
-    return {*actors, Kind.BUFFER, Kind.LEARNER}
+        return acting
+    return {*acting, Kind.BUFFER, Kind.LEARNER}
 
 
 def hung(is_ready: bool, seconds: float) -> str:

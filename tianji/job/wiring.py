@@ -95,12 +95,16 @@ def _inference(job: Job, group: int) -> str | None:
 
 
 def _inference_channels(job: Job, actor: str, inference: str) -> list[ChannelSpec]:
-    """Between an actor and who acts for it; after a resume what was in flight comes once more."""
+    """Between an actor and who acts for it.
+
+    What is for an actor that was lost, or comes of one, may be in flight beside what is for the
+    next; and another that acts says once that it does.
+    """
     env, n = job.task.env, job.n_halves
     seen, action = steps_schema(env, n), actions_schema(env, n)
     return [
         ChannelSpec(steps_of(actor), actor, (inference,), seen, depth=2 * n),
-        ChannelSpec(actions_of(actor), inference, (actor,), action, depth=2 * n),
+        ChannelSpec(actions_of(actor), inference, (actor,), action, depth=2 * n + 1),
     ]
 
 

@@ -14,6 +14,7 @@ from tianji.core.counts import Count, Vector
 from tianji.core.env import Env, EnvSpec, Step
 from tianji.core.mishaps import Mishaps
 from tianji.core.schema import Arrays, Field, Schema
+from tianji.core.state import fresh_seed
 from tianji.roles.env_restart import EnvRestart, MovingEnvs
 from tianji.roles.episodes import Clock, EpisodeLog
 from tianji.roles.role import Role
@@ -23,6 +24,7 @@ ABOUT = (
     Field("half", "int64"),  # of the actor's environments
     Field("stream", "int64"),  # see `EnvActor.stream`
 )
+NO_HALF = -1  # of a message without actions, for an actor whose stream is older
 
 
 def steps_schema(env: EnvSpec, n_halves: int) -> Schema:
@@ -94,6 +96,16 @@ class EnvActor(Role):
         self._row: list[Step] = []  # of the halves that have made the newest step
         self._n_rows, self._n_valid = 0, 0  # of the trajectory that is being made of this
 
+    def begin_episodes(self) -> None:
+        """Not the first ones once more."""
+        self.obs = self.env.reset(fresh_seed(self.seed, int(self.counts[Count.PRODUCED])))
+        self.log.begin_anew()
+
+    def take_over(self, stream: int) -> None:
+        """Goes on with the counts of a lost actor, and in a new stream: that one's was `stream`."""
+        self.log.begin_from(int(self.counts[Count.PRODUCED]))
+        self.stream = stream + 1
+
     def step(self) -> bool:
         """Begins what it was sent actions for, else finishes what has begun."""
         if self.actions.closed:
@@ -114,6 +126,8 @@ class EnvActor(Role):
 
     def _show(self) -> bool:
         """Says where the next half begins; in the middle of an episode that is as good as new."""
+        while not self._shown and self.actions.take() is not None:
+            pass  # for what was shown before
         if (slot := self.steps.slot()) is None:
             return False
         size = self.env.spec.n_envs // len(self._halves)
@@ -127,9 +141,11 @@ class EnvActor(Role):
 
     def _move(self, message: Message) -> None:
         arrays = message.arrays
-        if int(arrays["stream"]) != self.stream:
-            return  # for what it showed before it began anew
-        half = int(arrays["half"])
+        stream, half = int(arrays["stream"]), int(arrays["half"])
+        if stream > self.stream:
+            self._begin_anew(stream)
+        if stream != self.stream or half == NO_HALF:
+            return  # for what it showed before it began anew, or to tell it to
         self.counts[Count.VERSION] = message.version
         self.tracer.begin()
         self._versions[half] = message.version
@@ -138,6 +154,14 @@ class EnvActor(Role):
             self._send(half)
         else:
             self._moving.append(half)
+
+    def _begin_anew(self, stream: int) -> None:
+        """In new episodes: another acts now, who knows nothing of those in progress."""
+        for half in self._moving:
+            self._halves[half].finish()
+        self.begin_episodes()
+        self.stream = stream
+        self.begin()
 
     def _send(self, half: int) -> None:
         """Finishes the step of a half and sends what came of it."""
@@ -150,27 +174,33 @@ class EnvActor(Role):
             slot[name][...] = array
         for name, array in (step.final or {}).items():
             slot[f"final_{name}"][...] = array
+        self._row.append(step)
+        if is_row := len(self._row) == len(self._halves):  # they move in turns
+            self._count()
         self._commit(slot, half)
         self.tracer.acted()
-        self._row.append(step)
-        if len(self._row) == len(self._halves):  # they move in turns
-            self._count(joined_step(self._row), self._versions[half])
+        if is_row:
+            self._note(joined_step(self._row), self._versions[half])
             self._row = []
 
     def _commit(self, slot: Arrays, half: int) -> None:
         slot["half"][...], slot["stream"][...] = half, self.stream
         self.steps.commit(self._versions[half])
 
-    def _count(self, step: Step, version: int) -> None:
-        """As the inference role does, who makes trajectories of this."""
-        self.obs = step.obs
-        self.log.add(step, version)
+    def _count(self) -> None:
+        """As the inference role does, who makes trajectories of this; before it hears of it."""
         self._n_rows += 1
-        self._n_valid += int(np.count_nonzero(step.valid))
+        self._n_valid += sum(int(np.count_nonzero(step.valid)) for step in self._row)
         if self._n_rows == self._length:
             self.counts[Count.PRODUCED] += self._n_valid
             self.counts[Count.PUSHED] += 1
             self._n_rows, self._n_valid = 0, 0
+
+    def _note(self, step: Step, version: int) -> None:
+        """What was seen last, and the games that have ended."""
+        self.obs = step.obs
+        self.log.add(step, version)
+        if not self._n_rows:  # a trajectory is full
             self.log.push()
 
     def _finish(self) -> bool:

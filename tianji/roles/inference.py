@@ -14,6 +14,7 @@ from tianji.core.schema import Arrays
 from tianji.core.state import State, restore_to, state_of
 from tianji.core.tracer import What
 from tianji.roles.actor import LARGE
+from tianji.roles.env_actor import NO_HALF
 from tianji.roles.role import Role
 from tianji.roles.split_actor import joined, joined_step
 from tianji.roles.trajectory import TrajectoryWriter
@@ -58,7 +59,7 @@ class Inference(Role):
         if begun:  # room that was made after an update: its weights were published before
             self.take_weights()
             for seat in begun:
-                seat.trajectory.version = self.version
+                seat.begin_with(self.version)
         self.tracer.begin()
         acted = [seat for seat in self.seats if seat.asked]
         if self._look_ahead is not None and acted:
@@ -89,17 +90,17 @@ class Inference(Role):
 
     def _receive(self, seat: Seat) -> bool:
         """Takes all that has come, and sends what has become full; False where nothing came."""
-        moved = False
+        moved = seat.call()
         while seat.receive():
             moved = True
             if seat.is_full:
                 # Counted first, as an `Actor` does: one may be killed before it counts.
                 self.counts[Count.PRODUCED] += seat.trajectory.n_valid
+                self.counts[Count.PUSHED] += 1
                 seat.trajectory.send()
         return moved
 
     def _count(self) -> None:
-        self.counts[Count.PUSHED] = sum(seat.trajectory.sent for seat in self.seats)
         self.counts[Count.REFUSED] = sum(seat.trajectory.refused for seat in self.seats)
 
     def _finish(self) -> bool:
@@ -124,6 +125,14 @@ class Inference(Role):
         for seat in self.seats:
             seat.owe(version)
 
+    def take_over(self, streams: Sequence[int]) -> None:
+        """Goes on in the place of one that was lost, whose counts this one has.
+
+        What each actor has said last was of these `streams`; -1 where it has said nothing.
+        """
+        for seat, stream in zip(self.seats, streams, strict=True):
+            seat.take_over(stream)
+
 
 class Seat:
     """One actor as an inference role sees it: its policies, and the trajectory that they fill."""
@@ -141,7 +150,13 @@ class Seat:
         self._steps, self._actions = steps, actions
         self._halves = [_Half(policy) for policy in policies]
         self._stream = -1
+        self._calls = False  # the actor is to begin anew, and was not told yet
         self._length, self._per_version = length, per_version
+
+    @property
+    def policies(self) -> list[Policy]:
+        """One for each half of the actor's environments."""
+        return [half.policy for half in self._halves]
 
     def load(self, weights: Weights, version: int) -> None:
         """Copies the weights that a learner published."""
@@ -159,7 +174,7 @@ class Seat:
 
     def _keep(self, arrays: Arrays) -> None:
         if (stream := int(arrays["stream"])) != self._stream:
-            self._stream = stream
+            self._stream, self._calls = stream, False
             self.trajectory.give_up()
             for each in self._halves:
                 each.begin()
@@ -168,7 +183,7 @@ class Seat:
             assert half.made is None, "halves move in turns"
             half.made, half.decision = (half.decision, step), None
         elif not half.is_new:
-            return  # what came of actions before a resume
+            return  # what came of actions before a resume, or of another's that was lost
         half.seen, half.is_new = (step.obs, step.first), False
         made = [each.made for each in self._halves if each.made is not None]
         if len(made) == len(self._halves):
@@ -205,6 +220,15 @@ class Seat:
         first = np.concatenate([first for _, first in seen])
         return self.trajectory.begin(joined([obs for obs, _ in seen]), first, version)
 
+    def begin_with(self, version: int) -> None:
+        """The trajectory that begins is of this version; nothing is owed for earlier ones.
+
+        While an actor was away others stood in for it, or what it sent was given up.
+        """
+        self.trajectory.version = version
+        owed = 0 if self._per_version is None else version * self._per_version
+        self.trajectory.sent = max(self.trajectory.sent, owed)
+
     @property
     def asked(self) -> list[Asked]:
         """What there is to decide, for every half that waits for it."""
@@ -231,6 +255,28 @@ class Seat:
         """A synchronous actor has sent what earlier versions had to come, and no more."""
         if self._per_version is not None:
             self.trajectory.sent = version * self._per_version
+        self._stream = -1  # nothing of an earlier one is on its way: whatever comes is new
+        for half in self._halves:
+            half.begin()
+
+    def take_over(self, stream: int) -> None:
+        """Waits for a stream after this one, which was another's to act for."""
+        if stream < 0:
+            return  # the actor has not begun yet
+        self._stream, self._calls = stream, True
+        for half in self._halves:
+            half.is_new = False
+
+    def call(self) -> bool:
+        """Has the actor begin anew, where that is due and there is room to say it."""
+        if not self._calls or self._actions.in_flight > len(self._halves):
+            return False
+        slot = self._actions.slot()
+        assert slot is not None, "there is room for more"
+        slot["half"][...], slot["stream"][...] = NO_HALF, self._stream + 1
+        self._actions.commit(-1)
+        self._calls = False
+        return True
 
     def close(self) -> None:
         """Ends both streams; what was begun is given up."""
@@ -239,7 +285,7 @@ class Seat:
 
     def state(self) -> State:
         """What its policies remember, and how much was sent."""
-        policies = [state_of(half.policy) for half in self._halves]
+        policies = [state_of(policy) for policy in self.policies]
         return {"stream": self._stream, "sent": self.trajectory.sent, "policies": policies}
 
     def restore(self, state: State) -> None:

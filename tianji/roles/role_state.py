@@ -8,10 +8,12 @@ agree again on where they stand: on the version of its first learner.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import assert_never
 
 import numpy as np
 
+from tianji.core.algorithm import Policy
 from tianji.core.counts import Count, counts_state, restore_counts
 from tianji.core.schema import Arrays
 from tianji.core.state import State, fresh_seed, restore_to, state_of
@@ -88,16 +90,22 @@ def take_over(actor: Actor) -> None:
     unless the lost one has sent that.
     """
     produced, pushed = int(actor.counts[Count.PRODUCED]), int(actor.counts[Count.PUSHED])
-    _explore_from(actor.policy, produced)
+    _explore_from(getattr(actor.policy, "halves", (actor.policy,)), produced)
     actor.log.begin_from(produced)
     actor.take_weights()
     per_version = actor.per_version or 0
     actor.trajectory.sent = max(pushed, actor.version * per_version)
 
 
-def _explore_from(policy: object, steps: int) -> None:
-    """Sets the schedules of a policy to where they are after so many steps of its own."""
-    halves = getattr(policy, "halves", (policy,))
+def take_over_inference(inference: Inference, streams: Sequence[int], steps: Sequence[int]) -> None:
+    """Goes on in the place of one that was lost: each actor has made so many `steps`."""
+    for seat, made in zip(inference.seats, steps, strict=True):
+        _explore_from(seat.policies, made)
+    inference.take_over(streams)
+
+
+def _explore_from(halves: Sequence[Policy], steps: int) -> None:
+    """Sets the schedules of policies to where they are after so many steps of all of them."""
     for half in halves:
         known = state_of(half)
         if known is not None and "steps" in known:
@@ -147,15 +155,10 @@ def _restore_actor(actor: Actor, state: State) -> None:
     if restore_to(actor.env, state["env"]):
         actor.obs, actor.first = _observed(state["obs"]), np.array(state.get("first", False))
         return
-    _begin_episodes(actor)
-    actor.first = np.ones(actor.env.spec.n_envs, np.bool_)
-    actor.trajectory.give_up()
-
-
-def _begin_episodes(actor: Actor | EnvActor) -> None:
-    """Not the first ones once more."""
     actor.obs = actor.env.reset(fresh_seed(actor.seed, int(actor.counts[Count.PRODUCED])))
     actor.log.begin_anew()
+    actor.first = np.ones(actor.env.spec.n_envs, np.bool_)
+    actor.trajectory.give_up()
 
 
 def _env_actor_state(actor: EnvActor) -> State:
@@ -170,7 +173,7 @@ def _restore_env_actor(actor: EnvActor, state: State) -> None:
     if restore_to(actor.env, state["env"]):
         actor.obs = _observed(state["obs"])
     else:
-        _begin_episodes(actor)
+        actor.begin_episodes()
     actor.stream = state["stream"] + 1
     actor.begin()
 

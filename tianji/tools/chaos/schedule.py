@@ -123,8 +123,6 @@ def chosen(words: str | None) -> list[Fault]:
 
 def victims(fault: Fault, homes: Sequence[str], replaced: Collection[Kind]) -> list[str]:
     """Whom a fault may hit; a process that nobody replaces is not to be lost."""
-    if fault in CHANGING and fault is not Fault.KILL and Kind.ACTOR not in replaced:
-        return []
     if fault in (Fault.ACTORS, Fault.DISK):
         return [RUN]
     if fault is Fault.STOP:

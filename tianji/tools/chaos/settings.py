@@ -15,7 +15,7 @@ from tianji.job.preflight import try_out
 from tianji.job.wiring import n_bytes_of
 from tianji.roles.role_specs import roles_of
 from tianji.tools.chaos.invariants import Bounds
-from tianji.tools.chaos.schedule import Fault, Strike, schedule, victims
+from tianji.tools.chaos.schedule import Fault, Strike, schedule
 from tianji.tools.child_run import opened
 
 SAVE_SECONDS = 5.0  # from one checkpoint to the next, at most: a lost learner goes on from there
@@ -61,14 +61,7 @@ def settle(
     words = [*overrides, *changes(load(config, overrides))]
     job = try_out(load(config, words))
     homes = tuple(dict.fromkeys(role.home for role in roles_of(job.config)))
-    replaced = replaced_kinds(job.config)
-    if spared := [fault for fault in faults if not victims(fault, homes, replaced)]:
-        left = ",".join(fault for fault in faults if fault not in spared)
-        raise TianJiError(
-            f"chaos: whoever is lost by {', '.join(spared)} is not replaced with "
-            f"actor_cfg.inference, learner_cfg.num above 1 or exp.record: --faults {left}"
-        )
-    strikes = tuple(schedule(seed, seconds, faults, homes, every, replaced))
+    strikes = tuple(schedule(seed, seconds, faults, homes, every, replaced_kinds(job.config)))
     if not strikes:
         raise TianJiError(
             f"chaos: no fault comes within {seconds:g} s, with one about every {every:g} s: "
