@@ -75,6 +75,8 @@ def objectives() -> Variants:
     ways: dict[str, tuple[str, ...]] = {"ewma": (), "ewma, kl_target": ("hyp.kl_target=0.01",)}
     for cap in (1, 2, 5):
         ways[f"decoupled, at most {cap}"] = ("hyp.average_decay=0", f"hyp.weight_cap={cap}")
+    ways["V-trace in PPO"] = ("agent.type='corrections:VTracePPO'", "hyp.average_decay=0")
+    ways["ewma, lr times sqrt(ESS/n)"] = ("agent.type='corrections:ESSPPO'",)
     ways["none"] = ("hyp.correction='none'",)
     found = {name: (CARTPOLE, (TWO, "hyp.mode='async'", *keys)) for name, keys in ways.items()}
     return {"synchronous": (CARTPOLE, (TWO,)), **found}
