@@ -170,7 +170,7 @@ READERS = {
     ),
     "record/learner-0.0.rows": lambda run: replay_record.read(run, "learner-0.0", _job()),
     "record/learner-0.0.steps": lambda run: replay_record.left_at(
-        run / "record" / "learner-0.0.steps", 2, [0, 0, 1]
+        run / "record" / "learner-0.0.steps", 2, struct.pack("<2I", 0, 1)
     ),
 }
 

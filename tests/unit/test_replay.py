@@ -16,6 +16,7 @@ from tianji.core.channel import Message
 from tianji.core.errors import BudgetSpent, TianJiError
 from tianji.core.frames import BEFORE, FIRST, MEMORY
 from tianji.core.schema import Field, Schema
+from tianji.core.tracer import What
 from tianji.engines import replay as engine
 from tianji.job import factory
 from tianji.job.job import prepare
@@ -181,24 +182,48 @@ EVERYTHING = Schema(
 
 
 @pytest.mark.parametrize("name", [field.name for field in EVERYTHING.fields[1:]])
-def test_a_checksum_covers_every_array_of_a_trajectory_from_the_step_on_that_differs(name):
-    message = Message(EVERYTHING.empty(), 3, 0)
-    array, n_seen = message.arrays[name], 4
+def test_a_checksum_covers_every_array_of_a_trajectory_in_the_step_that_differs(name):
+    message, n_seen = Message(EVERYTHING.empty(), 3, 0), 4
+    array = message.arrays[name]
     message.arrays["length"][...] = n_seen
-    before = replay_record.checksums(message)
+    checksums = replay_record.Checksums(message.arrays)
+    before = steps_in(checksums, message)
     for row in range(len(array)):
-        same = row if len(array) == 6 else row + 1
+        step = max(0, row - 1) if len(array) == 6 else row  # from 0
         if name in (BEFORE, MEMORY):  # known before the first step
-            same = 0
-        elif same > n_seen:  # beyond the end
-            same = n_seen + 1
+            step = 0
         last = array[row].reshape(-1)[-1:]
         last[...] = 1
-        after = replay_record.checksums(message)
-        assert [a == b for a, b in zip(before, after, strict=True)] == [
-            i < same for i in range(n_seen + 1)
-        ]
+        differ = [a != b for a, b in zip(before, steps_in(checksums, message), strict=True)]
+        assert differ == [i == step for i in range(n_seen)]
         last[...] = 0
+
+
+def steps_in(checksums, message):
+    return np.frombuffer(checksums.of(message), STEP)
+
+
+def test_a_checksum_covers_the_version_of_the_weights():
+    arrays = EVERYTHING.empty()
+    arrays["length"][...] = 4
+    checksums = replay_record.Checksums(arrays)
+    assert checksums.of(Message(arrays, 3, 0)) != checksums.of(Message(arrays, 4, 0))
+
+
+def test_checksums_that_are_put_off_are_those_that_large_trajectories_get_at_once(monkeypatch):
+    random, records = np.random.default_rng(0), []
+    messages = [Message(EVERYTHING.empty(), version, version) for version in range(3)]
+    for message in messages:
+        message.arrays["obs"][...] = random.integers(0, 255, message.arrays["obs"].shape)
+        message.arrays["length"][...] = 5 - message.version
+    for large in (0, 1 << 20):
+        monkeypatch.setattr(replay_record, "LARGE", large)
+        records.append(record := replay_record.RoleRecord(np.zeros(0)))
+        for message in messages:
+            record.received(What.TRAJECTORY, message, 1)
+        record.settle()
+    assert records[0].rows == records[1].rows and len(records[0].rows) == 3 * ROW.size
+    assert records[0].steps == records[1].steps and len(records[0].steps) == 12 * STEP.itemsize
 
 
 def test_weights_that_differ_are_a_record_that_was_left(tmp_path):
@@ -308,7 +333,7 @@ DAMAGES = {
     without_a_role: "actor-0.2.rows: there is no such file",
     of_another_config: "is the record of another configuration than",
     of_another_version: "was written with other versions (tianji 0.2.0 there, ",
-    of_another_format: "is a record in format 1, and this version reads format 2: replay it with",
+    of_another_format: "is a record in format 1, and this version reads format 3: replay it with",
     without_formats: "buffer-0.0.rows is damaged: its first line tells no number formats",
     without_a_heading: "buffer-0.0.rows is damaged, it is no JSON",
     empty: "buffer-0.0.rows is damaged, it is no JSON",

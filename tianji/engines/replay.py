@@ -7,6 +7,7 @@ takes trajectories and hands out batches in the recorded order. All else follows
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from tianji.engines.run_roles import use_threads
 from tianji.job import factory
 from tianji.job.job import Job
 from tianji.job.wiring import channels_of
-from tianji.observe.replay_record import RecordedRows, Taken, checksum_of, checksums, left_at
+from tianji.observe.replay_record import STEP, Checksums, RecordedRows, Taken, checksum_of, left_at
 from tianji.roles import Actor, Buffer, Learner
 from tianji.roles.lost_actor import NOBODY
 from tianji.roles.role import Role
@@ -109,12 +110,13 @@ class Script(Tracer):
             self.advance()
 
     def _compare(self, message: Message, peer: int) -> None:
-        before, of_actor, found = self._steps.total(), self._steps[peer], checksums(message)
-        self._steps[peer] += len(found) - 1
+        before, of_actor = self._steps.total(), self._steps[peer]
+        steps = Checksums(message.arrays).of(message)
+        self._steps[peer] += len(steps) // STEP.itemsize
         self._trajectories[peer] += 1
-        if found[-1] == self.value:
+        if zlib.crc32(steps) == self.value:
             return
-        at, actor = left_at(self._checksums, before, found), role_name(Kind.ACTOR, peer)
+        at, actor = left_at(self._checksums, before, steps), role_name(Kind.ACTOR, peer)
         which = f"its trajectory {self._trajectories[peer]:,}"
         if at is None:
             where = f"steps {of_actor + 1:,} to {self._steps[peer]:,} of {actor} ({which})"
