@@ -5,6 +5,7 @@
   c  random schedules of kills, of actors and now and then of the learner with its buffer, ten in a
      run: runs that hang, what is left behind, lost counts
   d  runs without faults, with supervision (the default) and without (global_cfg.restarts=0)
+  e  as b, with ranks of MPI: seconds from a kill until it is told that a new actor reports
 
 CartPole is solved in a second or two. In part a its steps are slept, and the preset's environments
 are spread over four actors, so that several kills come before the target and three actors are there
@@ -54,14 +55,16 @@ COLUMNS = (
 
 
 class Run:
-    """A run of the process engine whose processes can be killed."""
+    """A run whose processes can be killed."""
 
-    def __init__(self, folder: Path, task: str, settings: Sequence[str], seed: int) -> None:
+    def __init__(
+        self, folder: Path, task: str, settings: Sequence[str], seed: int, more: Sequence[str] = ()
+    ) -> None:
         self.folder, self.ever = folder / "run", dict[int, str]()
         words = command(CONFIGS / f"cartpole_{task}.py", self.folder, settings, "--quiet")
         self._log = (folder / "log").open("w")
         self.process = subprocess.Popen(
-            [*words, "--seed", str(seed)],
+            [*words, "--seed", str(seed), *more],
             cwd=ROOT, stdout=self._log, stderr=self._log, env=environment(),
         )  # fmt: skip
         self._wait(lambda: bool(self.rows()), "the first row")
@@ -89,6 +92,11 @@ class Run:
         """Whether more updates come, in time."""
         before = self.updates
         return self._until(lambda: self.updates > before, PATIENCE)
+
+    def comes_back(self, n: int) -> bool:
+        """Whether it tells in time that so many lost processes are back."""
+        said = Path(self._log.name)
+        return self._until(lambda: said.read_text().count(" is back after ") >= n, PATIENCE)
 
     def _wait(self, condition: Callable[[], bool], what: str) -> None:
         if not self._until(condition, PATIENCE):
@@ -120,10 +128,10 @@ class Run:
 
 
 @contextmanager
-def running(task: str, settings: Sequence[str], seed: int) -> Iterator[Run]:
+def running(task: str, settings: Sequence[str], seed: int, *more: str) -> Iterator[Run]:
     """A run that has begun to learn; nothing of it is there behind the block."""
     with tempfile.TemporaryDirectory() as folder:
-        run = Run(Path(folder), task, settings, seed)
+        run = Run(Path(folder), task, settings, seed, more)
         try:
             yield run
         finally:
@@ -131,14 +139,15 @@ def running(task: str, settings: Sequence[str], seed: int) -> Iterator[Run]:
 
 
 def home_of(pid: int) -> str:
-    """The role that a worker process has; empty for any other process, and for one that is dead."""
+    """The role of a worker process or a rank; empty for any other process, and for a dead one."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        said = Path(os.readlink(f"/proc/{pid}/fd/1"))
     except OSError:
         return ""
-    return (
-        words[words.index("tianji.engines.worker") + 1] if "tianji.engines.worker" in words else ""
-    )
+    if "tianji.engines.worker" in words:
+        return words[words.index("tianji.engines.worker") + 1]
+    return said.stem if said.suffix == ".log" and said.parent.name == "logs" else ""
 
 
 def memory_of(pid: int) -> set[int]:
@@ -215,6 +224,25 @@ def kills_of(task: str, n: int, seed: int, sheet: Sheet) -> None:
             sheet.add(row | {"back": round(seconds + fault["away_seconds"], 3)})
 
 
+def kills_of_ranks(task: str, n: int, seed: int, sheet: Sheet) -> None:
+    """Part e: kills actors' ranks one after the other; a row for each."""
+    settings = [*ENDLESS, *FREE, "actor_cfg.num=2"]
+    with running(task, settings, seed, "--engine", "mpi") as run:
+        for i in range(n):
+            began = time.monotonic()
+            row = {
+                "part": "e",
+                "task": task,
+                "seed": seed,
+                "kills": int(kill(run.crew()[f"actor-0.{i % 2}"])),
+            }
+            if not run.comes_back(i + 1):
+                raise RuntimeError("nobody came in the place of a rank")
+            sheet.add(row | {"back": round(time.monotonic() - began, 3)})
+            time.sleep(2.0)
+        run.end()
+
+
 def schedules(task: str, n: int, seed: int) -> Row:
     """Part c: so many random schedules of kills in one run, and what is wrong after them."""
     draw, killed = random.Random(seed), set[int]()
@@ -261,6 +289,8 @@ def measure(given: argparse.Namespace, sheet: Sheet) -> None:
                     attempt(sheet, row, to_target, task, how, seed, given)
     if "b" in given.parts:
         kills_of("dqn", given.kills, given.seeds[0], sheet)
+    if "e" in given.parts:
+        kills_of_ranks("dqn", given.kills, given.seeds[0], sheet)
     if "c" in given.parts:
         for seed in range(math.ceil(given.schedules / PER_RUN)):
             task, n = ("ppo", "dqn")[seed % 2], min(PER_RUN, given.schedules - seed * PER_RUN)
@@ -289,6 +319,9 @@ def table(rows: list[Row]) -> str:
             lines.append(
                 (f"an actor's loss is {what} after, {len(found)} kills", said, f"<= {asked} s")
             )
+    if found := where(rows, part="e"):
+        said = f"{Spread.of(column(found, 'back')).text(2)} s"
+        lines.append((f"a rank of MPI is back in place after, {len(found)} kills", said, "<= 5 s"))
     if found := where(rows, part="c"):
         lines += _schedules(found)
     lines += _supervision(where(rows, part="d"))
@@ -335,7 +368,7 @@ def _supervision(rows: list[Row]) -> list[tuple[str, str, str]]:
 
 def main() -> int:
     parser = Options(__doc__)
-    parser.add_argument("--parts", type=some_of("abcd"), default="abcd")
+    parser.add_argument("--parts", type=some_of("abcde"), default="abcd")
     parser.add_seeds()
     parser.add_argument("--target", type=positive, default=300.0, help="mean return of part a")
     parser.add_argument("--seconds", type=positive, default=90.0, help="most of a run of part a")

@@ -117,9 +117,25 @@ class MemoryWorld:
         self.rank, self.hosts, self._net = rank, hosts, net
         self.meeting = DescriptorService(len(hosts))
         self.meetings = [""] * len(hosts)
+        self.replaces = True
 
     def wire(self, peers):
-        return MemoryWire(self._net, self.rank, peers)
+        self._wire = MemoryWire(self._net, self.rank, peers)
+        return self._wire
+
+    def bridge(self, number, ranks):
+        return MemoryBridge(self._wire)
+
+
+class MemoryBridge:
+    """Who lets a new peer in has it on the wire that it has already."""
+
+    def __init__(self, wire):
+        self._wire = wire
+
+    def join(self, number, recruit):
+        self._wire._peers.append(number)
+        return self._wire
 
 
 class Pumped:

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import jobs
@@ -25,6 +26,7 @@ LINK_SECONDS = 3.0
 SOON = ("--set", f"global_cfg.link_seconds={LINK_SECONDS}")
 OFTEN = ("--set", "exp.save_seconds=1")
 THREE = ("--set", "actor_cfg.num=3")
+NOT_REPLACED = ("--set", "global_cfg.restarts=0")
 
 
 @pytest.fixture
@@ -80,7 +82,7 @@ def test_a_step_that_hangs_leaves_its_stack_in_the_log_of_its_rank(begin, tmp_pa
     (tmp_path / "echo.py").write_text((TASKS / "echo.py").read_text())
     (tmp_path / "config.py").write_text(text.replace('echo:Echo", n=4', what))
     more = ("--set", "actor_cfg.num=2", "--set", "environment.step_seconds=1")
-    process, folder, ranks = begin(tmp_path / "config.py", *more)
+    process, folder, ranks = begin(tmp_path / "config.py", *more, *NOT_REPLACED)
     logs = [folder / "logs" / f"actor-0.{i}.log" for i in range(2)]
     eventually(lambda: any("in step" in log.read_text() for log in logs), 20, "a stack")
     more_updates(folder, 20)  # the other actor goes on
@@ -89,11 +91,66 @@ def test_a_step_that_hangs_leaves_its_stack_in_the_log_of_its_rank(begin, tmp_pa
     assert process.returncode == 143
 
 
+def said(process, heard):
+    """All that a job has said on standard error so far."""
+    with suppress(BlockingIOError):
+        heard += os.read(process.stderr.fileno(), 1 << 16)
+    return heard
+
+
+@pytest.mark.parametrize(
+    ("task", "machines"),
+    [
+        ("ppo", {"a": 2, "b": 2}),
+        pytest.param("dqn", {"a": 2, "b": 2}, marks=pytest.mark.slow),
+        pytest.param("dqn", None, marks=pytest.mark.slow),
+        pytest.param("ppo", None, marks=pytest.mark.slow),
+        pytest.param("dqn", {"a": 3, "b": 1}, marks=pytest.mark.slow),
+    ],
+)
+def test_a_killed_actor_is_replaced_and_the_one_in_its_place_too(begin, task, machines):
+    """On its own machine, with others there or alone."""
+    process, folder, ranks = begin(task, "--set", "actor_cfg.num=2", machines=machines)
+    heard = bytearray()
+    os.set_blocking(process.stderr.fileno(), False)
+    for n in (1, 2):
+        os.kill(jobs.ranks(folder)["actor-0.1"], signal.SIGKILL)
+        eventually(lambda n=n: said(process, heard).count(b"is back after") == n, 20, "its return")
+        more_updates(folder, 20)
+    os.set_blocking(process.stderr.fileno(), True)
+    out, err = stop(process, ranks["launcher"])
+    told = summary(folder)
+    assert (told["status"], told["restarts"], told["lost"]) == ("interrupted", 2, [])
+    assert heard.count(b"was lost; it is replaced") == 2
+    away = [fault["away_seconds"] for fault in told["faults"]]
+    assert max(away) < 10
+    assert told["received"] <= told["produced"]
+    jobs.gone(ranks.values())
+
+
+@pytest.mark.slow
+def test_an_actor_whose_environment_hangs_is_replaced(begin, tmp_path):
+    text = (TASKS / "echo_dqn.py").read_text()
+    what = f'echo:BreaksOnce", how="hangs", mark="{tmp_path / "mark"}"'
+    (tmp_path / "echo.py").write_text((TASKS / "echo.py").read_text())
+    (tmp_path / "config.py").write_text(text.replace('echo:Echo", n=4', what))
+    more = ("--set", "actor_cfg.num=2", "--set", "environment.step_seconds=1")
+    process, folder, ranks = begin(tmp_path / "config.py", *more)
+    heard = bytearray()
+    os.set_blocking(process.stderr.fileno(), False)
+    eventually(lambda: b"is back after" in said(process, heard), 20, "its return")
+    logs = [folder / "logs" / f"actor-0.{i}.log" for i in range(2)]
+    assert any("in step" in log.read_text() for log in logs)
+    os.set_blocking(process.stderr.fileno(), True)
+    stop(process, ranks["launcher"])
+    assert summary(folder)["restarts"] == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["dqn", "ppo"])
 def test_training_goes_on_without_a_killed_actor_and_says_so(begin, task):
     machines = {"a": 2, "b": 3}
-    process, folder, ranks = begin(task, *THREE, *OFTEN, machines=machines)
+    process, folder, ranks = begin(task, *THREE, *OFTEN, *NOT_REPLACED, machines=machines)
     os.kill(ranks["actor-0.2"], signal.SIGKILL)
     eventually(lambda: not alive(ranks["actor-0.2"]), 5)
     goes_on(folder)
@@ -108,7 +165,7 @@ def test_training_goes_on_without_a_killed_actor_and_says_so(begin, task):
 
 
 def test_the_status_of_a_run_that_lost_an_actor_is_that_of_its_end(begin):
-    process, folder, ranks = begin("ppo", "--max-seconds", 2)
+    process, folder, ranks = begin("ppo", "--max-seconds", 2, *NOT_REPLACED)
     os.kill(ranks["actor-0.1"], signal.SIGKILL)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
@@ -149,7 +206,8 @@ def test_a_run_starts_without_an_actor_that_is_killed_before_it_is_ready(begin, 
     (tmp_path / "echo.py").write_text((TASKS / "echo.py").read_text() + LATE)
     config = tmp_path / "late.py"
     config.write_text((TASKS / "echo_dqn.py").read_text().replace("echo:Echo", "echo:Late"))
-    process, folder, ranks = begin(config, *THREE, "--max-seconds", 3, machines={"a": 2, "b": 3})
+    options = (*THREE, *NOT_REPLACED, "--max-seconds", 3)
+    process, folder, ranks = begin(config, *options, machines={"a": 2, "b": 3})
     os.kill(ranks["actor-0.2"], signal.SIGKILL)
     out, err = process.communicate(timeout=120)
     assert summary(folder)["status"] == "stopped"
@@ -239,7 +297,7 @@ def test_the_command_that_started_the_ranks_fails_when_the_learner_is_killed(beg
 
 @pytest.mark.slow
 def test_the_loss_of_all_actors_is_a_clear_end(begin):
-    process, folder, ranks = begin("ppo")
+    process, folder, ranks = begin("ppo", *NOT_REPLACED)
     for home in ("actor-0.0", "actor-0.1"):
         os.kill(ranks[home], signal.SIGKILL)
     out, err = process.communicate(timeout=120)

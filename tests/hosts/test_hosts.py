@@ -97,6 +97,14 @@ class Cluster:
         return [pid for pid in self.hosts[i].processes() if rank_of(pid) is not None]
 
 
+def logged(pid):
+    """The file that a process writes its words into."""
+    try:
+        return os.readlink(f"/proc/{pid}/fd/1")
+    except OSError:
+        return ""
+
+
 def rank_of(pid):
     """The rank of a process, from its environment; None for all that is no rank."""
     try:
@@ -216,3 +224,18 @@ def test_the_table_says_who_is_where(hosts, tmp_path):
         "actor-0.1": f"host{run.host_of('actor-0.1')}",
     }
     assert not run.folder.exists()
+
+
+def test_an_actor_that_is_killed_on_another_host_is_replaced_there(hosts, tmp_path):
+    run = Cluster(hosts, tmp_path / "run", PPO, "actor_cfg.num=2", ENDLESS, "exp.max_seconds=600")
+    actor = next(home for home in ("actor-0.0", "actor-0.1") if run.host_of(home) == 1)
+    log = str(tmp_path / "run" / "logs" / f"{actor}.log")
+    there = lambda: [pid for pid in run.ranks(1) if logged(pid) == log]  # noqa: E731
+    with run.running() as process:
+        run.learns(process)
+        os.kill(run.process_of(actor), signal.SIGKILL)
+        eventually(lambda: "is back after" in run.err.read_text(), 30, "its return")
+        before = rows(run.folder)[-1]["updates"]
+        eventually(lambda: rows(run.folder)[-1]["updates"] > before + 20, 30, "more updates")
+        assert len(there()) == 1
+    assert (run.summary["status"], run.summary["restarts"]) == ("interrupted", 1)

@@ -9,7 +9,8 @@ from wires import MemoryWorld
 from tianji.core.channel import ChannelSpec
 from tianji.core.schema import Field, Schema
 from tianji.transports import cluster
-from tianji.transports.cluster import ClusterTransport, Naps
+from tianji.transports.cluster import ClusterTransport
+from tianji.transports.courier_naps import Naps
 
 SPEC = ChannelSpec("samples", "left", ("right",), Schema((Field("data", "uint8", (4,)),)))
 

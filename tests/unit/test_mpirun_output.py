@@ -89,6 +89,12 @@ def test_no_more_is_remembered_than_can_be_of_use():
     assert len(banners.kept) == 200
 
 
+@pytest.mark.parametrize("n", [1, 64])
+def test_what_it_says_at_the_end_of_a_job_that_has_started_a_process_is_kept_off(n):
+    text = "Learned.\nLAUNCHER JOB OBJECT NOT FOUND[a:7] OPAL ERROR: Data unpack\nLA\n"
+    assert heard(text, n)[1] == "Learned.\nLA\n"
+
+
 @pytest.mark.parametrize("n", [1, 7, 64])
 def test_pieces_of_any_size_are_told_apart_alike(n):
     text = f"one\n{LOST}\ntwo\n{UNREACHED}\nthree\n"

@@ -307,7 +307,7 @@ def test_an_mpirun_that_has_gone_ends_the_run_and_says_what_it_took_along(
     gathered, monkeypatch, quiet, words
 ):
     ranks, courier = gathered
-    away = [rank for rank, host in enumerate(ranks.hosts) if host != ranks.hosts[0]]
+    away = [rank for rank, host in ranks.hosts.items() if host != ranks.hosts[0]]
     assert len(away) > 1
     for rank in {None: [], "one": away[:1], "host": away}[quiet]:
         courier.quiet[rank] = module.QUIET_SECONDS + 1

@@ -98,10 +98,10 @@ def _follow(given: list[str]) -> int:
     if not _trains(given):
         return 0
     from tianji.core.errors import TianJiError
-    from tianji.engines.serve_rank import among_others, serve
+    from tianji.engines.serve_rank import among_others, live
 
     with suppress(TianJiError), among_others():  # rank 0 has the same trouble, and says it
-        serve()
+        live()
     return 0  # also then: mpirun ends all ranks at once when one fails
 
 

@@ -57,9 +57,10 @@ class GlobalConfig:
     )
     restarts: int = key(
         10,
-        "times an hour that an actor may be mended, by a new process (engine process) and as often "
-        "by new environments and by discarded episodes, and that a learner or a buffer may be "
-        "replaced; one more ends the run as failed",
+        "times an hour that an actor may be mended, by a new process (engines process and mpi) and "
+        "as often by new environments and by discarded episodes, and that a learner or a buffer "
+        "may be replaced (engine process); one more ends the run as failed, or in engine mpi "
+        "leaves an actor out",
         at_least=0,
     )
     rebalance: bool = key(

@@ -58,6 +58,7 @@ class Count(enum.IntEnum):
     WAITED_STEPS = enum.auto()  # of the actors' environments (inference)
     WAITED_ORDER = enum.auto()  # to be told what to do (evaluator)
     WAITED_ROOM = enum.auto()  # for others to take, or learn from, what was sent (actor, buffer)
+    MESSAGES = enum.auto()  # that its channel has carried, of all its lives (actor)
 
 
 WORDS_BYTES = 4_096  # of an actor's words about the newest mishap of its environments

@@ -49,7 +49,10 @@ class Ranks:
         self._told: set[str] = set()  # processes whose loss was told
         self._over = False  # nobody is waited for any more
         self.ranks: dict[str, int] = {}  # of processes
-        self.hosts = world.host_names
+        self.hosts = dict(enumerate(world.host_names))  # of ranks
+        self.guarded: set[str] = set()  # processes that somebody replaces if they are lost
+        self.orders: dict[str, dict[str, Any]] = {}  # what each process was told to be
+        self.description: dict[str, Any] = {}
         self._offers: dict[str, Offer] = {}  # of machines
 
     def gather(self, about: Mapping[str, Any]) -> None:
@@ -106,7 +109,8 @@ class Ranks:
             self._begins[home] = log.stat().st_size if log.exists() else 0
             share = given[home]
             words = {"home": home, "log": str(log), "cores": share.cores, "threads": share.threads}
-            self._world.say(rank, words | {"clock": self._clock_of(rank)})
+            self.orders[home] = words | {"clock": self._clock_of(rank)}
+            self._world.say(rank, self.orders[home])
 
     def _clock_of(self, rank: int) -> float:
         """Seconds to add to a rank's clock to have ours; machines count from different moments."""
@@ -125,8 +129,9 @@ class Ranks:
     def brief(self, description: Mapping[str, Any]) -> None:
         """Tells every rank all that it must know, and hears whether it could begin."""
         others = {home: rank for home, rank in self.ranks.items() if home != LAUNCHER}
+        self.description = dict(description)
         for rank in others.values():
-            self._world.say(rank, {"brief": dict(description) | {"ranks": self.ranks}})
+            self._world.say(rank, {"brief": self.description | {"ranks": self.ranks}})
         for home, rank in others.items():
             answer = self._world.hear(rank, MUSTER_SECONDS)
             if answer is None or answer["trouble"]:
@@ -148,8 +153,10 @@ class Ranks:
         self._check_silence()
         courier = self._courier
         for home, rank in self.ranks.items():
+            if home in self.guarded:
+                continue
             if rank in courier.left and not self._may_leave(home, courier.left[rank], ended):
-                raise failure(self._named(home), courier.left[rank], self._last_words(home))
+                raise failure(self.named(home), courier.left[rank], self.last_words(home))
             if rank in courier.lost and not self._spare(home):
                 self._over = is_first_learner(home)  # then there is nothing to wait for
                 raise RoleFailed(self._loss(home))
@@ -157,9 +164,9 @@ class Ranks:
     def _loss(self, home: str) -> str:
         """That a process was lost, and with it the run."""
         why = ", the last actor of its group," if kind_of(home) is Kind.ACTOR else ""
-        words = self._last_words(home)
+        words = self.last_words(home)
         last = f"; its last words:\n{words}" if words else ""
-        return f"{self._named(home)}{why} was lost{last}"
+        return f"{self.named(home)}{why} was lost{last}"
 
     def _may_leave(self, home: str, status: int, ended: Callable[[str], bool]) -> bool:
         """Whether it is in order that a process has said goodbye.
@@ -177,7 +184,7 @@ class Ranks:
         if self._transport.failure is not None:
             self._over = True
             words = self._transport.failure.rstrip()
-            raise RoleFailed(f"{self._named(LAUNCHER)} carries no messages any more:\n{words}")
+            raise RoleFailed(f"{self.named(LAUNCHER)} carries no messages any more:\n{words}")
 
     def _check_parent(self) -> None:
         """An mpirun that loses a machine ends, and leaves its ranks to themselves."""
@@ -229,9 +236,10 @@ class Ranks:
             self._over = self._over or is_first_learner(home)
 
     def _names(self, homes: list[str]) -> str:
-        return ", ".join(map(self._named, homes))
+        return ", ".join(map(self.named, homes))
 
-    def _named(self, home: str) -> str:
+    def named(self, home: str) -> str:
+        """A process with its rank and its machine."""
         rank = self.ranks[home]
         return f"{home} (rank {rank} on {self.hosts[rank]})"
 
@@ -241,7 +249,8 @@ class Ranks:
             return is_spare(home, self._config)
         actors = [name for name in self.ranks if kind_of(name) is Kind.ACTOR]
         beside = [name for name in actors if group_of(name) == group_of(home)]
-        return any(self.ranks[name] not in self._courier.lost for name in beside)
+        lost = {name for name in beside if self.ranks[name] in self._courier.lost}
+        return any(name not in lost or name in self.guarded for name in beside)
 
     def lost(self) -> list[tuple[str, str]]:
         """Those that were lost or have failed since the last look; training goes on without."""
@@ -252,12 +261,29 @@ class Ranks:
 
     def _without(self, home: str, rank: int) -> str:
         """What is to be said of a process that training goes on without, if it is one."""
+        if home in self.guarded:
+            return ""
         status = self._courier.left.get(rank)
         if rank not in self._courier.lost and not status:
             return ""
         how = manner(status) if status else "was lost"
         where = f"(rank {rank} on {self.hosts[rank]})"
-        return survived(home, f"{where} {how}", self._last_words(home))
+        return survived(home, f"{where} {how}", self.last_words(home))
+
+    def departure(self, home: str) -> tuple[int | None, str]:
+        """How a process has gone if not in order, with its exit status, if it told one.
+
+        No words: it is there, or its work was done.
+        """
+        rank = self.ranks[home]
+        if status := self._courier.left.get(rank):
+            return status, manner(status)
+        return None, "was lost" if rank in self._courier.lost else ""
+
+    def follow(self, home: str, rank: int) -> None:
+        """Process `rank` is there in the place of one that was lost, on the same machine."""
+        self.hosts[rank] = self.hosts[self.ranks[home]]
+        self.ranks = self.ranks | {home: rank}
 
     def still_running(self) -> list[str]:
         """The ranks that have neither said goodbye nor been lost."""
@@ -291,5 +317,6 @@ class Ranks:
         assert self._transport is not None
         return self._transport.courier
 
-    def _last_words(self, home: str) -> str:
+    def last_words(self, home: str) -> str:
+        """The end of its log."""
         return last_words(self._logs / f"{home}.log", self._begins.get(home, 0))

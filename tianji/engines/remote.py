@@ -20,6 +20,7 @@ from tianji.core.status import Status
 from tianji.engines.accounts import missing_steps
 from tianji.engines.evaluator_watch import EvaluatorWatch
 from tianji.engines.live_counts import counts_channels
+from tianji.engines.rank_supervisor import RankSupervisor, replaced_homes
 from tianji.engines.stall import StallWatch
 from tianji.engines.supervise import Supervisor
 from tianji.engines.worker_loop import (
@@ -103,7 +104,9 @@ class RemoteEngine:
         self._advice = ports.outbox("advice")
         self._weights = [ports.inbox(weights_of(group)) for group in range(job.config.n_groups)]
         self.watch = Watch(job, ports)
-        self.supervisor: Supervisor | None = None  # where lost processes are replaced
+        self.supervisor: Supervisor | RankSupervisor | None = (
+            None  # where lost processes are replaced
+        )
         self.evaluator_watch: EvaluatorWatch | None = None  # where it may be found to hang
         self.troubles: list[str] = []  # what training survived, for whoever looks on
         self.evaluations: Inbox | None = None
@@ -256,11 +259,13 @@ def mpi_engine(
     from tianji.transports.cluster import ClusterTransport
 
     ranks.brief(description_of(job, folder, shares, resumed))
-    homes = homes_of(job.config)
-    transport = ClusterTransport(world, shared_channels(job), homes, ranks.ranks, LAUNCHER)
+    homes, away = homes_of(job.config), replaced_homes(job.config)
+    transport = ClusterTransport(world, shared_channels(job), homes, ranks.ranks, LAUNCHER, away)
     transport.start()
     ranks.watch(transport)
-    return RemoteEngine("mpi", job, ranks, transport, shares)
+    engine = RemoteEngine("mpi", job, ranks, transport, shares)
+    engine.supervisor = RankSupervisor(world, job.config, ranks, transport, engine.watch)
+    return engine
 
 
 def _pause(progress: Progress) -> float:

@@ -6,8 +6,10 @@ learner published last. Its newest checkpoint is there besides, which may have s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from tianji.core.channel import Carrier, number_of
 from tianji.core.counts import OF_THIS_PROCESS, Count, Vector
@@ -33,18 +35,26 @@ from tianji.transports import ring
 from tianji.transports.shm import ShmTransport
 
 
-def counts_for(names: Sequence[str], shared: Carrier) -> dict[str, Vector | None]:
-    """Where each role counts: in memory that outlives this process, if there is any."""
-    if not isinstance(shared, ShmTransport):
-        return dict.fromkeys(names)
-    return {name: live_counts(shared, name) for name in names}
+def counts_for(
+    names: Sequence[str], shared: Carrier, told: Mapping[str, Sequence[float]] | None = None
+) -> dict[str, Vector | None]:
+    """Where each role counts: in memory that outlives this process, if there is any.
+
+    Otherwise it begins with what it is `told` that a lost one had reported.
+    """
+    if isinstance(shared, ShmTransport):
+        return {name: live_counts(shared, name) for name in names}
+    known = told or {}
+    return {name: np.array(known[name]) if name in known else None for name in names}
 
 
 class Replacement:
     """What is done in the place of a process that was lost: `make_way`, and then `take_over`."""
 
     def __init__(self, job: Job, shared: Carrier, run: Path) -> None:
-        assert isinstance(shared, ShmTransport)
+        from tianji.transports.cluster import ClusterTransport
+
+        assert isinstance(shared, ShmTransport | ClusterTransport)
         self._job, self._shared, self._run = job, shared, run
         self._specs = {spec.name: spec for spec in channels_of(job)}
 
@@ -71,8 +81,10 @@ class Replacement:
 
     def _take_over(self, role: Role) -> list[int]:
         if isinstance(role, Actor):
+            sent = ring.take_over(self._shared.block(f"trajectories {role.name}"))
+            self._make_up(role, sent)
             role_state.take_over(role)
-            return [ring.take_over(self._shared.block(f"trajectories {role.name}"))]
+            return [sent]
         if isinstance(role, EnvActor):
             ring.take_over(self._shared.block(f"trajectories {role.name}"))
             role.take_over(self._stream(role.name))
@@ -89,6 +101,15 @@ class Replacement:
         if isinstance(role, Learner):
             self._take_over_learner(role)
         return []
+
+    def _make_up(self, actor: Actor, sent: int) -> None:
+        """Counts what the lost actor has sent since its last report, where that is all there is."""
+        if isinstance(self._shared, ShmTransport):
+            return
+        missing = max(0, sent - int(actor.counts[Count.MESSAGES]))
+        actor.counts[Count.MESSAGES] = sent
+        actor.counts[Count.PUSHED] += missing
+        actor.counts[Count.PRODUCED] += missing * self._job.length * self._job.task.env.n_envs
 
     def _take_over_learner(self, learner: Learner) -> None:
         group, name = group_of(learner.name), learner.name
@@ -126,7 +147,9 @@ class Replacement:
         return [role_name(Kind.ACTOR, i, group) for i in range(self._job.task.n_actors)]
 
     def _counts(self, name: str) -> Vector:
+        assert isinstance(self._shared, ShmTransport)
         return live_counts(self._shared, name)
 
     def _is_shared(self, name: str) -> bool:
+        assert isinstance(self._shared, ShmTransport)
         return self._shared.carries(name)

@@ -110,7 +110,7 @@ def _roles_and_trace(
 
     life, run = int(description.get("life", 0)), Path(description["checkpoints"]).parent
     mine = [replace(role, life=life) for role in roles_of(job.config) if role.home == home]
-    counts = counts_for([role.name for role in mine], ports.shared)
+    counts = counts_for([role.name for role in mine], ports.shared, description.get("counts"))
     had_begun = life and all(vector is not None and vector.any() for vector in counts.values())
     replacement = Replacement(job, ports.shared, run) if life else None
     if replacement is not None:

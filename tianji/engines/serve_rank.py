@@ -23,9 +23,10 @@ from tianji.machine import mpirun, resources
 if TYPE_CHECKING:
     from tianji.job.job import Job
     from tianji.transports.courier import Courier
-    from tianji.transports.mpi import World
+    from tianji.transports.mpi import Recruited, World
 
 LATER_SECONDS = 5.0  # that rank 0 has to notice first what it can notice
+STAND_SECONDS = 20.0  # for others to say where a process stood that this one replaces
 WAIT_SECONDS = 600.0  # for rank 0, which may try out an environment for long
 
 
@@ -45,21 +46,21 @@ def among_others() -> Iterator[None]:
         mpi.leave()
 
 
-def serve() -> NoReturn:
+def live() -> NoReturn:
     """The life of a rank other than the first; its exit status says nothing, rank 0's does."""
     for number in NUMBERS:  # sent to all: rank 0 decides what it means
         signal.signal(number, signal.SIG_IGN)
     from tianji.transports.mpi import leave, world
 
-    _serve(world(), identity())
+    offer = {"cores": resources.unbound_cores(), "usable": resources.usable_here()}
+    serve(world(), identity() | offer)
     leave()
     mpirun.vanish(0)
 
 
-def _serve(world: World, about: dict[str, Any]) -> None:
-    """Runs what rank 0 says."""
-    offer = {"cores": resources.unbound_cores(), "usable": resources.usable_here()}
-    world.say(0, about | offer)
+def serve(world: World | Recruited, about: dict[str, Any]) -> None:
+    """Tells rank 0 of itself, and runs what it says."""
+    world.say(0, about)
     order = _next_order(world)
     if order is None:
         return
@@ -74,7 +75,7 @@ def _serve(world: World, about: dict[str, Any]) -> None:
         _run(world, job, order, briefing["brief"])
 
 
-def _next_order(world: World) -> dict[str, Any] | None:
+def _next_order(world: World | Recruited) -> dict[str, Any] | None:
     """What this rank is to be; answers questions about its clock meanwhile."""
     while True:
         order = world.hear(0, WAIT_SECONDS, _watch_parent())
@@ -130,19 +131,30 @@ def _prepared(description: dict[str, Any]) -> tuple[Job | None, str]:
         return None, str(error)
 
 
-def _run(world: World, job: Job, order: dict[str, Any], description: dict[str, Any]) -> None:
+def _run(
+    world: World | Recruited, job: Job, order: dict[str, Any], description: dict[str, Any]
+) -> None:
     """Trains until the stream ends, and says goodbye."""
     from tianji.core.alarm import Alarm
+    from tianji.engines.rank_supervisor import replaced_homes
     from tianji.engines.run_roles import train
     from tianji.engines.worker_loop import ProcessPorts, shared_channels
     from tianji.roles.role_specs import homes_of
     from tianji.transports.cluster import ClusterTransport
+    from tianji.transports.mpi import Recruited
 
-    home, homes = order["home"], homes_of(job.config)
-    transport = ClusterTransport(world, shared_channels(job), homes, description["ranks"], home)
+    home, homes, recruit = order["home"], homes_of(job.config), description.get("recruit")
+    if recruit is not None and isinstance(world, Recruited):
+        world.learn(recruit)
+    specs, host = shared_channels(job), None if recruit is None else recruit["host"]
+    away, ranks = replaced_homes(job.config), description["ranks"]
+    transport = ClusterTransport(world, specs, homes, ranks, home, away, host)
     transport.start(_leave_with(job.config.parallel.global_cfg.link_seconds), _die)
+    if recruit is not None and not transport.stand(STAND_SECONDS):
+        raise TianJiError("those who let this process in did not say where the lost one stood")
     offset, status = float(order["clock"]), 0
-    alarm = Alarm(job.config.environment.step_seconds)  # no signal comes from another machine
+    ends = world.replaces and home in away  # then another one comes
+    alarm = Alarm(job.config.environment.step_seconds, ends)  # no signal comes from elsewhere
     alarm.put_off()
     try:
         ports = ProcessPorts(home, job, transport)

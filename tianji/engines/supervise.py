@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import signal
 import time
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tianji.config import Config
-from tianji.core.alarm import START_SECONDS
+from tianji.core.alarm import AT_FIRST, START_SECONDS
 from tianji.core.counts import Count, Vector
 from tianji.core.errors import SAYS_MISTAKE, SAYS_SPENT
 from tianji.engines.live_counts import live_counts
 from tianji.engines.lost_process import RoleFailed, manner
+from tianji.engines.restart_budget import LONGEST_PAUSE, RestartBudget
 from tianji.engines.worker_processes import Crew
 from tianji.job.job import Job
 from tianji.observe.sinks import note
@@ -28,10 +28,7 @@ from tianji.roles.role_specs import Kind, kind_of, roles_of
 from tianji.transports import ring
 from tianji.transports.shm import ShmTransport
 
-BUDGET_SECONDS = 3600.0  # over which `global_cfg.restarts` counts
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds before one that came to nothing is replaced
 SLOWER = 3.0  # a step may take so many times as long as the longest that any actor came out of
-AT_FIRST = 10.0  # and so many times longer before the first trajectory, when none is known
 DUMP_SECONDS = 0.5  # from asking one that hangs for its stack to killing it
 LOOK_SECONDS = 0.5  # of silence that one look counts at most: the launcher may have been stopped
 
@@ -42,14 +39,13 @@ class Charge:
 
     home: str
     counts: dict[str, Vector]  # of its roles, as they are at this moment
+    budget: RestartBudget
     life: int = 0  # how often it was replaced
-    lost_at: deque[float] = field(default_factory=deque)  # within the last hour
     first_words: str = ""  # that any life of it left in its log
     fault: ProcessFault | None = None  # while it is away
     due: float = 0.0  # when it is replaced, if it is away
     seen: int = 0  # the last order that was given while it was there
     begun: bool = False  # this life has reported
-    fruitless: int = 0  # lives in a row that came to nothing
     done: float = 0.0  # by the beginning of this life
     n_heard: int = 0  # reports
     silence: float = 0.0  # seconds since the last one
@@ -78,7 +74,8 @@ class Supervisor:
         for role in roles_of(job.config):
             homes.setdefault(role.home, {})[role.name] = live_counts(transport, role.name)
         kinds = replaced_kinds(job.config)
-        self._charges = [Charge(h, c) for h, c in homes.items() if kind_of(h) in kinds]
+        charged = [(home, counts) for home, counts in homes.items() if kind_of(home) in kinds]
+        self._charges = [Charge(*each, RestartBudget(self._budget)) for each in charged]
         self._longest = 0.0  # seconds of silence that ended by themselves
         self._looked_at = time.monotonic()
         self._closed = False
@@ -137,17 +134,13 @@ class Supervisor:
             how = hung(charge.begun, charge.asked_at)
         said = "" if charge.first_words or not words else f"; its last words:\n{words}"
         charge.first_words = charge.first_words or words
-        while charge.lost_at and now - charge.lost_at[0] > BUDGET_SECONDS:
-            charge.lost_at.popleft()
-        if len(charge.lost_at) >= self._budget:
+        if not charge.budget.spend(now, charge.n_done > charge.done):
             left = charge.first_words or "it left no word in its log"
             raise RoleFailed(
                 f"{home} {how}, and was replaced {self._budget} times within an hour before "
                 f"(global_cfg.restarts):\n{left}"
             )
-        charge.lost_at.append(now)
-        charge.fruitless = 0 if charge.n_done > charge.done else charge.fruitless + 1
-        charge.due = now + self._pause(charge)
+        charge.due = now + charge.budget.pause
         charge.seen = self.ordered
         progress = self._watch.progress
         charge.fault = ProcessFault(home, how, words, round(progress.elapsed(now), 3))
@@ -159,12 +152,6 @@ class Supervisor:
             ring.leave(self._transport.block(f"trajectories {home}"))
         charge.life += 1
         return f"{home} {how}; it is replaced{said}"
-
-    def _pause(self, charge: Charge) -> float:
-        """Seconds before it is replaced: none for one that had come to something."""
-        if not charge.fruitless:
-            return 0.0
-        return min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** (charge.fruitless - 1))
 
     def _replace(self, charge: Charge, now: float) -> None:
         charge.done, charge.begun = charge.n_done, False

@@ -115,6 +115,8 @@ class Loop:
         for role in self._roles:
             role.counts[Count.READY_AT] = now
         self._began = time.monotonic() - whole_of([role.counts for role in self._roles])
+        if self._alarm is not None:
+            self._alarm.put_off()
         transport = self._ports.shared
         try:
             while not all(role.done for role in self._roles):

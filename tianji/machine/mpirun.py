@@ -163,10 +163,18 @@ def command(
             words += ["--mca", "btl", NO_FILES if spread else f"{NO_FILES},ofi"]
     else:  # a lost rank ends the job: resume goes on from the last checkpoint
         words += ["--map-by", "slot"] if spread else ["--map-by", "slot", "--oversubscribe"]
-    for name in sorted(set(environment) | set(SETTINGS)):
-        if name in FORWARDED or name.startswith(FORWARDED_PREFIXES):
-            words += ["-x", name]
+    for name in sorted(forwarded(dict.fromkeys(SETTINGS, "") | dict(environment))):
+        words += ["-x", name]
     return [*words, *arguments]
+
+
+def forwarded(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What every rank must have of this process's environment."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in FORWARDED or name.startswith(FORWARDED_PREFIXES)
+    }
 
 
 def settle(environment: MutableMapping[str, str] = os.environ) -> None:

@@ -15,9 +15,12 @@ FENCE = re.compile(rb"-{50,}\s*$")  # before and after each of its banners
 OWN = re.compile(
     rb"(\[[\w.-]+:\d+\] |\d+ more process(es)? ha(s|ve) sent help message"
     rb"|ssh: |Connection (to|timed out|closed|refused)|Host key verification"
-    rb"|\S+: Permission denied)"
+    rb"|\S+: Permission denied"
+    rb"|LAUNCHER JOB OBJECT)"  # what it says at the end of a job that has started a process
 )
-MAY_BE_OWN = re.compile(rb"-|\[[\w.-]*(:|$)|ssh|ss?$|\d+( more|$)")  # the beginning of a line
+MAY_BE_OWN = re.compile(  # the beginning of a line
+    rb"-|\[[\w.-]*(:|$)|ssh|ss?$|\d+( more|$)|LA?U?N?C?(H|$)"
+)
 
 
 class Banners:

@@ -299,6 +299,11 @@ class Watch:
         progress.faults.append(fault)
         del progress.faults[:-MOST_FAULTS]
 
+    def give_up(self, fault: ProcessFault) -> None:
+        """Nobody came in the place of a process that was to be replaced."""
+        self.progress.restarts -= 1
+        self.progress.faults = [each for each in self.progress.faults if each is not fault]
+
     def state(self) -> State:
         """What the roles do not know: the last episodes, and how long training has lasted."""
         progress = self.progress

@@ -126,6 +126,7 @@ class Actor(Role):
         self.tracer.begin()
         # Counted first: sending wakes others, and behind it one may be killed before it counts.
         self.counts[Count.PRODUCED] += self.trajectory.n_valid
+        self.counts[Count.MESSAGES] += 1
         self.trajectory.send()
         self.tracer.sent(What.TRAJECTORY, self.trajectory.version)
         self.counts[Count.PUSHED] = self.trajectory.sent

@@ -6,141 +6,84 @@ another is carried by a thread of each process, so that it moves while the roles
 
 from __future__ import annotations
 
-import os
-import select
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from contextlib import suppress
 from threading import Thread
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from tianji.core.channel import ChannelSpec, Delivery, Inbox, Outbox
+from tianji.core.errors import TianJiError
 from tianji.transports import ring
 from tianji.transports.bell import Bell
+from tianji.transports.cluster_map import Map
 from tianji.transports.courier import Courier
+from tianji.transports.courier_naps import CourierAlarm, Naps
 from tianji.transports.descriptors import DescriptorService, fetch, reserve
 from tianji.transports.local import aligned
 from tianji.transports.routes import Beside, EveryIn, EveryOut, LatestIn, LatestOut, Route
 from tianji.transports.shm import ShmTransport
-from tianji.transports.wire import Wire
+from tianji.transports.wire import Note, Wire, Wires, Word
 
-SHORTEST_SECONDS = 0.0001  # from one look at the wire to the next, while something happens
-LONGEST_SECONDS = 0.002  # the same when nothing does
-PART = 8  # of the time in which nothing has happened, that the next look may wait for
+LONGEST_SECONDS = 0.002  # from one look at the wire to the next, when nothing happens
 ALONE_SECONDS = 0.02  # the same where nothing crosses the wire but signs of life
 CHECK_SECONDS = 0.1  # from one check of the peers to the next
 PATIENCE_SECONDS = 15.0  # with a peer of whom nothing is heard, when this process goes
+NOTHING: ring.Block = np.empty(0, np.uint8)
 SWITCH_SECONDS = 0.0005  # that a role keeps the interpreter for while its courier waits for it
+
+
+class Numbered(Protocol):
+    """Words about every rank."""
+
+    def __getitem__(self, rank: int, /) -> str:
+        """Of this one."""
+
+
+class Bridge(Protocol):
+    """Processes that are tied together, so that another one can join them."""
+
+    def join(self, number: int, recruit: Any) -> Wire:
+        """Lets it in, and answers with the wire to it; waits until all do so."""
+
+
+class Tied(NamedTuple):
+    """Those who talk to a process that may be replaced."""
+
+    ranks: list[int]
+    bridge: Bridge | None
 
 
 class World(Protocol):
     """This process among the others, by number."""
 
     rank: int
-    hosts: list[str]  # the machine of every rank
-    meetings: list[str]  # where every rank hands out descriptors
-    meeting: DescriptorService
+
+    @property
+    def hosts(self) -> Numbered:
+        """The machine of every rank."""
+
+    @property
+    def meetings(self) -> Numbered:
+        """Where every rank hands out descriptors."""
+
+    @property
+    def meeting(self) -> DescriptorService:
+        """Where this one does."""
+
+    @property
+    def replaces(self) -> bool:
+        """Whether another process may come in the place of one that is lost."""
 
     def wire(self, peers: Iterable[int]) -> Wire:
         """What carries bytes between this process and its peers."""
 
-
-@dataclass(frozen=True)
-class Map:
-    """Who lives where, seen from one process."""
-
-    homes: dict[str, str]  # of roles: the name of the process that each lives in
-    ranks: dict[str, int]  # of processes
-    hosts: list[str]  # of ranks
-    home: str  # this process
-
-    def rank(self, role: str) -> int:
-        """The rank that a role lives in."""
-        return self.ranks[self.homes[role]]
-
-    def host(self, role: str) -> str:
-        """The machine that a role lives on."""
-        return self.hosts[self.rank(role)]
-
-    @property
-    def here(self) -> str:
-        """This machine."""
-        return self.hosts[self.ranks[self.home]]
-
-    def mates(self) -> list[str]:
-        """The processes on this machine, by rank."""
-        by_rank = sorted(self.ranks, key=lambda home: self.ranks[home])
-        return [home for home in by_rank if self.hosts[self.ranks[home]] == self.here]
-
-    def roles_of(self, spec: ChannelSpec) -> tuple[str, ...]:
-        """Everybody at either end of a channel."""
-        return (spec.source, *spec.targets, *spec.readers)
-
-    def is_shared(self, spec: ChannelSpec) -> bool:
-        """Whether a channel has memory that the processes of this machine share."""
-        hosts = {self.host(role) for role in self.roles_of(spec)}
-        return self.here in hosts and (spec.delivery is Delivery.LATEST or hosts == {self.here})
-
-    def is_mine(self, role: str) -> bool:
-        """Whether a role lives in this process."""
-        return self.homes[role] == self.home
-
-    def readers_by_host(self, spec: ChannelSpec) -> dict[str, list[int]]:
-        """The ranks that read a channel, by machine, each machine's in order."""
-        by_host: dict[str, list[int]] = {}
-        for rank in sorted({self.rank(role) for role in (*spec.targets, *spec.readers)}):
-            by_host.setdefault(self.hosts[rank], []).append(rank)
-        return by_host
-
-
-class CourierAlarm(Bell):
-    """Wakes the courier's thread, which shares the process with whoever rings."""
-
-    def __init__(self) -> None:
-        self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self.flag = self._asleep = [0]
-
-    def wake(self) -> None:
-        """Ends the courier's sleep."""
-        self._asleep[0] = 0
-        os.eventfd_write(self._event, 1)
-
-    def arm(self) -> None:
-        """Announces a sleep; look once more, then `wait`."""
-        self._asleep[0] = 1
-
-    def wait(self, seconds: float) -> None:
-        """Sleeps until it rings or the time is over."""
-        if select.select([self._event], [], [], seconds)[0]:
-            os.eventfd_read(self._event)
-        self._asleep[0] = 0
-
-    def close(self) -> None:
-        """Nobody sleeps here any more."""
-        os.close(self._event)
-
-
-class Naps:
-    """How long to sleep between two looks at the wire: the longer, the longer nothing has happened.
-
-    What comes is late by a part of the time that it was waited for. A look takes some 40 us of a
-    core, and processes that share one would keep each other from computing.
-    """
-
-    def __init__(self, longest: float) -> None:
-        self._longest = longest
-        self._since = time.monotonic()
-
-    def begin_again(self) -> None:
-        """Something has happened."""
-        self._since = time.monotonic()
-
-    def next(self) -> float:
-        """Seconds."""
-        waited = time.monotonic() - self._since
-        return min(max(waited / PART, SHORTEST_SECONDS), self._longest)
+    def bridge(self, number: int, ranks: list[int]) -> Bridge | None:
+        """Ties `ranks` together, so that another process can join them; None: it cannot."""
 
 
 class ClusterTransport:
@@ -153,19 +96,37 @@ class ClusterTransport:
         homes: dict[str, str],
         ranks: dict[str, int],
         home: str,
+        replaced: Iterable[str] = (),
+        host: str | None = None,
     ) -> None:
+        """Of processes in `replaced` the ends stay open when they are lost.
+
+        `host` is the process of this machine that has its memory, if not the first one.
+        """
         self._specs = {spec.name: spec for spec in specs}
-        self._map = Map(homes, ranks, world.hosts, home)
-        self._shared = _shared_memory(world, specs, self._map)
+        hosts = {rank: world.hosts[rank] for rank in ranks.values()}
+        self._map = Map(homes, ranks, hosts, home)
+        self._shared = _shared_memory(world, specs, self._map, host)
         self._alarm = CourierAlarm()
         self._blocks: dict[str, ring.Block] = {}  # of rings whose other end is elsewhere
         self._routes: dict[tuple[int, int], Route] = {}
-        self._beside: list[Route] = []
+        self._beside: list[Beside] = []
         peers: set[int] = set()
         for number, spec in enumerate(specs):
-            peers |= self._add(number, spec)
-        self._wire = world.wire(sorted(peers))
-        self.courier = Courier(self._wire, self._routes, peers, self._beside)
+            self._add(number, spec)
+            peers |= self._map.peers_of(home, spec)
+        self._wire = Wires(world.wire(sorted(peers)), peers)
+        away = sorted(replaced) if world.replaces else []
+        self._bridges = _bridges(world, specs, self._map, away)
+        self.courier = Courier(
+            self._wire,
+            self._routes,
+            peers,
+            self._beside,
+            replaceable=[ranks[each] for each in away],
+            told=self._told,
+        )
+        self._meeting = world.meeting
         self._stopping = False
         self._thread: Thread | None = None
         self.failure: str | None = None  # of the courier's thread: nothing is carried any more
@@ -191,13 +152,13 @@ class ClusterTransport:
         bells: list[Bell] = list(self._shared.bells(spec.targets))
         if any(self._map.host(r) != self._map.here for r in (*spec.targets, *spec.readers)):
             bells.append(self._alarm)
-        return ring.sender(spec, self._block(name), bells)
+        return ring.sender(spec, self.block(name), bells)
 
     def inbox(self, name: str) -> Inbox:
         """A receiving end of the channel called `name`."""
         spec = self._specs[name]
         near = self._shared.bells([spec.source])
-        return ring.receiver(spec, self._block(name), near[0] if near else self._alarm)
+        return ring.receiver(spec, self.block(name), near[0] if near else self._alarm)
 
     def arm(self) -> None:
         """Announces that this process is about to wait."""
@@ -233,15 +194,86 @@ class ClusterTransport:
             else:
                 time.sleep(naps.next())
 
-    def _block(self, name: str) -> ring.Block:
+    def block(self, name: str) -> ring.Block:
+        """The memory of the channel called `name`, if this process has an end of it."""
         return self._blocks[name] if name in self._blocks else self._shared.block(name)
 
-    def _add(self, number: int, spec: ChannelSpec) -> set[int]:
-        """Makes the routes that this process has in a channel; returns its peers there."""
+    def bridge_of(self, home: str) -> list[int]:
+        """The ranks that let another process in where `home` was lost; none: it cannot be."""
+        return self._bridges[home].ranks if home in self._bridges else []
+
+    def machine(self, rank: int) -> str:
+        """The one that a process is on."""
+        return self._map.hosts[rank]
+
+    def invite(self, home: str, number: int) -> None:
+        """Asks all others who talk to `home` to let process `number` in, in its place."""
+        note = Note(Word.JOIN, number=number, version=sorted(self._map.ranks).index(home))
+        for rank in self.bridge_of(home):
+            if rank != self._map.ranks[self._map.home]:
+                self.courier.say(rank, note)
+
+    def hand_out(self) -> None:
+        """Gives the memory of this machine to a process that is new here; any thread may call."""
+        Thread(target=self._hand_out, args=(1,), name="memory", daemon=True).start()
+
+    def _hand_out(self, n_guests: int) -> None:
+        with suppress(TianJiError):  # whoever came for it has gone
+            self._meeting.hand_out(self._shared.descriptors, n_guests)
+
+    def let_in(self, home: str, number: int, recruit: Any = None) -> None:
+        """Lets process `number` in, in the place of `home`; waits for all who talk to it."""
+        tied = self._bridges[home]
+        assert tied.bridge is not None
+        wire = tied.bridge.join(number, recruit)
+        self.courier.run(lambda: self._welcome(home, number, wire))
+
+    def _welcome(self, home: str, number: int, wire: Wire) -> None:
+        """Routes to the new process in the place of those to the old one; an errand."""
+        old = self._map.ranks[home]
+        self._wire.add(number, wire)
+        self._map = self._map.moved(home, number)
+        self._beside = [route for route in self._beside if route.source != old]
+        for channel, spec in enumerate(self._specs.values()):
+            route = self._routes.pop((channel, old), None)
+            if isinstance(route, LatestOut):
+                route.join(number)
+                self._routes[channel, number] = route
+            elif self._map.homes[spec.source] == home and self._has_end(spec):
+                ring.take_over(self._add(channel, spec))
+        self.courier.welcome(number, self._routes, self._beside)
+
+    def _told(self, note: Note) -> None:
+        """Somebody comes: into this machine, or in the place of a peer."""
+        if note.word is Word.GUEST:
+            self.hand_out()
+            return
+        home = sorted(self._map.ranks)[note.version]
+        self.courier.give_up(self._map.ranks[home])  # if nobody has told it yet
+        Thread(target=self._let_in, args=(home, note.number), name="join", daemon=True).start()
+
+    def _let_in(self, home: str, number: int) -> None:
+        try:
+            self.let_in(home, number)
+        except TianJiError as error:  # rank 0 knows, and does without
+            print(f"{home}: {error}", file=sys.stderr, flush=True)
+
+    def stand(self, seconds: float) -> bool:
+        """Waits until everybody has said where the process stood that this one replaces."""
+        ways = [route for route in self._routes.values() if isinstance(route, EveryOut)]
+        deadline = time.monotonic() + seconds
+        while not all(route.stands for route in ways) and time.monotonic() < deadline:
+            time.sleep(LONGEST_SECONDS)
+        return all(route.stands for route in ways)
+
+    def _has_end(self, spec: ChannelSpec) -> bool:
+        return any(self._map.is_mine(role) for role in self._map.roles_of(spec))
+
+    def _add(self, number: int, spec: ChannelSpec) -> ring.Block:
+        """Makes the routes that this process has in a channel."""
         where = self._map
-        if not any(where.is_mine(role) for role in where.roles_of(spec)):
-            return set()
-        me = where.ranks[where.home]
+        if not self._has_end(spec):
+            return NOTHING
         if spec.delivery is Delivery.EVERY and not where.is_shared(spec):
             self._add_crossing(number, spec)
         elif spec.delivery is Delivery.LATEST and where.is_mine(spec.source):
@@ -249,23 +281,24 @@ class ClusterTransport:
         elif spec.delivery is Delivery.LATEST and where.host(spec.source) != where.here:
             bells, source = self._shared.bells(spec.targets), where.rank(spec.source)
             self._routes[number, source] = LatestIn(
-                number, spec, self._shared.block(spec.name), source, bells
+                number, spec, self.block(spec.name), source, bells
             )
         else:
             self._add_beside(spec)
-        if where.is_mine(spec.source):
-            return {where.rank(role) for role in where.roles_of(spec)} - {me}
-        return {where.rank(spec.source)}
+        return self.block(spec.name)
 
     def _add_crossing(self, number: int, spec: ChannelSpec) -> None:
-        block = self._blocks[spec.name] = aligned(ring.n_bytes(spec))
+        greets = spec.name in self._blocks  # messages of a sender that was lost lie there
+        block = self._blocks.setdefault(spec.name, aligned(ring.n_bytes(spec)))
         [mine] = self._shared.bells([r for r in self._map.roles_of(spec) if self._map.is_mine(r)])
         if self._map.is_mine(spec.source):
             peer = self._map.rank(spec.targets[0])
             self._routes[number, peer] = EveryOut(number, spec, block, peer, mine)
         else:
             peer = self._map.rank(spec.source)
-            self._routes[number, peer] = EveryIn(number, spec, block, peer, mine)
+            self._routes[number, peer] = way = EveryIn(number, spec, block, peer, mine)
+            if greets:
+                way.greet()
 
     def _add_publications(self, number: int, spec: ChannelSpec) -> None:
         for host, readers in self._map.readers_by_host(spec).items():
@@ -307,14 +340,41 @@ class ClusterTransport:
                 self._alarm.wait(naps.next())
 
 
-def _shared_memory(world: World, specs: list[ChannelSpec], where: Map) -> ShmTransport:
-    """Memory that all processes of this machine map; the first of them makes it."""
+def _bridges(
+    world: World, specs: list[ChannelSpec], where: Map, away: Iterable[str]
+) -> dict[str, Tied]:
+    """By the process that they may let another one in for: those who talk to it, and only those.
+
+    Everybody goes through them in the same order, so that nobody waits for each other.
+    """
+    talk_to = {
+        home: tuple(sorted(set[int]().union(*(where.peers_of(home, spec) for spec in specs))))
+        for home in away
+    }
+    me, made = where.ranks[where.home], {}
+    for number, ranks in enumerate(sorted(set(talk_to.values()))):
+        if me in ranks:
+            made[ranks] = Tied(list(ranks), world.bridge(number, list(ranks)))
+    tied = {home: made[ranks] for home, ranks in talk_to.items() if ranks in made}
+    return {home: each for home, each in tied.items() if each.bridge is not None}
+
+
+def _shared_memory(
+    world: World, specs: list[ChannelSpec], where: Map, host: str | None
+) -> ShmTransport:
+    """Memory that all processes of this machine map; the first of them makes it.
+
+    One that comes later gets it from `host`, and makes it where it is that itself.
+    """
     here, mates = [spec for spec in specs if where.is_shared(spec)], where.mates()
-    if mates[0] == where.home:
+    first = mates[0] if host is None else host
+    mates.sort()  # the ranks of those who come later are others
+    if first == where.home:
         memory, events = reserve(mates)
         made = ShmTransport.create(here, where.homes, (memory, events), where.home)
-        world.meeting.hand_out([memory, *events.values()], len(mates) - 1)
+        if host is None:
+            world.meeting.hand_out(made.descriptors, len(mates) - 1)
         return made
-    memory, *others = fetch(world.meetings[where.ranks[mates[0]]], 1 + len(mates))
+    memory, *others = fetch(world.meetings[where.ranks[first]], 1 + len(mates))
     events = dict(zip(mates, others, strict=True))
     return ShmTransport(here, where.homes, memory, events, where.home)

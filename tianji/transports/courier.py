@@ -7,6 +7,7 @@ turns and knows which of its peers are there.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 from tianji.core.errors import TianJiError
@@ -20,7 +21,8 @@ class Courier:
     """Gives every route its turns, and keeps the peers informed that this process lives.
 
     `routes` are found by the number of their channel and a peer; a route may stand there more than
-    once.
+    once. Of a peer that is `replaceable` the channels stay open when it is lost. Words about who
+    comes in its place are passed on to `told`.
     """
 
     def __init__(
@@ -30,19 +32,23 @@ class Courier:
         peers: Iterable[int],
         beside: Iterable[Route] = (),
         clock: Callable[[], float] = time.monotonic,
+        replaceable: Iterable[int] = (),
+        told: Callable[[Note], None] = lambda _: None,
     ) -> None:
         self._wire = wire
         self._routes = routes
         self._moving = list(dict.fromkeys(routes.values()))
         self._all = [*self._moving, *beside]
         self._clock = clock
+        self._replaceable = set(replaceable)
+        self._told = told
         now = clock()
         self.heard_at = dict.fromkeys(peers, now)  # when each peer was last heard of
         self.left: dict[int, int] = {}  # peers that have said that they go, with their status
         self.lost: set[int] = set()  # peers that have gone without a word
         self._noticed: dict[int, float] = {}  # peers that are silent, and since when that is known
         self._hearers: set[int] = set()  # peers that have heard that this process goes
-        self._given_up: list[int] = []
+        self._errands: deque[Callable[[], None]] = deque()  # for the thread that gives the turns
         self._beat_at = now
 
     def has_sent(self, patience_seconds: float) -> bool:
@@ -58,8 +64,8 @@ class Courier:
     def turn(self) -> bool:
         """Moves what can be moved; False if there was nothing."""
         moved = False
-        while self._given_up:
-            self._wire.forget(self._given_up.pop())
+        while self._errands:
+            self._errands.popleft()()
         for event in self._wire.poll():
             moved = True
             self._happened(event)
@@ -76,7 +82,25 @@ class Courier:
     def give_up(self, peer: int) -> None:
         """Treats a peer that does not answer any more as lost; any thread may call this."""
         self.lost.add(peer)
-        self._given_up.append(peer)
+        self.run(lambda: self._wire.forget(peer))
+
+    def run(self, errand: Callable[[], None]) -> None:
+        """Has this done before the next turn, between two of them; any thread may call this."""
+        self._errands.append(errand)
+
+    def say(self, peer: int, note: Note) -> None:
+        """Sends a word that is about no channel; any thread may call this."""
+        self.run(lambda: self._wire.send(peer, note))
+
+    def welcome(
+        self, peer: int, routes: Mapping[tuple[int, int], Route], beside: Iterable[Route]
+    ) -> None:
+        """A new peer has come in the place of one that was lost; an errand may call this."""
+        self._routes = routes
+        self._moving = list(dict.fromkeys(routes.values()))
+        self._all = [*self._moving, *beside]
+        self._replaceable.add(peer)
+        self.heard_at[peer] = self._clock()
 
     def silence(self, peer: int) -> float:
         """Seconds since a peer was last heard of."""
@@ -97,8 +121,7 @@ class Courier:
         if event.what is Happening.LOST:
             if event.peer not in self.left:
                 self.lost.add(event.peer)
-            for route in self._all:
-                route.lost(event.peer)
+            self._close(event.peer)
             return
         if event.what is not Happening.SENT:
             self.heard_at[event.peer] = self._clock()
@@ -109,6 +132,10 @@ class Courier:
                 self._hearers.add(event.peer)
             case Word.BEAT:
                 pass
+            case Word.GONE:
+                self.close_for_good(event.note.number)
+            case Word.JOIN | Word.GUEST:
+                self._told(event.note)
             case _:
                 end = self._routes.get((event.note.channel, event.peer))
                 if end is None:
@@ -125,11 +152,24 @@ class Courier:
         """
         self.left[peer] = status
         self._wire.send(peer, Note(Word.HEARD))
-        for route in self._all:
-            if status:
-                route.lost(peer)
-            else:
+        if status:
+            self._close(peer)
+        else:
+            for route in self._all:
                 route.left(peer)
+
+    def _close(self, peer: int) -> None:
+        """Closes what a lost peer had open, for as long as nobody has come in its place."""
+        for route in self._all:
+            if peer in self._replaceable:
+                route.away(peer)
+            else:
+                route.lost(peer)
+
+    def close_for_good(self, peer: int) -> None:
+        """Nobody comes in the place of a lost peer."""
+        self._replaceable.discard(peer)
+        self._close(peer)
 
     def _beat(self) -> None:
         now = self._clock()

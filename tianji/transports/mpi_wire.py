@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -42,15 +42,20 @@ class MpiWire:
 
     A small payload travels with its note, in one message; a large one follows in a message of its
     own, from slot to slot. Some receives for the next notes of every peer are always posted. With
-    fault tolerance they are also what tells that a peer has died.
+    fault tolerance they are also what tells that a peer has died. `ranks` says which rank of `comm`
+    a peer is, where it is not the one of its number.
     """
 
-    def __init__(self, comm: MPI.Intracomm, peers: Iterable[int]) -> None:
+    def __init__(
+        self, comm: MPI.Comm, peers: Iterable[int], ranks: Mapping[int, int] | None = None
+    ) -> None:
         self._comm = comm
+        self._ranks = dict(ranks or {peer: peer for peer in peers})
+        self._peers = {rank: peer for peer, rank in self._ranks.items()}
         self._requests: list[MPI.Request] = []
         self._flights: list[_Flight] = []
         self._statuses: list[MPI.Status] = []
-        self._expected: dict[int, deque[_Flight]] = {peer: deque() for peer in peers}  # notes
+        self._expected: dict[int, deque[_Flight]] = {peer: deque() for peer in self._ranks}  # notes
         self._came: set[int] = set()  # ids of those of them that overtook others
         self._with_note: dict[tuple[int, Note], ring.Block] = {}  # small payloads, not fetched yet
         self._lost: set[int] = set()
@@ -121,7 +126,7 @@ class MpiWire:
         notes that did come.
         """
         told = {status.source for status in self._statuses[: len(self._requests)] if status.error}
-        dead = self._dead() | (told & self._expected.keys())
+        dead = self._dead() | {self._peers[rank] for rank in told & self._peers.keys()}
         deadline = time.monotonic() + KNOWN_SECONDS
         while dead <= self._lost:  # a send has failed, and who is dead is about to be known
             if time.monotonic() > deadline:
@@ -137,10 +142,12 @@ class MpiWire:
         ]
 
     def _dead(self) -> set[int]:
-        """The peers that MPI knows to have died."""
+        """The peers that MPI knows to have died; an only one it need not name."""
+        if len(self._ranks) == 1:
+            return set(self._ranks)
         failed = self._comm.Get_failed()
         ranks = failed.Translate_ranks(None, self._comm.Get_group())
-        return {int(rank) for rank in ranks} & self._expected.keys()
+        return {self._peers[rank] for rank in {*map(int, ranks)} & self._peers.keys()}
 
     def _land(self, flight: _Flight) -> None:
         if flight.what is Happening.NOTED:
@@ -177,7 +184,7 @@ class MpiWire:
         if flight.peer in self._lost:
             return False
         try:
-            self._requests.append(begin(flight.memory, flight.peer, tag))
+            self._requests.append(begin(flight.memory, self._ranks[flight.peer], tag))
         except MPI.Exception:
             self._dying.add(flight.peer)
             return False

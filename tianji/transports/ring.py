@@ -319,6 +319,11 @@ def take_over(block: Block) -> int:
     return control[WRITTEN]
 
 
+def n_sent(block: Block) -> int:
+    """The messages that were sent so far, all of them whole."""
+    return int(block.data.cast("B")[:CONTROL_BYTES].cast("q")[WRITTEN])
+
+
 def skip_taken(block: Block) -> int:
     """Frees what a lost receiver had taken: nobody takes it twice. How much that is in all."""
     control = block.data.cast("B")[:CONTROL_BYTES].cast("q")

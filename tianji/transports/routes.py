@@ -18,6 +18,7 @@ from tianji.core.channel import ChannelSpec
 from tianji.transports.bell import Bell
 from tianji.transports.ring import (
     ABANDONED,
+    AWAY,
     CLOSED,
     READ,
     WRITTEN,
@@ -52,6 +53,10 @@ class Route(ABC):
     def lost(self, peer: int) -> None:
         """A peer will not answer any more."""
 
+    def away(self, peer: int) -> None:
+        """A peer will not answer any more, and another process may come in its place."""
+        self.lost(peer)
+
 
 class EveryOut(End, Route):
     """The way out of a ring: sends each slot when it is committed, frees it when it was read."""
@@ -66,6 +71,7 @@ class EveryOut(End, Route):
         self._free = 0  # all before this have left
         self._read = 0  # all before this were freed by the target
         self._said_closed = False
+        self.stands = False  # where one that was lost stood: the target has said so
 
     def look(self, wire: Wire) -> bool:
         """Sends what was committed since the last look, and the end after everything."""
@@ -91,6 +97,9 @@ class EveryOut(End, Route):
                 self._free += 1
         elif note.word is Word.FREED:
             self._read = note.number
+        elif note.word is Word.STANDS:
+            self._sent = self._free = self._control[WRITTEN] = note.number
+            self._read, self.stands = note.version, True
         elif note.word is Word.ABANDONED:
             self._control[ABANDONED] = 1
             self._bell.ring()
@@ -129,10 +138,19 @@ class EveryIn(End, Route):
         self._said_freed = 0
         self._said_abandoned = False
         self._n_sent: int | None = None  # once the sender has closed
+        self._greets = False  # a sender that does not know yet where the lost one stood
+
+    def greet(self) -> None:
+        """The sender is a new one: messages go on where those of the lost one end."""
+        self._greets, self._said_freed = True, self._control[READ]
 
     def look(self, wire: Wire) -> bool:
         """Tells the sender what was freed, and that nothing more will be taken."""
         moved = False
+        if self._greets:
+            written = self._control[WRITTEN]
+            wire.send(self._peer, Note(Word.STANDS, self._channel, written, self._said_freed))
+            self._greets, moved = False, True
         if (read := self._control[READ]) > self._said_freed:
             wire.send(self._peer, Note(Word.FREED, self._channel, read))
             self._said_freed, moved = read, True
@@ -169,6 +187,12 @@ class EveryIn(End, Route):
         """What has arrived can still be taken; nothing more will come."""
         if peer == self._peer:
             self._control[CLOSED] = 1
+            self._bell.ring()
+
+    def away(self, peer: int) -> None:
+        """What has arrived can still be taken; for more, whoever waits must know of the loss."""
+        if peer == self._peer and not self._control[CLOSED]:
+            self._control[CLOSED] = AWAY
             self._bell.ring()
 
 
@@ -217,6 +241,12 @@ class LatestOut(Route):
         done = said and not (self._on_its_way or self._owed or self._inbox.waiting)
         return None if done or not self._peers else self._peers[0]
 
+    def join(self, peer: int) -> None:
+        """There is another reader on that machine, which gets the newest if it is the only one."""
+        self._peers.append(peer)
+        if len(self._peers) == 1:
+            self._on_its_way, self._owed = 0, self._n_sent > 0
+
     def left(self, peer: int) -> None:
         """It receives for its machine no longer; others may still read there."""
         self.lost(peer)
@@ -259,6 +289,9 @@ class LatestIn(Route):
         if peer == self._peer:
             self._outbox.close()
 
+    def away(self, peer: int) -> None:
+        """What was published last holds until the next one publishes."""
+
 
 class Beside(End, Route):
     """A channel within one machine: crosses no wire, but its ends close when a process dies."""
@@ -272,7 +305,7 @@ class Beside(End, Route):
         bells: Iterable[Bell],
     ) -> None:
         super().__init__(spec, block)
-        self._source = source
+        self.source = source
         self._target = target  # None: it has readers, who are nothing to the source
         self._bells = list(bells)
 
@@ -282,11 +315,22 @@ class Beside(End, Route):
 
     def lost(self, peer: int) -> None:
         """Closes the end of whoever died, in its stead."""
-        if peer == self._source:
+        if peer == self.source:
             self._control[CLOSED] = 1
         elif peer == self._target:
             self._control[ABANDONED] = 1
         else:
             return
+        self._ring()
+
+    def away(self, peer: int) -> None:
+        """Says so, where it was the source."""
+        if peer != self.source:
+            self.lost(peer)
+        elif not self._control[CLOSED]:
+            self._control[CLOSED] = AWAY
+            self._ring()
+
+    def _ring(self) -> None:
         for bell in self._bells:
             bell.ring()

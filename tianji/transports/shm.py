@@ -114,6 +114,11 @@ class ShmTransport:
         specs = [_from_json(channel) for channel in description["channels"]]
         return cls(specs, description["homes"], description["memory"], description["events"], home)
 
+    @property
+    def descriptors(self) -> list[int]:
+        """Of the memory, and of the bell of each of its processes."""
+        return [self._memory, *self._events.values()]
+
     def carries(self, name: str) -> bool:
         """Whether there is a channel of this name: one within a process is none of this memory."""
         return name in self._specs

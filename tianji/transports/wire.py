@@ -7,6 +7,7 @@ Nothing waits: sending and receiving are started, and `poll` tells later what ha
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from tianji.transports.ring import Block
@@ -22,6 +23,10 @@ class Word(enum.IntEnum):
     BEAT = 5  # nothing, but the sender is alive
     LEFT = 6  # the sender goes, with exit status `number`, once it hears that this was heard
     HEARD = 7  # that the other goes
+    JOIN = 8  # process `number` comes in the place of the one with that name, in their order
+    GUEST = 9  # a new process of this machine comes for its shared memory
+    STANDS = 10  # to a new sender: `number` messages had come, the first `version` were freed
+    GONE = 11  # nobody comes in the place of peer `number`
 
 
 class Note(NamedTuple):
@@ -67,3 +72,40 @@ class Wire(Protocol):
 
     def close(self) -> None:
         """Takes back the memory that was offered for what is still to come."""
+
+
+class Wires:
+    """Several wires as one: whoever joins later brings a wire of its own."""
+
+    def __init__(self, first: Wire, peers: Iterable[int]) -> None:
+        self._wires = [first]
+        self._of = dict.fromkeys(peers, first)
+
+    def add(self, peer: int, wire: Wire) -> None:
+        """From now on there is this peer too."""
+        self._of[peer] = wire
+        if wire not in self._wires:
+            self._wires.append(wire)
+
+    def send(self, peer: int, note: Note, payload: Block | None = None) -> None:
+        """Starts to send on the wire of that peer."""
+        self._of[peer].send(peer, note, payload)
+
+    def receive(self, peer: int, note: Note, payload: Block) -> None:
+        """Starts to receive on the wire of that peer."""
+        self._of[peer].receive(peer, note, payload)
+
+    def poll(self) -> list[Event]:
+        """What has happened on all of them."""
+        if len(self._wires) == 1:
+            return self._wires[0].poll()
+        return [event for wire in self._wires for event in wire.poll()]
+
+    def forget(self, peer: int) -> None:
+        """Gives a peer up."""
+        self._of[peer].forget(peer)
+
+    def close(self) -> None:
+        """Takes back the memory that was offered for what is still to come."""
+        for wire in self._wires:
+            wire.close()
