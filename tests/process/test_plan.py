@@ -15,6 +15,7 @@ from tianji.job.preflight import try_out
 from tianji.machine import resources
 from tianji.strategy.probe.measure import ActorProbe, LearnerProbe
 from tianji.strategy.probe.probe import probe
+from tianji.strategy.probe.probe_handle import ProbeHandle
 from tianji.strategy.probe.variants import env_choices, variant, work_of
 
 pytestmark = pytest.mark.process
@@ -200,6 +201,24 @@ def test_on_one_core_roles_are_measured_one_after_the_other(tasks, monkeypatch):
 def test_what_would_end_a_run_does_not_end_a_measurement(tasks):
     ends = ["exp.train_steps=60", "learner_cfg.exit_val=dict(learn_step=1)"]
     assert LearnerProbe(load(tasks / "walk_dqn.py", ends)).run(0.1).updates >= 2
+
+
+@pytest.mark.parametrize("task", ["walk_dqn.py", "walk_ppo.py"])
+def test_an_actor_is_measured_with_who_acts_for_it(tasks, task):
+    config = load(tasks / task, ["actor_cfg.inference=True"])
+    found = ActorProbe(config).run(0.1)
+    assert found.n_steps > found.n_sent > 1
+    assert 0 < found.deciding < found.seconds / found.n_steps
+    assert found.length * found.n_sent == pytest.approx(found.n_steps, rel=0.5)
+    assert not found.one_pass  # in numpy
+    learning = LearnerProbe(config).run(0.05)
+    assert learning.updates > 0 and learning.n_received > 0
+
+
+def test_two_processes_wake_each_other_in_less_than_a_thousandth_or_so():
+    with ProbeHandle("actor", 1) as hand:
+        hand.await_loaded()
+        assert 1e-6 < hand.round_trip(min(os.sched_getaffinity(0))) < 0.1
 
 
 @pytest.mark.parametrize("probe_of", [ActorProbe, LearnerProbe])

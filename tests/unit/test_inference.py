@@ -19,7 +19,6 @@ from tianji.roles.inference import Inference
 from tianji.roles.role_specs import roles_of
 from tianji.roles.trajectory import TrajectoryWriter
 from tianji.runs import start
-from tianji.strategy.probe import planner
 
 INFERENCE = "actor_cfg.inference=True"
 CNN = ("model.type='CNN'", "model.convs=[[4, 2, 1]]", "model.precision='float32'")
@@ -197,11 +196,6 @@ def test_what_cannot_be_is_refused_before_anything_starts(engine, override, word
     monkeypatch.setattr(start, "chosen_engine", lambda config, name: name)
     with pytest.raises(TianJiError, match=f"actor_cfg.inference: .*{words}"):
         start.refuse(configs.load(TASKS / "echo_ppo.py", [INFERENCE, override]), engine)
-
-
-def test_no_plan_is_made_for_it():
-    with pytest.raises(TianJiError, match=r"actor_cfg\.inference"):
-        planner.measure(TASKS / "echo_ppo.py", [INFERENCE], 2)
 
 
 def test_who_waits_says_for_what(make_job):

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from profiles import MB, graded, split
+from profiles import MB, graded, profile, split
 
 from tianji.strategy.plan.model import lesser, predict
 from tianji.strategy.plan.split import Bound
@@ -40,6 +40,43 @@ def test_uneven_cores_cost_most_where_both_sides_are_equally_fast():
     found = predict(even, split(actors=max(lost, key=lost.get)))
     assert found.imbalance < 0.2
     assert 0.05 < max(lost.values()) < 0.12 and lost[1] < 0.01 and lost[16] < 0.05
+
+
+def acted_for(actors, act, one_pass=False):
+    """What so many actors with an environment each make, for whom another role acts."""
+    made = dataclasses.replace(profile(inference=True, update=1e-6), waking_seconds=2e-4)
+    cost = dataclasses.replace(made.actors[0], one_pass=one_pass, send_seconds=1e-4)
+    costs = [
+        dataclasses.replace(cost, envs=envs, step_seconds=step, act_seconds=act * (1 + envs / 8))
+        for envs, step in ((1, 1e-3), (8, 3e-3))
+    ]
+    return predict(dataclasses.replace(made, actors=tuple(costs)), split(actors=actors, envs=1))
+
+
+def test_actors_for_whom_another_acts_wait_for_their_actions_and_for_being_woken():
+    found = acted_for(2, act=8e-5)
+    assert found.could_produce == pytest.approx(2 * 16 / (16 * 1.2e-3 + 1e-4))
+    assert found.bound is Bound.SAMPLE
+
+
+def test_who_acts_for_all_of_them_is_the_limit_where_they_are_many():
+    found = acted_for(8, act=8e-4)
+    assert found.could_produce == pytest.approx(8 * 16 / (16 * 8 * 9e-4 + 8 * 1e-4))
+    assert found.bound is Bound.INFERENCE
+
+
+def test_policies_of_one_network_act_in_one_pass_as_for_one_actor_with_all_environments():
+    found = acted_for(8, act=8e-4, one_pass=True)
+    assert found.could_produce == pytest.approx(8 * 16 / (16 * 1.6e-3 + 8 * 1e-4))
+    assert acted_for(1, act=8e-4, one_pass=True) == acted_for(1, act=8e-4)
+
+
+def test_who_acts_for_others_has_a_core_and_the_memory_of_one_more():
+    ours, theirs = profile(inference=True), profile()
+    one = split(actors=2, envs=8)
+    assert (one.cores(ours.work), one.cores(theirs.work)) == (4, 3)
+    more = predict(ours, one).memory_bytes - predict(theirs, one).memory_bytes
+    assert more == ours.actors[0].memory_bytes
 
 
 def test_weights_that_must_be_loaded_cost_the_actors_time():

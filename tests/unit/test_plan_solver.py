@@ -276,3 +276,22 @@ def refusal(call, *arguments):
 def test_what_is_refused_before_measuring_is_what_would_be_refused_afterwards(costs, wish):
     """These costs have a learner of one core and an actor of one environment, as a probe has."""
     assert refusal(refuse_impossible, costs.work, wish) == refusal(solve, costs, wish)
+
+
+def test_who_acts_for_the_actors_of_a_group_takes_a_core():
+    work = graded(inference=True).work
+    found = list(candidates(graded(inference=True), PlanRequest(8, groups=1, learner_cores=1)))
+    assert max(split.actors for split in found) == 6
+    assert all(split.cores(work) <= 8 for split in found)
+    in_turns = graded(inference=True, alternates=True)
+    assert max(split.actors for split in candidates(in_turns, PlanRequest(8))) == 7
+
+
+def test_two_cores_are_too_few_for_three_who_work_at_once_and_hosts_have_no_such_role():
+    work = graded(inference=True).work
+    refuse_impossible(work, PlanRequest(1))  # which all share
+    refuse_impossible(work, PlanRequest(3))
+    with pytest.raises(TianJiError, match=r"no split of 2 cores .* has a core of its own"):
+        refuse_impossible(work, PlanRequest(2))
+    with pytest.raises(TianJiError, match=r"actor_cfg\.inference: roles on 2 hosts"):
+        refuse_impossible(work, PlanRequest(8, hosts=2))

@@ -32,6 +32,18 @@ def test_what_larger_batches_would_bring_is_said_where_it_was_measured():
     ) in " ".join(text.split())
 
 
+def test_who_acts_for_the_actors_has_a_line():
+    costs = graded(inference=True)
+    acting = [dataclasses.replace(cost, act_seconds=cost.envs * 1e-4) for cost in costs.actors]
+    costs = dataclasses.replace(costs, actors=tuple(acting), waking_seconds=5e-5)
+    text = describe(costs, solve(costs, PlanRequest(3, envs=4)), None)
+    words = "once for all of them in 400 us, 10,000 steps/s; it and an actor wake each other in 50"
+    assert f"acts for the actors of its group on a core of its own: {words}" in " ".join(
+        text.split()
+    )
+    assert "inference" not in describe(COSTS, CHOICES, None)
+
+
 @pytest.mark.parametrize("width", [None, 120])
 def test_every_row_ends_with_what_limits_its_split(width):
     """Whatever the limits are: here each row is given another one."""

@@ -88,6 +88,7 @@ def measured(root, monkeypatch):
                 "seconds": slow, "n_steps": 10_000, "n_sent": 100, "length": 100.0, "sending": 0.0,
                 "loading": 0.0, "deciding": 1e-5, "trajectory_bytes": 1, "memory_bytes": 1,
                 "computing": 0.5, "rollouts": [slow / 100] * 100 if pause else [],
+                "one_pass": False,
             }  # fmt: skip
 
         def learning(threads, times):

@@ -218,6 +218,14 @@ def test_a_learner_that_asks_for_nothing_has_what_actors_with_cores_of_their_own
     assert assign(config(actor=1, num=8), EIGHT, alternates=False)["learner-0.0"] == Share(EIGHT, 1)
 
 
+def test_who_acts_for_actors_with_cores_of_their_own_has_as_many(root):
+    words = ["actor_cfg.inference=True", "actor_cfg.cores=1", "learner_cfg.cores=2"]
+    given = configs.load(root / "configs/cartpole_dqn.py", [*words, "actor_cfg.num=2"])
+    shares = assign(given, EIGHT, alternates=False)
+    alone = [shares[home].cores for home in ("learner-0.0", "inference-0.0", "actor-0.0")]
+    assert alone == [(0, 1), (2,), (3,)]
+
+
 @pytest.mark.parametrize(("usable", "threads"), [(8, 4), (7, 3), (6, 2), (5, 1), (4, 1)])
 def test_the_time_of_actors_with_cores_of_their_own_is_not_the_learners_too(
     config, usable, threads

@@ -332,3 +332,9 @@ def test_in_a_terminal_no_line_is_longer_than_it(monkeypatch, capsys):
     run(JOB, said())
     wide = capsys.readouterr().out
     assert max(map(len, wide.splitlines())) > 120 and "left out" not in wide
+
+
+def test_a_role_that_acts_for_actors_is_not_simulated():
+    acted_for = dataclasses.replace(JOB, work=dataclasses.replace(JOB.work, inference=True))
+    with pytest.raises(TianJiError, match=r"actor_cfg\.inference.* is not simulated"):
+        run(acted_for, parsed(DQN, "--simulate"))

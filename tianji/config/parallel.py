@@ -130,7 +130,9 @@ class ActorConfig:
         needs={"agent.type": using("send_size")},
     )
     cores: int | None = key(
-        None, "CPU cores of each actor; default: one, shared if need be", at_least=1
+        None,
+        "CPU cores of each actor, and of who acts for them; default: one, shared if need be",
+        at_least=1,
     )
     envs: int = key(1, "environments per actor, stepped at once", at_least=1, at_most=65536)
     halves: bool = key(

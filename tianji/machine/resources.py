@@ -210,6 +210,7 @@ def _given(config: Config) -> dict[str, int | None]:
     parallel = config.parallel
     cores = {
         Kind.ACTOR: parallel.actor_cfg.cores,
+        Kind.INFERENCE: parallel.actor_cfg.cores,
         Kind.BUFFER: parallel.buffer_cfg.cores,
         Kind.LEARNER: parallel.learner_cfg.cores,
     }

@@ -63,13 +63,10 @@ class Acting:
             inputs = self._normaliser(inputs)
         return inputs
 
-    def lend(self, others: Sequence[Acting]) -> bool:
-        """Has others use this network, where it is torch's; False in numpy, which gains nothing."""
-        if not hasattr(self.forward, "device"):
-            return False
+    def lend(self, others: Sequence[Acting]) -> None:
+        """Has others use this network."""
         for other in others:
             other.forward, other._borrows = self.forward, True
-        return True
 
     def _normalise_with(self, normaliser: Normaliser) -> None:
         """Stacks on a device are normalised there."""
@@ -115,9 +112,17 @@ def share_network(policies: Sequence[Any]) -> bool:
 
     They can if each begins with an `Acting` called `outputs`. Weights are loaded once for all.
     """
-    outputs = [getattr(policy, "outputs", None) for policy in policies]
-    acting = [each for each in outputs if isinstance(each, Acting)]
-    return len(acting) == len(outputs) > 1 and acting[0].lend(acting[1:])
+    acting = [policy.outputs for policy in policies if acts_with_others(policy)]
+    if not len(acting) == len(policies) > 1:
+        return False
+    acting[0].lend(acting[1:])
+    return True
+
+
+def acts_with_others(policy: Any) -> bool:
+    """Whether its network is torch's, and may act for others in one pass; numpy's gain nothing."""
+    outputs = getattr(policy, "outputs", None)
+    return isinstance(outputs, Acting) and hasattr(outputs.forward, "device")
 
 
 def look_ahead(asked: Sequence[tuple[Any, Arrays, BoolArray]]) -> None:

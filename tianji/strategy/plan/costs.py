@@ -44,7 +44,21 @@ def actor_cost_at(profile: Profile, envs: int) -> ActorCost:
         if a.act_seconds is None or b.act_seconds is None
         else min(step, at(a.act_seconds, b.act_seconds)),  # of which it is a part
         computing=max(a.computing, b.computing),
+        one_pass=a.one_pass,
     )
+
+
+def acted_for_seconds(profile: Profile, actors: int, envs: int) -> float:
+    """What an inference role needs for one step of each of so many actors, who all wait for it.
+
+    Policies that share a network act in one pass, which takes as long as for one actor with all
+    the environments.
+    """
+    cost = actor_cost_at(profile, envs)
+    acting = actors * (cost.act_seconds or 0.0)
+    if not cost.one_pass:
+        return acting
+    return min(acting, actor_cost_at(profile, actors * envs).act_seconds or 0.0)
 
 
 def learner_cost_at(profile: Profile, cores: int, batch: int) -> LearnerCost:

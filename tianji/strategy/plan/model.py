@@ -14,6 +14,7 @@ from statistics import NormalDist
 from tianji.core.balance import slack_for
 from tianji.strategy.plan.costs import (
     Turn,
+    acted_for_seconds,
     actor_cost_at,
     contended_share,
     learner_cost_at,
@@ -21,7 +22,7 @@ from tianji.strategy.plan.costs import (
     share_in_turns,
     shared_update_seconds,
 )
-from tianji.strategy.plan.profile import ActorCost, LearnerCost, Profile, Work
+from tianji.strategy.plan.profile import ActorCost, LearnerCost, Profile
 from tianji.strategy.plan.split import Bound, Prediction, Split, Taking
 
 EQUAL = 0.10  # two rates that differ by less than this share count as equal
@@ -33,12 +34,13 @@ def predict(profile: Profile, split: Split) -> Prediction:
     learner = learner_cost_at(profile, split.learner_cores, split.batch)
     measured, cores = _taking(profile, split, actor, learner), profile.machine.cores
     share = _share(profile, split, actor, learner)
-    costs = _trajectory(work, actor, share)
+    costs = _trajectory(profile, split, actor, share)
     could_produce = _acting(profile, split, costs)
 
     def beside(busy: float) -> Taking:
         """What is left of the measured costs: actors that wait leave the learner more."""
-        here = split.groups_per_host * (split.learning_cores + split.actors * busy)
+        acting = work.acting_cores(split.actors)
+        here = split.groups_per_host * (split.learning_cores + acting * busy)
         return measured.times(contended_share(cores, learner, here - split.learner_cores))
 
     if work.alternates:
@@ -61,7 +63,9 @@ def predict(profile: Profile, split: Split) -> Prediction:
         consumption=split.groups * production * work.ratio,
         could_produce=split.groups * could_produce,
         could_take=split.groups * could_take,
-        bound=Bound.TURNS if in_turns else _bound(could_produce, could_take, taking.bound),
+        bound=Bound.TURNS
+        if in_turns
+        else _bound(could_produce, could_take, costs.bound, taking.bound),
         staleness=_staleness(profile, split, could_produce < could_take),
         freshness=min(1.0, split.batch / split.pool),
         memory_bytes=_memory(profile, split, actor, learner),
@@ -76,6 +80,17 @@ class TrajectoryCosts:
     making: float  # T_sp
     sending: float  # T_sd
     receiving: float  # T_rv
+    acting: float = 0.0  # of an inference role, for one of each actor
+
+    @property
+    def each(self) -> float:
+        """Seconds in which every actor has made one."""
+        return max(self.making + self.sending, self.acting)
+
+    @property
+    def bound(self) -> Bound:
+        """What keeps actors from making more: who acts for them, or they themselves."""
+        return Bound.SAMPLE if self.each > self.acting else Bound.INFERENCE
 
     @property
     def knee(self) -> float:
@@ -87,13 +102,21 @@ def trajectory_costs(profile: Profile, split: Split) -> TrajectoryCosts:
     """Equation 1 as this split has it."""
     actor = actor_cost_at(profile, split.envs)
     learner = learner_cost_at(profile, split.learner_cores, split.batch)
-    return _trajectory(profile.work, actor, _share(profile, split, actor, learner))
+    return _trajectory(profile, split, actor, _share(profile, split, actor, learner))
 
 
-def _trajectory(work: Work, actor: ActorCost, share: float = 1.0) -> TrajectoryCosts:
+def _trajectory(
+    profile: Profile, split: Split, actor: ActorCost, share: float = 1.0
+) -> TrajectoryCosts:
     """Of this actor, where all but sending takes a share of the measured time."""
-    making = share * work.steps * actor.step_seconds
-    return TrajectoryCosts(making, actor.send_seconds, share * actor.receive_seconds)
+    steps = share * profile.work.steps
+    making = steps * (actor.step_seconds + profile.waking_seconds)
+    receiving = share * actor.receive_seconds
+    acting = 0.0
+    if profile.work.inference:
+        acting = steps * acted_for_seconds(profile, split.actors, split.envs)
+        acting += split.actors * actor.send_seconds
+    return TrajectoryCosts(making, actor.send_seconds, receiving, acting)
 
 
 def _share(profile: Profile, split: Split, actor: ActorCost, learner: LearnerCost) -> float:
@@ -104,8 +127,9 @@ def _share(profile: Profile, split: Split, actor: ActorCost, learner: LearnerCos
     if not profile.work.alternates:
         return 1.0
     learning = _taking(profile, split, actor, learner).whole
-    acting = 1.0 / _acting(profile, split, _trajectory(profile.work, actor))
-    turns = Turn(learning, split.learning_cores), Turn(acting, split.actors)
+    acting = 1.0 / _acting(profile, split, _trajectory(profile, split, actor))
+    busy = profile.work.acting_cores(split.actors)
+    turns = Turn(learning, split.learning_cores), Turn(acting, busy)
     return share_in_turns(profile.machine.cores, learner, split.groups_per_host - 1, *turns)
 
 
@@ -128,7 +152,7 @@ def _acting(profile: Profile, split: Split, costs: TrajectoryCosts) -> float:
     Of several that came during one step of their environments they take the newest.
     """
     work = profile.work
-    free = split.actors * work.steps * split.envs / (costs.making + costs.sending)
+    free = split.actors * work.steps * split.envs / costs.each
     updates = work.ratio / (split.batch * work.send_interval)  # for each step made
     most = 1.0 / (split.actors * split.envs)
     return free / (1.0 + free * min(updates, most) * profile.load_seconds)
@@ -148,10 +172,10 @@ def _taking(profile: Profile, split: Split, actor: ActorCost, learner: LearnerCo
     )
 
 
-def _bound(could_produce: float, could_take: float, taking: Bound) -> Bound:
+def _bound(could_produce: float, could_take: float, making: Bound, taking: Bound) -> Bound:
     if abs(could_produce - could_take) <= EQUAL * max(could_produce, could_take):
         return Bound.NONE
-    return Bound.SAMPLE if could_produce < could_take else taking
+    return making if could_produce < could_take else taking
 
 
 def _staleness(profile: Profile, split: Split, sample_bound: bool) -> float:
@@ -174,9 +198,11 @@ def _staleness(profile: Profile, split: Split, sample_bound: bool) -> float:
 def _memory(profile: Profile, split: Split, actor: ActorCost, learner: LearnerCost) -> int:
     """Of all processes, rings and stores.
 
-    A buffer by itself was not measured: it loads what an actor loads, and so counts as one.
+    A buffer by itself was not measured: it loads what an actor loads, and so counts as one. Who
+    acts for actors was measured together with one, and each of them counts as both.
     """
-    acting = (split.actors + split.buffer_alone) * actor.memory_bytes
+    processes = profile.work.acting_cores(split.actors) + split.buffer_alone
+    acting = processes * actor.memory_bytes
     rings = split.actors * split.depth(profile.work) * actor.trajectory_bytes
     learning = split.learners * learner.memory_bytes
     return split.groups * (acting + rings + learning + profile.work.store_bytes)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tianji.core.columns import fitted, labelled
 from tianji.core.wording import count_of, duration, per_second
-from tianji.strategy.plan.costs import actor_cost_at
+from tianji.strategy.plan.costs import acted_for_seconds, actor_cost_at
 from tianji.strategy.plan.model import EQUAL, trajectory_costs
 from tianji.strategy.plan.profile import Profile
 from tianji.strategy.plan.solver import Choice
@@ -57,6 +57,8 @@ def _about(profile: Profile, choices: list[Choice], cores: int | None) -> Iterat
     idle = f"; {cores - used:,} of {count_of(cores, 'core')}{each} idle" if cores else ""
     yield "plan", roles_in(split) + idle * (cores is not None and used < cores)
     yield "buffer", "on a core of its own" if split.buffer_alone else "rides with the learner"
+    if work.inference:
+        yield "inference", _acting_for_all(profile, split)
     yield (
         "batch",
         f"{split.batch:,} samples from a pool of {split.pool:,}: freshness P = "
@@ -116,6 +118,18 @@ def cautions(profile: Profile, split: Split, is_fused: bool = True) -> Iterator[
             f"their parameters are {averaged}; each learns from its own samples, so a result takes "
             f"more steps than with one{fewer * (split.groups > split.hosts)}",
         )
+
+
+def _acting_for_all(profile: Profile, split: Split) -> str:
+    """What the role that acts for a group's actors can do."""
+    seconds = acted_for_seconds(profile, split.actors, split.envs)
+    rate = f", {per_second(split.actors * split.envs / seconds)} steps/s" if seconds else ""
+    where = f", on {profile.machine.acting_gpu}" if profile.machine.acting_gpu else ""
+    return (
+        f"acts for the actors of its group on a core of its own{where}: once for all of them in "
+        f"{duration(seconds)}{rate}; it and an actor wake each other in "
+        f"{duration(profile.waking_seconds)}"
+    )
 
 
 def _by_batch(profile: Profile, split: Split) -> str:

@@ -53,6 +53,7 @@ class Work:
     fusion_interval: int = count(10, "updates from one fusion of the groups to the next")
     store_bytes: int = at_least_zero(0, "of a group: the pool, and what waits to get into it")
     slackless: bool = key(False, "`slack = 0`: serial order, one trajectory under way")
+    inference: bool = key(False, "a role of each group acts for its actors, on a core of its own")
     keys: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What the digest is of; nothing in plans of older versions."""
 
@@ -60,8 +61,13 @@ class Work:
         """Numbers of actors that can share the environments of a group."""
         return [n for n in range(1, self.envs + 1) if self.envs % n == 0]
 
-    def cores_of(self, learning: int, acting: int) -> int:
-        """That a group needs to learn and act on so many; taking turns, both use the same ones."""
+    def acting_cores(self, actors: int) -> int:
+        """Of so many actors, and of who acts for them."""
+        return actors + self.inference
+
+    def cores_of(self, learning: int, actors: int) -> int:
+        """Of a group with so many actors; taking turns, both sides use the same ones."""
+        acting = self.acting_cores(actors)
         return max(learning, acting) if self.alternates else learning + acting
 
 
@@ -77,6 +83,7 @@ class ActorCost:
     memory_bytes: int = at_least_zero(REQUIRED, "of the process")
     act_seconds: float | None = at_least_zero(None, "the inference in a step, if measured apart")
     computing: float = share(1.0, "of its time that it needs a core; the rest it waits")
+    one_pass: bool = key(False, "an inference role acts for several of them in one pass")
 
 
 @dataclass(frozen=True)
@@ -108,6 +115,7 @@ class Profile:
     load_seconds: float = at_least_zero(0.0, "an actor takes newer weights")
     link_bytes_per_second: float | None = above_zero(None, "between hosts, if there are several")
     unevenness: float = share(0.0, "standard deviation of the speeds of cores, of their mean")
+    waking_seconds: float = at_least_zero(0.0, "an actor and who acts for it wake each other")
     foreign_cores: float = at_least_zero(0.0, "that others kept busy meanwhile")
 
     def __post_init__(self) -> None:

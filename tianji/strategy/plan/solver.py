@@ -85,6 +85,11 @@ def refuse_impossible(work: Work, wish: PlanRequest) -> None:
     A learner with one core is always measured, and no actor can have fewer than one environment: a
     wish that not even these can meet needs no measurement.
     """
+    if work.inference and wish.hosts > 1:
+        raise TianJiError(
+            f"actor_cfg.inference: roles on {wish.hosts} hosts want engine mpi, which has no "
+            "inference role: plan for one host, or let the actors act"
+        )
     if next(_splits(work, wish, [1], [1]), None) is None:
         raise TianJiError(_no_split(work, wish))
 
@@ -110,7 +115,7 @@ def _splits(
             continue
         for cores, alone in itertools.product(learner_cores, _places(work, wish)):
             learning = cores * work.learners + alone
-            room = mine if work.alternates else mine - learning
+            room = (mine if work.alternates else mine - learning) - work.inference
             if learning > mine or (room < 1 and wish.cores > 1):
                 continue  # only a machine with a single core has to share it
             for actors in range(1, max(room, 1) + 1):
@@ -186,6 +191,8 @@ def _no_split(work: Work, wish: PlanRequest) -> str:
         rules.append(f"its actors share {envs} equally: {one_of(work.equal_parts())} of them")
     elif wish.envs is not None:
         rules.append(f"the pool has room for {work.pool // work.steps:,} environments")
+    if work.inference:
+        rules.append("who acts for the actors has a core of its own")
     if wish.hosts > 1:
         rules.append(f"each of {wish.hosts} hosts has as many groups as the others")
     return (

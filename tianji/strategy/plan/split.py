@@ -16,6 +16,7 @@ class Bound(enum.StrEnum):
     """What keeps a split from being faster (section 4.3.3 of the paper), or in turns."""
 
     SAMPLE = "sample-bound"  # production
+    INFERENCE = "inference-bound"  # acting for the actors, where a role of its own does it
     TRAINING = "training-bound"  # updates
     COMMUNICATION = "communication-bound"  # receiving, or the links between hosts
     NONE = "balanced"

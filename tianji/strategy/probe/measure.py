@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -18,9 +18,20 @@ from tianji.core.schema import Arrays
 from tianji.engines.worker_loop import Loop, ProcessPorts
 from tianji.job.factory import build, build_buffer, make_env, make_store
 from tianji.job.job import Job, prepare
+from tianji.models.acting import acts_with_others
 from tianji.roles import Actor, Learner
+from tianji.roles.inference import Inference
 from tianji.roles.role import Role
-from tianji.roles.role_specs import Kind, RoleSpec, batches_of, role_name, roles_of, weights_of
+from tianji.roles.role_specs import (
+    Kind,
+    RoleSpec,
+    actions_of,
+    batches_of,
+    role_name,
+    roles_of,
+    steps_of,
+    weights_of,
+)
 from tianji.strategy.probe.probe_ends import (
     Clockwork,
     Drain,
@@ -54,6 +65,7 @@ class ActorTiming:
     memory_bytes: int
     computing: float  # share of the time in which this process had a core, or waited for one
     rollouts: list[float]  # seconds of each that is whole, where there are pauses between them
+    one_pass: bool  # its policy may act for other actors together with this one
 
 
 @dataclass(frozen=True)
@@ -86,48 +98,65 @@ def job_of(config: Config) -> Job:
 
 
 class ActorProbe:
-    """An actor with all its environments, ready to be measured, with a pause after each message."""
+    """An actor with all its environments, ready to be measured, with a pause after each message.
+
+    Where an inference role acts for it, both are measured, taking turns in one process: that is all
+    that they do, but for waking each other.
+    """
 
     def __init__(self, config: Config, pause: float = 0.0) -> None:
-        self._job = job = job_of(config)
-        self._pause = pause
-        role = next(role for role in roles_of(config) if role.kind is Kind.ACTOR)
-        self._ports = ProbePorts(job)
+        self._job = job = _without_versions(job_of(config))
+        group = {role.kind: role for role in reversed(roles_of(config)) if role.group == 0}
+        name = group[Kind.ACTOR].name
+        self._ports = ports = ProbePorts(job)
         self._weights = np.zeros(job.algorithm.n_weights(job.task), np.float32)
-        self._ports.inboxes[weights_of(0)] = Published(self._weights, FAR_VERSION)
-        self._actor = cast(Actor, build(role, job, self._ports))
+        ports.inboxes[weights_of(0)] = Published(self._weights, FAR_VERSION)
+        self._roles: list[Role]
+        self._acts: Actor | Inference
+        if Kind.INFERENCE in group:
+            ports.join(steps_of(name))
+            ports.join(actions_of(name))
+            self._acts = cast(Inference, build(group[Kind.INFERENCE], job, ports))
+            self._roles = [self._acts, build(group[Kind.ACTOR], job, ports)]
+            seat = self._acts.seats[0]
+            self._writer, self._policies = seat.trajectory, seat.policies
+        else:
+            self._acts = cast(Actor, build(group[Kind.ACTOR], job, ports))
+            self._roles = [self._acts]
+            self._writer, self._policies = self._acts.trajectory, [self._acts.policy]
+        self._drain = cast(Drain, ports.outbox(f"trajectories {name}"))
+        self._drain.pause = pause
 
     def run(self, seconds: float, go: Callable[[], None] = lambda: None) -> ActorTiming:
         """Acts for `seconds`, once; `go` returns when everybody is warm."""
-        actor = self._actor
-        drain = cast(Drain, self._ports.outbox(f"trajectories {actor.name}"))
-        drain.pause = self._pause
-        marks: list[tuple[float, float, float, float, float]] = []
+        acts, drain, writer = self._acts, self._drain, self._writer
+        marks: list[tuple[float, float, float, float, float, float]] = []
 
         def steps_taken() -> int:
-            writing = actor.trajectory.length if actor.trajectory.is_open else 0
-            return drain.n_steps + writing
+            return drain.n_steps + (writer.length if writer.is_open else 0)
 
         def read() -> None:
             awake = time.perf_counter() - drain.paused
             done = steps_taken(), drain.n_sent, drain.seconds
-            marks.append((awake, *done, time.process_time() + queued_seconds()))
+            busy = float(acts.counts[Count.BUSY_SECONDS]) - drain.paused
+            marks.append((awake, *done, busy, time.process_time() + queued_seconds()))
 
         def enough() -> bool:
             return not marks or steps_taken() >= LEAST_STEPS + marks[0][1]
 
-        obs = {name: np.array(array) for name, array in actor.obs.items()}
-        first, policy, own = np.array(actor.first), actor.policy, dict[str, float]()
+        own = dict[str, float]()
+        deed = self._deciding()
 
         def ready() -> None:
-            own["loading"] = _usual(lambda: policy.load(self._weights, FAR_VERSION))
-            own["deciding"] = _usual(lambda: policy.act(obs, first))
+            own["loading"] = _usual(self._load)
+            own["deciding"] = _usual(deed)
             go()
 
         clock = Clockwork(WARM_SECONDS, seconds, read, enough, ready)
-        actor.weights = Published(self._weights, FAR_VERSION, clock)
-        _loop([actor], self._ports)
-        took, steps, sent, sending, computing = (b - a for a, b in zip(*marks, strict=True))
+        acts.weights = Published(self._weights, FAR_VERSION, clock)
+        _loop(self._roles, self._ports)
+        took, steps, sent, sending, busy, computing = (b - a for a, b in zip(*marks, strict=True))
+        alone = isinstance(acts, Actor)
         return ActorTiming(
             seconds=took,
             n_steps=int(steps),
@@ -135,18 +164,33 @@ class ActorProbe:
             length=drain.n_steps / drain.n_sent if drain.n_sent else self._job.length,
             sending=sending,
             loading=own["loading"],
-            deciding=own["deciding"],
+            deciding=own["deciding"] if alone else (busy - sending) / steps,
             trajectory_bytes=self._job.trajectory.n_bytes,
             memory_bytes=own_bytes(),
             computing=min(1.0, computing / took),
             rollouts=drain.rollouts[int(marks[0][2]) + 1 :],
+            one_pass=all(map(acts_with_others, self._policies)),
         )
+
+    def _load(self) -> None:
+        for policy in self._policies:
+            policy.load(self._weights, FAR_VERSION)
+
+    def _deciding(self) -> Callable[[], object]:
+        """One inference, as it will be asked for; of an inference role its own time says that."""
+        if not isinstance(self._acts, Actor):
+            return lambda: None
+        actor = self._acts
+        obs = {name: np.array(array) for name, array in actor.obs.items()}
+        first, policy = np.array(actor.first), actor.policy
+        return lambda: policy.act(obs, first)
 
 
 class LearnerProbe:
     """A buffer and a learner as they share a process, with all the trajectories they can take."""
 
     def __init__(self, config: Config, pause: float = 0.0) -> None:
+        config = _acting_alone(config)  # trajectories are the same, whoever acts
         self._job = job = job_of(config)
         group = [role for role in roles_of(config) if role.group == 0]
         roles = {role.kind: role for role in reversed(group)}  # the first of each kind
@@ -188,6 +232,19 @@ class LearnerProbe:
         storing = added / received if received else adding.seconds / adding.times
         done = int(updates), int(received), busy, added, drew
         return LearnerTiming(took, *done, storing, own_bytes())
+
+
+def _without_versions(job: Job) -> Job:
+    """The same where no version has its share: whoever acts makes as much as it can."""
+    sampling: Any = job.sampling
+    if sampling.per_version is None:
+        return job
+    return replace(job, sampling=replace(sampling, per_version=None))
+
+
+def _acting_alone(config: Config) -> Config:
+    actor_cfg = replace(config.parallel.actor_cfg, inference=False)
+    return replace(config, parallel=replace(config.parallel, actor_cfg=actor_cfg))
 
 
 def _one_trajectory(job: Job, role: RoleSpec) -> Arrays:

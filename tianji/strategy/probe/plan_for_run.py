@@ -42,7 +42,6 @@ def for_run(
     a terminal shows what is being measured.
     """
     config, alone = load(file, given), mpirun.inside() is None
-    planner.refuse_inference(config)
     in_one = engine is None and alone and not config.parallel.global_cfg.use_comm_parallel
     if engine == "local" or in_one:
         raise TianJiError(

@@ -59,7 +59,6 @@ def measure(
     where the costs would be, or are, of no use.
     """
     config = load(file, [*overrides, *as_overrides(settings or {}, "plan")])
-    refuse_inference(config)
     if profile is None:
         with _stoppable():
             return config, probe(_tried(config, refuse), cores, say, seconds)
@@ -73,15 +72,6 @@ def measure(
         )
     refuse(profile.work)
     return config, profile
-
-
-def refuse_inference(config: Config) -> None:
-    """Raises where actors do not act themselves: such a split is not modelled."""
-    if config.parallel.actor_cfg.inference:
-        raise TianJiError(
-            "actor_cfg.inference: a plan is for actors that act themselves: leave that key out, "
-            "or split the cores by hand (actor_cfg.num, actor_cfg.envs, learner_cfg.cores)"
-        )
 
 
 def make(

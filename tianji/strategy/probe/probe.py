@@ -41,6 +41,7 @@ def probe(
 
 def _profile(crew: ProbeCrew, machine: Machine) -> Profile:
     """All that a plan needs."""
+    waking = crew.waking()
     found = stages.measure(crew)
     crew.time.spend_all()
     usual, answers = found.learners[0], found.acted.answers
@@ -57,6 +58,7 @@ def _profile(crew: ProbeCrew, machine: Machine) -> Profile:
         ),
         load_seconds=fmean(answer["loading"] for acted in answers for answer in acted),
         unevenness=unevenness(answers),
+        waking_seconds=waking,
     )
 
 

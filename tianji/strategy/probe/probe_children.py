@@ -8,6 +8,7 @@ measured once, on those where the one with fewer was.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -119,6 +120,17 @@ class ProbeCrew:
         n_later = 1 + len(self.on_gpu)  # larger batches, and learners that share a GPU
         n_stages = len(self.choices) + len(self.learners) + n_more + n_later
         self.time = TimeLeft(ends, n_stages, n_later)
+
+    def waking(self) -> float:
+        """What it takes an actor and who acts for it to wake each other; 0 where it acts itself."""
+        if not self.job.config.parallel.actor_cfg.inference:
+            return 0.0
+        core, mine = self.cores[0], os.sched_getaffinity(0)
+        os.sched_setaffinity(0, mine - {core} or mine)  # as a run has them: on two cores
+        try:
+            return self.actors[0].round_trip(core)
+        finally:
+            os.sched_setaffinity(0, mine)
 
     def move_on(self) -> None:
         """Has everybody sit on the next core."""

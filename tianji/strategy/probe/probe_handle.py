@@ -7,9 +7,11 @@ import os
 import select
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from statistics import median
 from types import TracebackType
 from typing import Any
 
@@ -22,6 +24,7 @@ from tianji.machine.resources import Share, available_cores
 Answer = dict[str, Any]
 
 SILENT_SECONDS = 60.0  # after which a role is given up
+ROUND_TRIPS = 500
 
 MAKE_ROOM = {
     "learner": "lower hyp.buffer_size, or on-policy actor_cfg.envs or the length of rollouts",
@@ -90,6 +93,17 @@ class ProbeHandle:
     def answer(self) -> Answer:
         """What was found."""
         return self._hear()
+
+    def round_trip(self, core: int) -> float:
+        """Seconds in which the child on this core is woken and wakes its parent; the median."""
+        self._tell(json.dumps({"cores": [core], "answers": ROUND_TRIPS}))
+        taken = []
+        for _ in range(ROUND_TRIPS):
+            began = time.perf_counter()
+            self.go()
+            self.answer()
+            taken.append(time.perf_counter() - began)
+        return median(taken)
 
     def _tell(self, line: str) -> None:
         assert self._process.stdin is not None

@@ -42,6 +42,7 @@ def actor_cost(
         max(answer["memory_bytes"] for answer in answers),
         act_seconds=min(step, fmean(answer["deciding"] for answer in answers)),
         computing=fmean(answer["computing"] for answer in answers),
+        one_pass=answers[0]["one_pass"],
     )
 
 

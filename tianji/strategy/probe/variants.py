@@ -107,5 +107,6 @@ def work_of(job: Job) -> Work:
         fusion_interval=learner.send_root_interval,
         store_bytes=n_bytes_of(job)["store"] // job.config.n_groups,
         slackless=job.in_turns,
+        inference=job.config.parallel.actor_cfg.inference,
         keys=keys_of(job.config),
     )

@@ -114,6 +114,11 @@ def run(profile: Profile, options: argparse.Namespace, above: Sequence[str] = ()
 
 def refuse_impossible(work: Work, options: argparse.Namespace) -> None:
     """Raises for layouts that no run of a job could have; costs make no difference to that."""
+    if work.inference:
+        raise TianJiError(
+            "--simulate: a role that acts for actors (actor_cfg.inference) is not simulated: leave "
+            "--simulate out, or that key"
+        )
     layout, actors = _named(work, options), _actors(options)
     for n in actors:
         refuse_impossible_layout(dataclasses.replace(layout, actors=n), work)
