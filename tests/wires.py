@@ -133,7 +133,7 @@ class MemoryBridge:
     def __init__(self, wire):
         self._wire = wire
 
-    def join(self, number, recruit):
+    def join(self, number, newcomer):
         self._wire._peers.append(number)
         return self._wire
 

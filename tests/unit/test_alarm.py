@@ -20,8 +20,7 @@ from tianji.job.job import prepare
 @pytest.fixture
 def calls(monkeypatch):
     made = []
-    later = lambda seconds, exit=False: made.append((seconds, "ends") if exit else seconds)  # noqa: E731
-    monkeypatch.setattr(faulthandler, "dump_traceback_later", later)
+    monkeypatch.setattr(faulthandler, "dump_traceback_later", made.append)
     monkeypatch.setattr(faulthandler, "cancel_dump_traceback_later", lambda: made.append("off"))
     return made
 
@@ -44,16 +43,6 @@ def test_one_of_a_second_does_not_go_off_in_what_puts_it_off(calls, monkeypatch)
         set_at += now * (len(calls) > n)
         now[0] += 0.05
     assert max(np.diff(set_at)) < 0.5 < calls[0] == 1.0
-
-
-def test_one_that_ends_its_process_gives_the_first_steps_more_time(calls, monkeypatch):
-    now, bell = [100.0], Alarm(7.0, ends=True)
-    monkeypatch.setattr(alarm.time, "monotonic", lambda: now[0])
-    for _ in range(3):
-        bell.put_off()
-        now[0] += 1.5
-    assert [seconds for seconds, _ in calls] == [alarm.START_SECONDS + 70.0, 70.0, 7.0]
-    assert {how for _, how in calls} == {"ends"}
 
 
 def test_it_is_off_behind_what_it_watches_also_where_that_raises(calls):

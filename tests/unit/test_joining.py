@@ -2,14 +2,15 @@
 
 import numpy as np
 import pytest
-from wires import MemoryWorld
+from commands import eventually
+from wires import MemoryWire, MemoryWorld
 
 from tianji.core.channel import ChannelSpec, Delivery
 from tianji.core.schema import Field, Schema
 from tianji.transports import ring
 from tianji.transports.bell import Silence
 from tianji.transports.cluster import ClusterTransport
-from tianji.transports.wire import Note, Word
+from tianji.transports.wire import Note, Wires, Word
 
 SCHEMA = Schema((Field("number", "int64"),))
 SPECS = [
@@ -23,14 +24,13 @@ NEW = 2  # the number of the process in the actor's place
 
 
 class Run:
-    """A learner and an actor on two machines, or on one."""
+    """A learner and an actor on two machines."""
 
-    def __init__(self, monkeypatch, hosts=("a", "b")):
-        self._net, self._hosts = {}, list(hosts)
+    def __init__(self):
+        self._net, self._hosts = {}, ["a", "b"]
         self._closing = []
         self.learner = self.made(0, RANKS, "learner")
-        if len(set(hosts)) > 1:
-            self.actor = self.made(1, RANKS, "actor")
+        self.actor = self.made(1, RANKS, "actor")
         self.samples = self.learner.inbox("samples")
         self.weights = self.learner.outbox("weights")
 
@@ -65,8 +65,8 @@ class Run:
 
 
 @pytest.fixture
-def run(monkeypatch):
-    made = Run(monkeypatch)
+def run():
+    made = Run()
     yield made
     made.close()
 
@@ -162,13 +162,21 @@ def test_rank_0_says_who_comes_and_who_does_not(run, monkeypatch):
     monkeypatch.setattr(run.learner, "_let_in", lambda home, number: joined.append((home, number)))
     run.lose_the_actor()
     names = sorted(RANKS)
-    run.learner._told(Note(Word.JOIN, number=NEW, version=names.index("actor")))
-    while not joined:
-        pass
-    assert joined == [("actor", NEW)]
+    run.learner._heard(Note(Word.JOIN, number=NEW, version=names.index("actor")))
+    assert eventually(lambda: joined) == [("actor", NEW)]
 
 
-def test_a_process_of_one_machine_finds_its_memory_as_the_lost_one_left_it(monkeypatch):
+def test_nobody_looks_any_more_at_the_wire_of_one_that_came_later_and_is_lost():
+    first, later = (MemoryWire({}, 0, [peer]) for peer in (1, 2))
+    wires = Wires(first, [1])
+    wires.add(2, later)
+    wires.forget(2)
+    assert [event.peer for event in wires.poll()] == [2]
+    assert wires._wires == [first]
+    wires.send(2, Note(Word.BEAT))  # to nobody
+
+
+def test_a_process_of_one_machine_finds_its_memory_as_the_lost_one_left_it():
     """The channels of two processes of one machine cross no wire; who comes maps their memory."""
     block = np.zeros(ring.n_bytes(SPECS[0]), np.uint8)
     lost = ring.sender(SPECS[0], block, [])

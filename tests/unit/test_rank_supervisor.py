@@ -18,7 +18,7 @@ from tianji.observe.watch import Progress
 HOME, OTHER = "actor-0.0", "actor-0.1"
 
 
-class Recruit:
+class Newcomer:
     """A process that has come up, and what it hears."""
 
     def __init__(self, *said):
@@ -39,14 +39,14 @@ HELLO = {"version of tianji": __version__, "meeting": "there"}
 
 class World:
     def __init__(self):
-        self.meetings, self.recruits, self.refusal = ["door"] * 4, [], None
+        self.meetings, self.newcomers, self.refusal = ["door"] * 4, [], None
         self.answers = [HELLO, {"trouble": ""}]
 
-    def recruit(self, words, rank):
+    def start(self, words, rank):
         if self.refusal:
             raise TianJiError(self.refusal)
-        self.recruits.append(Recruit(*self.answers))
-        return self.recruits[-1]
+        self.newcomers.append(Newcomer(*self.answers))
+        return self.newcomers[-1]
 
 
 class Transport:
@@ -70,7 +70,7 @@ class Transport:
     def invite(self, home, number):
         self.invited.append((home, number))
 
-    def let_in(self, home, number, recruit):
+    def let_in(self, home, number, newcomer):
         self.courier.heard_at[number] = 0.0
 
     def hand_out(self):
@@ -80,7 +80,7 @@ class Transport:
 class Ranks:
     def __init__(self):
         self.ranks = {"launcher": 0, "learner-0.0": 1, HOME: 2, OTHER: 3}
-        self.guarded, self.gone = set(), {}
+        self.guarded, self.given_up, self.gone = set(), set(), {}
         self.orders = {HOME: {"home": HOME}, OTHER: {"home": OTHER}}
         self.description = {"checkpoints": "/run/checkpoints"}
 
@@ -92,6 +92,12 @@ class Ranks:
 
     def last_words(self, home):
         return ""
+
+    def is_there(self, home):
+        return home not in self.gone
+
+    def begin_anew(self, home):
+        pass
 
     def follow(self, home, rank):
         self.ranks[home] = rank
@@ -130,8 +136,8 @@ class Case:
     def look(self, ended=lambda home: False):
         told = self.supervisor.look(ended)
         for charge in self.supervisor._charges:
-            if charge.recruiting is not None:
-                charge.recruiting.join(10)
+            if charge.replacing is not None:
+                charge.replacing.join(10)
         return told
 
     def lose(self, home=HOME, status=None):
@@ -157,10 +163,10 @@ def test_a_lost_actor_is_replaced_at_once_if_it_had_come_to_something(case):
     run.look()
     assert run.ranks.ranks[HOME] == 4
     assert HOME in run.ranks.guarded
-    [order, brief, begin] = run.world.recruits[0].heard
+    [order, brief, begin] = run.world.newcomers[0].heard
     assert (order["home"], begin) == (HOME, {"begin": True})
     told = brief["brief"]
-    assert (told["life"], told["ranks"][HOME], told["recruit"]["number"]) == (1, 4, 4)
+    assert (told["life"], told["ranks"][HOME], told["newcomer"]["number"]) == (1, 4, 4)
     assert told["counts"][HOME][Count.PUSHED] == 1
 
 
@@ -170,10 +176,21 @@ def test_its_memory_comes_from_a_process_of_its_machine_that_lives(case):
     run.lose()
     run.look()
     run.look()
-    about = run.world.recruits[0].heard[1]["brief"]["recruit"]
+    about = run.world.newcomers[0].heard[1]["brief"]["newcomer"]
     assert (about["host"], about["meetings"]) == (OTHER, {3: "door"})
-    run.lose(OTHER)
-    run.look()
+
+
+def test_of_two_that_were_alone_on_their_machine_the_second_waits_for_the_memory_of_the_first(case):
+    run = case()
+    for home in (HOME, OTHER):
+        run.made_something(home)
+        run.lose(home)
+    for _ in range(5):
+        run.look()
+    first, second = (each.heard[1]["brief"]["newcomer"] for each in run.world.newcomers)
+    assert (first["host"], first["meetings"]) == (HOME, {})
+    assert (second["host"], second["meetings"]) == (HOME, {4: "there"})
+    assert run.transport.invited == [(HOME, 4), (OTHER, 5)]
 
 
 def test_it_is_back_when_it_reports(case, capsys):
@@ -218,7 +235,7 @@ def test_where_mpi_starts_no_process_training_goes_on_without_it(case):
     assert HOME not in run.ranks.guarded
 
 
-def test_a_recruit_that_dies_is_a_loss_like_another(case):
+def test_a_newcomer_that_dies_is_a_loss_like_another(case):
     run = case("global_cfg.restarts=2")
     run.world.answers = []
     run.made_something()
@@ -230,7 +247,7 @@ def test_a_recruit_that_dies_is_a_loss_like_another(case):
     run.look()
     [words] = run.look()
     assert "could not be replaced: the new process did not come up" in words
-    assert len(run.world.recruits) == 2
+    assert len(run.world.newcomers) == 2
 
 
 def test_a_budget_that_is_spent_leaves_the_group_smaller(case):
@@ -255,6 +272,7 @@ def test_nobody_waits_at_the_end_for_those_who_are_away(case):
     assert not run.supervisor.awaits(lambda home: True)
     assert run.supervisor.close() == []
     assert run.transport.given_up == [2]
+    assert HOME in run.ranks.guarded  # its loss is no failure of the run
     assert not run.supervisor.awaits(lambda home: False)
 
 
@@ -279,7 +297,17 @@ def test_a_new_process_has_the_environment_of_the_ranks_and_never_says_how_the_r
     assert words[:3] == ["env", "-u", "TIANJI_STATUS"]
     assert "OMPI_MCA_btl=tcp,self" in words
     assert not any(word.startswith("TIANJI_STATUS=") for word in words)
-    assert words[-2:] == ["tianji.engines.recruit", "/run"]
+    assert words[-2:] == ["tianji.engines.newcomer", "/run"]
+
+
+def test_a_newcomer_that_is_of_no_use_is_told_to_go(case):
+    run = case()
+    run.world.answers = [HELLO, {"trouble": "there is no such folder here"}]
+    run.made_something()
+    run.lose()
+    run.look()
+    run.look()
+    assert run.world.newcomers[0].heard[-1] == {"leave": True}
 
 
 def test_a_budget_counts_the_losses_of_an_hour():

@@ -73,8 +73,8 @@ class EnvironmentConfig:
     )
     step_seconds: float = key(
         60.0,
-        "seconds in a step after which an actor hangs: engine process replaces it, unless three "
-        "times the longest step so far is more; engine mpi writes its stack into its log",
+        "seconds in a step after which an actor hangs and is replaced (engines process and mpi), "
+        "unless three times the longest step so far is more",
         at_least=1,
     )
     kwargs: Mapping[str, Any] = key(

@@ -9,35 +9,37 @@ import faulthandler
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Self
 
 STALL_SECONDS = 60.0  # without progress, until it is told
 START_SECONDS = 120.0  # the same until a process is ready, which has libraries to load
-AT_FIRST = 10.0  # times as long a step may take before the first report, when none is known
+AT_FIRST = 10.0  # times as long a step may take before the first trajectory, when none is known
+SLOWER = 3.0  # and so many times as long as the longest that was ever come out of
 FROM_ONE_TO_THE_NEXT = 1.0  # seconds at most: each time it is put off costs a thread
 
 
 class Alarm:
-    """Writes the stacks of all threads on standard error, if it is not put off for `seconds`.
+    """Writes the stacks of all threads on standard error, if it is not put off for `seconds`."""
 
-    A process that `ends` then is one that somebody replaces. It is given more time at first: to be
-    ready, until it is put off once, and ten times as long for its first steps.
-    """
-
-    def __init__(self, seconds: float = STALL_SECONDS, ends: bool = False) -> None:
-        self._seconds, self._ends = seconds, ends
-        self._more = [START_SECONDS + AT_FIRST * seconds, AT_FIRST * seconds] if ends else []
+    def __init__(self, seconds: float = STALL_SECONDS) -> None:
+        self._seconds = seconds
         self._due = 0.0
 
-    def put_off(self) -> None:
-        """What calls this now and then does not hang."""
-        seconds, now = self._seconds, time.monotonic()
-        if self._more:
-            seconds = self._more.pop(0)
-        elif now < self._due:
+    def put_off(self, begun: bool = True) -> None:
+        """What calls this now and then does not hang, whether or not it has `begun` its work."""
+        if (now := time.monotonic()) < self._due:
             return
         self._due = now + min(FROM_ONE_TO_THE_NEXT, self._seconds / 4)
         with suppress(AttributeError, OSError, ValueError, RuntimeError):  # no such stream
-            faulthandler.dump_traceback_later(seconds, exit=self._ends)
+            faulthandler.dump_traceback_later(self._seconds)
+
+    def armed(self) -> Self:
+        """The same, from now on."""
+        self.put_off()
+        return self
+
+    def look(self) -> None:
+        """Nobody need look: it goes off by itself."""
 
     def cancel(self) -> None:
         """What follows may take as long as it likes."""

@@ -10,10 +10,10 @@ import signal
 import time
 from pathlib import Path
 
-from tianji.core.alarm import AT_FIRST, START_SECONDS
+from tianji.core.alarm import AT_FIRST, SLOWER, START_SECONDS
 from tianji.core.counts import Count
 from tianji.engines.live_counts import live_counts
-from tianji.engines.supervise import DUMP_SECONDS, LOOK_SECONDS, SLOWER, hung
+from tianji.engines.supervise import DUMP_SECONDS, LOOK_SECONDS, hung
 from tianji.engines.worker_processes import Crew
 from tianji.roles.role_specs import RoleSpec
 from tianji.transports.shm import ShmTransport

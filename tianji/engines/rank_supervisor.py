@@ -30,13 +30,14 @@ from tianji.transports.wire import Note, Word
 if TYPE_CHECKING:  # MPI is loaded by those who are in an MPI job
     from tianji.engines.ranks import Ranks
     from tianji.transports.cluster import ClusterTransport
-    from tianji.transports.mpi import World
+    from tianji.transports.mpi import Newcomer, World
 
 HELLO_SECONDS = 60.0  # for a new process to come up
 LOAD_SECONDS = 300.0  # for it to load its libraries
+MOST_SECONDS = 600.0  # for all of it: MPI itself knows no limit
 KNOWN_SECONDS = 5.0  # for the courier to know it
 LOOK_SECONDS = 0.002
-ENTRY = "tianji.engines.recruit"
+ENTRY = "tianji.engines.newcomer"
 
 
 def replaced_homes(config: Config) -> list[str]:
@@ -60,7 +61,7 @@ class RankCharge:
     seen: int = 0  # the last order that was given while it was there
     done: float = 0.0  # messages sent, by the beginning of this life
     n_heard: int = 0  # reports
-    recruiting: Recruiting | None = None
+    replacing: Replacing | None = None
 
 
 class RankSupervisor:
@@ -75,6 +76,7 @@ class RankSupervisor:
         homes = [home for home in replaced_homes(config) if transport.bridge_of(home)]
         self._charges = [RankCharge(home, RestartBudget(most)) for home in homes]
         ranks.guarded |= set(homes)
+        self._first = dict(ranks.ranks)  # which MPI started, and knows the machines of
         self._newest = max(ranks.ranks.values())  # number of a process
         self._meetings: dict[str, str] = {}  # where those who came later hand out memory
         self._one_at_a_time = threading.Lock()  # MPI lets one in after the other
@@ -87,11 +89,11 @@ class RankSupervisor:
             return []
         now, told = time.monotonic(), []
         for charge in self._charges:
-            if charge.recruiting is not None:
-                told += self._follow(charge, charge.recruiting, now)
+            if charge.replacing is not None:
+                told += self._follow(charge, charge.replacing, now)
             elif charge.due:
-                if now >= charge.due and not ended(charge.home):
-                    charge.recruiting = self._recruit(charge)
+                if now >= charge.due and not ended(charge.home) and self._is_next(charge):
+                    charge.replacing = self._newcomer(charge)
             elif charge.home in self._ranks.guarded:
                 told += self._see(charge, now, ended)
         return told
@@ -104,13 +106,21 @@ class RankSupervisor:
     def close(self) -> list[str]:
         """The stream ends: nobody is replaced any more, and nobody waits for those who are away.
 
-        Channels are closed here; nothing is left to do for those who are answered with.
+        Their channels are closed here, so nobody is left for whoever asks.
         """
         self._closed = True
         for charge in self._charges:
             if charge.due:
-                self._give_up(charge)
+                self._close(charge.home)
         return []
+
+    def _is_next(self, charge: RankCharge) -> bool:
+        """Whether nobody else is on the way to its machine, who could have that one's memory."""
+        on_the_way = [other.home for other in self._charges if other.replacing is not None]
+        return self._machine(charge.home) not in map(self._machine, on_the_way)
+
+    def _machine(self, home: str) -> str:
+        return self._transport.machine(self._first[home])
 
     def _see(self, charge: RankCharge, now: float, ended: Callable[[str], bool]) -> list[str]:
         """Whether it is lost, or back."""
@@ -147,10 +157,10 @@ class RankSupervisor:
         progress = self._watch.poll()
         charge.fault = ProcessFault(home, how, words, round(progress.elapsed(now), 3))
         self._watch.replace(home, {home: progress.counts[home]}, charge.fault)
-        charge.n_heard, charge.life = self._watch.heard[home], charge.life + 1
+        charge.life += 1
         return [f"{self._ranks.named(home)} {how}; it is replaced{said}"]
 
-    def _recruit(self, charge: RankCharge) -> Recruiting:
+    def _newcomer(self, charge: RankCharge) -> Replacing:
         """Begins to replace it."""
         home, ranks = charge.home, self._ranks
         charge.done = self._n_sent(charge)
@@ -160,52 +170,50 @@ class RankSupervisor:
         about = {
             "number": number,
             "bridge": self._transport.bridge_of(home),
-            "host": mate,
+            "host": mate,  # which has the memory that the processes of its machine share
             "hosts": {rank: self._transport.machine(rank) for rank in ranks.ranks.values()}
             | {number: self._transport.machine(old)},
             "meetings": {ranks.ranks[mate]: self._meeting(mate)} if mate != home else {},
         }
         brief = self._ranks.description | {
             "ranks": ranks.ranks | {home: number},
-            "recruit": about,
+            "newcomer": about,
             "life": charge.life,
             "seen": charge.seen,
             "counts": {home: self._watch.progress.counts[home].tolist()},
         }
-        found = Recruiting(self, self._world, charge, brief)
+        found = Replacing(self, self._world, charge, brief)
         found.start()
         return found
 
     def _mate(self, home: str) -> str:
         """Who has the memory that the processes of a machine share: itself if it is alone there."""
-        ranks, host = self._ranks.ranks, self._transport.machine(self._ranks.ranks[home])
-        there = [name for name in ranks if self._transport.machine(ranks[name]) == host]
-        away = {charge.home for charge in self._charges if charge.due}
-        alive = [n for n in there if n not in away and not self._ranks.departure(n)[1]]
-        return next((name for name in alive if name != home), home)
+        ranks, machine = self._ranks, self._machine(home)
+        there = [name for name in ranks.ranks if self._machine(name) == machine]
+        return next((name for name in there if name != home and ranks.is_there(name)), home)
 
     def _meeting(self, mate: str) -> str:
         return self._meetings.get(mate) or self._world.meetings[self._ranks.ranks[mate]]
 
-    def _follow(self, charge: RankCharge, recruiting: Recruiting, now: float) -> list[str]:
+    def _follow(self, charge: RankCharge, replacing: Replacing, now: float) -> list[str]:
         """Sees whether a new process is there, or could not be had."""
-        if recruiting.is_alive():
+        if replacing.is_alive() and now < replacing.due:
             return []
-        charge.recruiting = None
-        if recruiting.problem:
-            return self._again(charge, recruiting, now)
-        charge.due = 0.0
-        self._meetings[charge.home] = recruiting.meeting
-        self._ranks.follow(charge.home, recruiting.number)
+        charge.replacing = None
+        if replacing.problem:
+            return self._again(charge, replacing, now)
+        charge.due, charge.n_heard = 0.0, self._watch.heard[charge.home]
+        self._meetings[charge.home] = replacing.meeting
+        self._ranks.follow(charge.home, replacing.number)
         return []
 
-    def _again(self, charge: RankCharge, recruiting: Recruiting, now: float) -> list[str]:
+    def _again(self, charge: RankCharge, replacing: Replacing, now: float) -> list[str]:
         """Whoever was to replace it was lost too, or MPI cannot, and never will."""
-        if recruiting.is_final or not charge.budget.spend(now, False):
+        if replacing.is_final or not charge.budget.spend(now, False):
             self._give_up(charge)
-            return [f"{charge.home} could not be replaced: {recruiting.problem}"]
+            return [f"{charge.home} could not be replaced: {replacing.problem}"]
         charge.due = now + charge.budget.pause
-        note(f"{charge.home} is not replaced yet: {recruiting.problem}")
+        note(f"{charge.home} is not replaced yet: {replacing.problem}")
         return []
 
     def _give_up(self, charge: RankCharge) -> None:
@@ -214,76 +222,92 @@ class RankSupervisor:
         if charge.fault is not None:
             self._watch.give_up(charge.fault)
         self._ranks.guarded.discard(charge.home)
-        old = self._ranks.ranks[charge.home]
-        courier = self._transport.courier
+        self._ranks.given_up.add(charge.home)
+        self._close(charge.home)
+
+    def _close(self, home: str) -> None:
+        """Ends the channels of a lost one, here and with all who talked to it."""
+        old, courier = self._ranks.ranks[home], self._transport.courier
         courier.run(lambda: courier.close_for_good(old))
-        for rank in self._transport.bridge_of(charge.home):
+        for rank in self._transport.bridge_of(home):
             if rank:
                 courier.say(rank, Note(Word.GONE, number=old))
 
     def _n_sent(self, charge: RankCharge) -> float:
         return float(self._watch.progress.counts[charge.home][Count.PUSHED])
 
-    def enlist(self, recruiting: Recruiting) -> None:
-        """Has the new process come, and all let it in; the thread of `recruiting` calls this."""
-        home, ranks = recruiting.home, self._ranks
-        old, number = ranks.ranks[home], recruiting.number
+    def enlist(self, replacing: Replacing) -> None:
+        """Has a new process come, and all let it in; the thread of `replacing` calls this."""
+        ranks = self._ranks
         with self._one_at_a_time:
-            recruit = self._world.recruit(command(ranks.description), old)
-        recruiting.is_final = False  # whatever goes wrong now need not do so again
-        hello = recruit.hear(1, HELLO_SECONDS)
+            ranks.begin_anew(replacing.home)
+            newcomer = self._world.start(command(ranks.description), self._first[replacing.home])
+        replacing.is_final = False  # whatever goes wrong now need not do so again
+        try:
+            self._prepare(newcomer, replacing)
+            with self._one_at_a_time:
+                self._let_in(newcomer, replacing)
+        except TianJiError:
+            newcomer.say(1, {"leave": True})  # if it is there
+            raise
+        replacing.problem = ""
+
+    def _prepare(self, newcomer: Newcomer, replacing: Replacing) -> None:
+        """Has it load what it needs."""
+        hello = newcomer.hear(1, HELLO_SECONDS)
         if hello is None or hello.get("version of tianji") != __version__:
             raise TianJiError("the new process did not come up")
-        recruiting.meeting = hello["meeting"]
-        recruit.say(1, ranks.orders[home])
-        recruit.say(1, {"brief": recruiting.brief})
-        answer = recruit.hear(1, LOAD_SECONDS)
+        replacing.meeting = hello["meeting"]
+        newcomer.say(1, self._ranks.orders[replacing.home])
+        newcomer.say(1, {"brief": replacing.brief})
+        answer = newcomer.hear(1, LOAD_SECONDS)
         if answer is None or answer["trouble"]:
             raise TianJiError("it did not begin" if answer is None else answer["trouble"])
-        with self._one_at_a_time:
-            if self._closed:
-                raise TianJiError("the run is over")
-            self._invite(home, number)
-            recruit.say(1, {"begin": True})
-            self._transport.let_in(home, number, recruit)
-            recruit.settle()
+
+    def _let_in(self, newcomer: Newcomer, replacing: Replacing) -> None:
+        if self._closed:
+            raise TianJiError("the run is over")
+        self._invite(replacing)
+        newcomer.say(1, {"begin": True})
+        self._transport.let_in(replacing.home, replacing.number, newcomer)
+        newcomer.settle()
         deadline = time.monotonic() + KNOWN_SECONDS
-        while number not in self._transport.courier.heard_at:
+        while replacing.number not in self._transport.courier.heard_at:
             if time.monotonic() > deadline:
                 raise TianJiError("the courier does not know it")
             time.sleep(LOOK_SECONDS)
-        recruiting.problem = ""
 
-    def _invite(self, home: str, number: int) -> None:
+    def _invite(self, replacing: Replacing) -> None:
         """Tells those who are to let it in, and whoever has the memory of its machine."""
-        mate = self._mate(home)
+        mate = replacing.brief["newcomer"]["host"]
         if mate == LAUNCHER:
             self._transport.hand_out()
-        elif mate != home:
+        elif mate != replacing.home:
             self._transport.courier.say(self._ranks.ranks[mate], Note(Word.GUEST))
-        self._transport.invite(home, number)
+        self._transport.invite(replacing.home, replacing.number)
 
 
-class Recruiting(threading.Thread):
+class Replacing(threading.Thread):
     """Replaces one process, beside the run."""
 
     def __init__(
         self, supervisor: RankSupervisor, world: World, charge: RankCharge, brief: Mapping[str, Any]
     ) -> None:
-        super().__init__(name=f"recruiting {charge.home}", daemon=True)
+        super().__init__(name=f"replacing {charge.home}", daemon=True)
         self._supervisor = supervisor
         self.home, self.brief = charge.home, dict(brief)
-        self.number: int = brief["recruit"]["number"]
+        self.number: int = brief["newcomer"]["number"]
         self.meeting = ""
         self.problem = "the attempt broke off"  # what is wrong, until nothing is
         self.is_final = True  # what went wrong would go wrong again
+        self.due = time.monotonic() + MOST_SECONDS
 
     def run(self) -> None:
         """Notes what went wrong, if something did."""
         try:
             self._supervisor.enlist(self)
-        except TianJiError as error:
-            self.problem = str(error)
+        except Exception as error:  # the top of the thread: `problem` is told
+            self.problem = str(error) or repr(error)
 
 
 def command(description: Mapping[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,7 @@ class Ranks:
         self.ranks: dict[str, int] = {}  # of processes
         self.hosts = dict(enumerate(world.host_names))  # of ranks
         self.guarded: set[str] = set()  # processes that somebody replaces if they are lost
+        self.given_up: set[str] = set()  # of those: lost for good
         self.orders: dict[str, dict[str, Any]] = {}  # what each process was told to be
         self.description: dict[str, Any] = {}
         self._offers: dict[str, Offer] = {}  # of machines
@@ -174,7 +176,7 @@ class Ranks:
         Its goodbye may overtake what a learner on another machine has to say: that it has closed.
         """
         if status:
-            return is_spare(home, self._config)
+            return is_spare(home, self._config) or (home in self.given_up and self._spare(home))
         since = time.monotonic() - self._left_at.setdefault(home, time.monotonic())
         return ended(home) or since < OVERTAKE_SECONDS
 
@@ -249,8 +251,9 @@ class Ranks:
             return is_spare(home, self._config)
         actors = [name for name in self.ranks if kind_of(name) is Kind.ACTOR]
         beside = [name for name in actors if group_of(name) == group_of(home)]
-        lost = {name for name in beside if self.ranks[name] in self._courier.lost}
-        return any(name not in lost or name in self.guarded for name in beside)
+        courier = self._courier
+        lost = courier.lost | {rank for rank, status in courier.left.items() if status}
+        return any(name in self.guarded or self.ranks[name] not in lost for name in beside)
 
     def lost(self) -> list[tuple[str, str]]:
         """Those that were lost or have failed since the last look; training goes on without."""
@@ -279,6 +282,15 @@ class Ranks:
         if status := self._courier.left.get(rank):
             return status, manner(status)
         return None, "was lost" if rank in self._courier.lost else ""
+
+    def is_there(self, home: str) -> bool:
+        """Whether a process has neither left nor been lost."""
+        return self.ranks[home] not in self._courier.left.keys() | self._courier.lost
+
+    def begin_anew(self, home: str) -> None:
+        """Another process is about to be there: what is in the log are words of the one before."""
+        with suppress(OSError):
+            self._begins[home] = (self._logs / f"{home}.log").stat().st_size
 
     def follow(self, home: str, rank: int) -> None:
         """Process `rank` is there in the place of one that was lost, on the same machine."""

@@ -6,6 +6,7 @@ learner published last. Its newest checkpoint is there besides, which may have s
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -33,6 +34,9 @@ from tianji.roles.role_specs import (
 from tianji.roles.saving import newest_part
 from tianji.transports import ring
 from tianji.transports.shm import ShmTransport
+
+WEIGHTS_SECONDS = 5.0  # for the newest weights to come from another machine
+LOOK_SECONDS = 0.002
 
 
 def counts_for(
@@ -103,13 +107,20 @@ class Replacement:
         return []
 
     def _make_up(self, actor: Actor, sent: int) -> None:
-        """Counts what the lost actor has sent since its last report, where that is all there is."""
+        """Counts what the lost actor has sent since its last report, where that is all there is.
+
+        There the newest weights may still be on their way, too.
+        """
         if isinstance(self._shared, ShmTransport):
             return
-        missing = max(0, sent - int(actor.counts[Count.MESSAGES]))
+        missing = sent - int(actor.counts[Count.MESSAGES])  # negative: it was lost on its way
         actor.counts[Count.MESSAGES] = sent
         actor.counts[Count.PUSHED] += missing
-        actor.counts[Count.PRODUCED] += missing * self._job.length * self._job.task.env.n_envs
+        steps = max(0, missing) * self._job.length * self._job.task.env.n_envs
+        actor.counts[Count.PRODUCED] += steps
+        deadline = time.monotonic() + WEIGHTS_SECONDS
+        while not actor.weights.waiting and time.monotonic() < deadline:
+            time.sleep(LOOK_SECONDS)  # by them the actor knows what it owes
 
     def _take_over_learner(self, learner: Learner) -> None:
         group, name = group_of(learner.name), learner.name

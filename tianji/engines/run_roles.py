@@ -17,6 +17,7 @@ from tianji.roles.role_specs import Kind, evaluator_of, kind_of, roles_of
 
 if TYPE_CHECKING:  # what a role needs is loaded when it is known which one it is
     from tianji.core.alarm import Alarm
+    from tianji.engines.hang_watch import HangWatch
     from tianji.engines.worker_loop import ProcessPorts
     from tianji.job.job import Job
     from tianji.observe.trace.recording import TraceRecording
@@ -65,7 +66,7 @@ def train(
     ports: ProcessPorts,
     description: dict[str, Any],
     clock: Clock = time.monotonic,
-    alarm: Alarm | None = None,
+    alarm: Alarm | HangWatch | None = None,
 ) -> None:
     """Makes the roles of one process, resumed if the run is, and runs them until they are done."""
     from tianji.engines.replacement import counts_for

@@ -21,9 +21,10 @@ from tianji.core.signals import NUMBERS
 from tianji.machine import mpirun, resources
 
 if TYPE_CHECKING:
+    from tianji.config import Config
     from tianji.job.job import Job
     from tianji.transports.courier import Courier
-    from tianji.transports.mpi import Recruited, World
+    from tianji.transports.mpi import NewcomerWorld, World
 
 LATER_SECONDS = 5.0  # that rank 0 has to notice first what it can notice
 STAND_SECONDS = 20.0  # for others to say where a process stood that this one replaces
@@ -58,7 +59,7 @@ def live() -> NoReturn:
     mpirun.vanish(0)
 
 
-def serve(world: World | Recruited, about: dict[str, Any]) -> None:
+def serve(world: World | NewcomerWorld, about: dict[str, Any]) -> None:
     """Tells rank 0 of itself, and runs what it says."""
     world.say(0, about)
     order = _next_order(world)
@@ -75,7 +76,7 @@ def serve(world: World | Recruited, about: dict[str, Any]) -> None:
         _run(world, job, order, briefing["brief"])
 
 
-def _next_order(world: World | Recruited) -> dict[str, Any] | None:
+def _next_order(world: World | NewcomerWorld) -> dict[str, Any] | None:
     """What this rank is to be; answers questions about its clock meanwhile."""
     while True:
         order = world.hear(0, WAIT_SECONDS, _watch_parent())
@@ -132,30 +133,36 @@ def _prepared(description: dict[str, Any]) -> tuple[Job | None, str]:
 
 
 def _run(
-    world: World | Recruited, job: Job, order: dict[str, Any], description: dict[str, Any]
+    world: World | NewcomerWorld, job: Job, order: dict[str, Any], description: dict[str, Any]
 ) -> None:
     """Trains until the stream ends, and says goodbye."""
     from tianji.core.alarm import Alarm
+    from tianji.engines.hang_watch import HangWatch
     from tianji.engines.rank_supervisor import replaced_homes
     from tianji.engines.run_roles import train
     from tianji.engines.worker_loop import ProcessPorts, shared_channels
     from tianji.roles.role_specs import homes_of
     from tianji.transports.cluster import ClusterTransport
-    from tianji.transports.mpi import Recruited
+    from tianji.transports.mpi import NewcomerWorld
 
-    home, homes, recruit = order["home"], homes_of(job.config), description.get("recruit")
-    if recruit is not None and isinstance(world, Recruited):
-        world.learn(recruit)
-    specs, host = shared_channels(job), None if recruit is None else recruit["host"]
+    home, homes, newcomer = order["home"], homes_of(job.config), description.get("newcomer")
+    if newcomer is not None and isinstance(world, NewcomerWorld):
+        world.learn(newcomer)
+    specs, host = shared_channels(job), None if newcomer is None else newcomer["host"]
     away, ranks = replaced_homes(job.config), description["ranks"]
     transport = ClusterTransport(world, specs, homes, ranks, home, away, host)
-    transport.start(_leave_with(job.config.parallel.global_cfg.link_seconds), _die)
-    if recruit is not None and not transport.stand(STAND_SECONDS):
+    leave, seconds = _leave_with(job.config), job.config.environment.step_seconds
+    mended = home in away and world.replaces  # no signal comes from another machine
+    alarm = HangWatch(seconds) if mended else Alarm(seconds).armed()
+
+    def check(courier: Courier) -> None:
+        alarm.look()
+        leave(courier)
+
+    transport.start(check, _die)
+    if newcomer is not None and not transport.stand(STAND_SECONDS):
         raise TianJiError("those who let this process in did not say where the lost one stood")
     offset, status = float(order["clock"]), 0
-    ends = world.replaces and home in away  # then another one comes
-    alarm = Alarm(job.config.environment.step_seconds, ends)  # no signal comes from elsewhere
-    alarm.put_off()
     try:
         ports = ProcessPorts(home, job, transport)
         train(home, job, ports, description, lambda: time.monotonic() + offset, alarm)
@@ -178,11 +185,12 @@ def _die() -> None:
     os._exit(1)
 
 
-def _leave_with(link_seconds: float) -> Callable[[Courier], None]:
+def _leave_with(config: Config) -> Callable[[Courier], None]:
     """Ends the process when rank 0 has gone, or when the link to another peer is lost.
 
     Rank 0 sees the links to itself; of one between two others it hears by their going.
     """
+    link_seconds = config.parallel.global_cfg.link_seconds
 
     def check(courier: Courier) -> None:
         if 0 in courier.left or 0 in courier.lost or courier.is_silent(0, link_seconds):

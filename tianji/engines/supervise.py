@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tianji.config import Config
-from tianji.core.alarm import AT_FIRST, START_SECONDS
+from tianji.core.alarm import AT_FIRST, SLOWER, START_SECONDS
 from tianji.core.counts import Count, Vector
 from tianji.core.errors import SAYS_MISTAKE, SAYS_SPENT
 from tianji.engines.live_counts import live_counts
@@ -28,7 +28,6 @@ from tianji.roles.role_specs import Kind, kind_of, roles_of
 from tianji.transports import ring
 from tianji.transports.shm import ShmTransport
 
-SLOWER = 3.0  # a step may take so many times as long as the longest that any actor came out of
 DUMP_SECONDS = 0.5  # from asking one that hangs for its stack to killing it
 LOOK_SECONDS = 0.5  # of silence that one look counts at most: the launcher may have been stopped
 

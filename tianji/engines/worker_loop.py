@@ -26,6 +26,7 @@ from tianji.transports.shm import ShmTransport
 
 if TYPE_CHECKING:
     from tianji.core.alarm import Alarm
+    from tianji.engines.hang_watch import HangWatch
     from tianji.observe.replay_record import ReplayRecording
 
 PULSE_SECONDS = 0.05  # between two reports
@@ -93,7 +94,9 @@ class Loop:
         clock: Clock = time.monotonic,
         listener: Listener | None = None,
         recording: ReplayRecording | None = None,
-        alarm: Alarm | None = None,  # where nobody else can ask for the stack of a step that hangs
+        alarm: Alarm
+        | HangWatch
+        | None = None,  # where nobody else can ask for the stack of a step that hangs
     ) -> None:
         self._roles = roles
         self._turns = roles  # those that are taken here, one after the other
@@ -115,8 +118,6 @@ class Loop:
         for role in self._roles:
             role.counts[Count.READY_AT] = now
         self._began = time.monotonic() - whole_of([role.counts for role in self._roles])
-        if self._alarm is not None:
-            self._alarm.put_off()
         transport = self._ports.shared
         try:
             while not all(role.done for role in self._roles):
@@ -197,7 +198,7 @@ class Loop:
 
     def _pulse(self) -> None:
         if self._alarm is not None:
-            self._alarm.put_off()
+            self._alarm.put_off(any(role.counts[Count.PUSHED] for role in self._roles))
         if self._apart is None:
             self._report()
         elif not all(role.settled for role in self._roles):

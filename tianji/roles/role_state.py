@@ -187,6 +187,7 @@ def _observed(obs: State) -> Arrays:
 def _rejoin_actor(actor: Actor, version: int) -> None:
     """What was begun is lost, and a synchronous actor owes all that this version has to come."""
     actor.version = -1
+    actor.counts[Count.MESSAGES] = 0  # its channel is a new one
     actor.trajectory.give_up()
     if actor.per_version is not None:
         actor.trajectory.sent = version * actor.per_version

@@ -14,8 +14,6 @@ from contextlib import suppress
 from threading import Thread
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
 from tianji.core.channel import ChannelSpec, Delivery, Inbox, Outbox
 from tianji.core.errors import TianJiError
 from tianji.transports import ring
@@ -33,7 +31,6 @@ LONGEST_SECONDS = 0.002  # from one look at the wire to the next, when nothing h
 ALONE_SECONDS = 0.02  # the same where nothing crosses the wire but signs of life
 CHECK_SECONDS = 0.1  # from one check of the peers to the next
 PATIENCE_SECONDS = 15.0  # with a peer of whom nothing is heard, when this process goes
-NOTHING: ring.Block = np.empty(0, np.uint8)
 SWITCH_SECONDS = 0.0005  # that a role keeps the interpreter for while its courier waits for it
 
 
@@ -47,7 +44,7 @@ class Numbered(Protocol):
 class Bridge(Protocol):
     """Processes that are tied together, so that another one can join them."""
 
-    def join(self, number: int, recruit: Any) -> Wire:
+    def join(self, number: int, newcomer: Any) -> Wire:
         """Lets it in, and answers with the wire to it; waits until all do so."""
 
 
@@ -124,7 +121,7 @@ class ClusterTransport:
             peers,
             self._beside,
             replaceable=[ranks[each] for each in away],
-            told=self._told,
+            about_others=self._heard,
         )
         self._meeting = world.meeting
         self._stopping = False
@@ -215,17 +212,17 @@ class ClusterTransport:
 
     def hand_out(self) -> None:
         """Gives the memory of this machine to a process that is new here; any thread may call."""
-        Thread(target=self._hand_out, args=(1,), name="memory", daemon=True).start()
+        Thread(target=self._hand_out, name="memory", daemon=True).start()
 
-    def _hand_out(self, n_guests: int) -> None:
-        with suppress(TianJiError):  # whoever came for it has gone
-            self._meeting.hand_out(self._shared.descriptors, n_guests)
+    def _hand_out(self) -> None:
+        with suppress(TianJiError):  # whoever was to come for it has gone
+            self._meeting.hand_out(self._shared.descriptors, 1)
 
-    def let_in(self, home: str, number: int, recruit: Any = None) -> None:
+    def let_in(self, home: str, number: int, newcomer: Any = None) -> None:
         """Lets process `number` in, in the place of `home`; waits for all who talk to it."""
         tied = self._bridges[home]
         assert tied.bridge is not None
-        wire = tied.bridge.join(number, recruit)
+        wire = tied.bridge.join(number, newcomer)
         self.courier.run(lambda: self._welcome(home, number, wire))
 
     def _welcome(self, home: str, number: int, wire: Wire) -> None:
@@ -240,10 +237,11 @@ class ClusterTransport:
                 route.join(number)
                 self._routes[channel, number] = route
             elif self._map.homes[spec.source] == home and self._has_end(spec):
-                ring.take_over(self._add(channel, spec))
+                self._add(channel, spec)
+                ring.take_over(self.block(spec.name))
         self.courier.welcome(number, self._routes, self._beside)
 
-    def _told(self, note: Note) -> None:
+    def _heard(self, note: Note) -> None:
         """Somebody comes: into this machine, or in the place of a peer."""
         if note.word is Word.GUEST:
             self.hand_out()
@@ -269,11 +267,11 @@ class ClusterTransport:
     def _has_end(self, spec: ChannelSpec) -> bool:
         return any(self._map.is_mine(role) for role in self._map.roles_of(spec))
 
-    def _add(self, number: int, spec: ChannelSpec) -> ring.Block:
+    def _add(self, number: int, spec: ChannelSpec) -> None:
         """Makes the routes that this process has in a channel."""
         where = self._map
         if not self._has_end(spec):
-            return NOTHING
+            return
         if spec.delivery is Delivery.EVERY and not where.is_shared(spec):
             self._add_crossing(number, spec)
         elif spec.delivery is Delivery.LATEST and where.is_mine(spec.source):
@@ -285,7 +283,6 @@ class ClusterTransport:
             )
         else:
             self._add_beside(spec)
-        return self.block(spec.name)
 
     def _add_crossing(self, number: int, spec: ChannelSpec) -> None:
         greets = spec.name in self._blocks  # messages of a sender that was lost lie there

@@ -21,8 +21,8 @@ class Courier:
     """Gives every route its turns, and keeps the peers informed that this process lives.
 
     `routes` are found by the number of their channel and a peer; a route may stand there more than
-    once. Of a peer that is `replaceable` the channels stay open when it is lost. Words about who
-    comes in its place are passed on to `told`.
+    once. Of a peer that is `replaceable` the channels stay open when it is lost. Who comes in its
+    place is told to `about_others`.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Courier:
         beside: Iterable[Route] = (),
         clock: Callable[[], float] = time.monotonic,
         replaceable: Iterable[int] = (),
-        told: Callable[[Note], None] = lambda _: None,
+        about_others: Callable[[Note], None] = lambda _: None,
     ) -> None:
         self._wire = wire
         self._routes = routes
@@ -41,7 +41,7 @@ class Courier:
         self._all = [*self._moving, *beside]
         self._clock = clock
         self._replaceable = set(replaceable)
-        self._told = told
+        self._about_others = about_others
         now = clock()
         self.heard_at = dict.fromkeys(peers, now)  # when each peer was last heard of
         self.left: dict[int, int] = {}  # peers that have said that they go, with their status
@@ -117,6 +117,11 @@ class Courier:
         now = self._clock()
         return now - self._noticed.setdefault(peer, now) > 2 * BEAT_SECONDS
 
+    def close_for_good(self, peer: int) -> None:
+        """Nobody comes in the place of a lost peer."""
+        self._replaceable.discard(peer)
+        self._close(peer)
+
     def _happened(self, event: Event) -> None:
         if event.what is Happening.LOST:
             if event.peer not in self.left:
@@ -135,7 +140,7 @@ class Courier:
             case Word.GONE:
                 self.close_for_good(event.note.number)
             case Word.JOIN | Word.GUEST:
-                self._told(event.note)
+                self._about_others(event.note)
             case _:
                 end = self._routes.get((event.note.channel, event.peer))
                 if end is None:
@@ -165,11 +170,6 @@ class Courier:
                 route.away(peer)
             else:
                 route.lost(peer)
-
-    def close_for_good(self, peer: int) -> None:
-        """Nobody comes in the place of a lost peer."""
-        self._replaceable.discard(peer)
-        self._close(peer)
 
     def _beat(self) -> None:
         now = self._clock()

@@ -152,13 +152,15 @@ class World(Talk):
         All of them call this at the same time, once they have met.
         """
         try:
-            comm = MPI.COMM_WORLD.Create_group(self.comm.Get_group().Incl(ranks), BRIDGES + number)
+            with _patience():  # for one that is stopped, or whose link is cut, just now
+                here = self.comm.Get_group().Incl(ranks)
+                comm = MPI.COMM_WORLD.Create_group(here, BRIDGES + number)
         except MPI.Exception:  # one of them has died already
             return None
         comm.Set_errhandler(MPI.ERRORS_RETURN)
         return Bridge(comm)
 
-    def recruit(self, words: list[str], rank: int) -> Recruit:
+    def start(self, words: list[str], rank: int) -> Newcomer:
         """Starts a process on the machine of that rank; rank 0 may call this in any thread."""
         about = MPI.Info.Create()
         if len(set(self.nodes)) > 1:
@@ -168,7 +170,7 @@ class World(Talk):
         MPI.COMM_SELF.Set_errhandler(MPI.ERRORS_RETURN)
         try:
             there = MPI.COMM_SELF.Spawn(words[0], words[1:], 1, about)
-            return Recruit(there.Merge(high=False))
+            return Newcomer(there.Merge(high=False))
         except MPI.Exception as error:
             raise TianJiError(f"MPI starts no other process: {error}") from None
 
@@ -191,7 +193,7 @@ class World(Talk):
         self.settle()
 
 
-class Recruit(Talk):
+class Newcomer(Talk):
     """What rank 0 has of a process that it has started: a communicator with nobody else."""
 
     def __init__(self, comm: MPI.Intracomm) -> None:
@@ -209,9 +211,9 @@ class Bridge:
     def __init__(self, comm: MPI.Intracomm) -> None:
         self._comm = comm
 
-    def join(self, number: int, recruit: Recruit | None) -> MpiWire:
+    def join(self, number: int, newcomer: Newcomer | None) -> MpiWire:
         """Lets a new process in; all call this, rank 0 with the process. Waits for all of them."""
-        peer = MPI.COMM_SELF if recruit is None else recruit.intracomm
+        peer = MPI.COMM_SELF if newcomer is None else newcomer.intracomm
         try:
             once = self._comm.Dup()  # of no use any more if the new one dies meanwhile
             once.Barrier()  # MPI crashes where one is revoked that not all have made yet
@@ -226,7 +228,7 @@ class Bridge:
         return MpiWire(_greet(joined), [number], {number: 0})
 
 
-class Recruited(Talk):
+class NewcomerWorld(Talk):
     """A process that rank 0 has started in the place of one that was lost."""
 
     def __init__(self) -> None:

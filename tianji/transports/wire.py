@@ -23,7 +23,7 @@ class Word(enum.IntEnum):
     BEAT = 5  # nothing, but the sender is alive
     LEFT = 6  # the sender goes, with exit status `number`, once it hears that this was heard
     HEARD = 7  # that the other goes
-    JOIN = 8  # process `number` comes in the place of the one with that name, in their order
+    JOIN = 8  # process `number` comes; `version`: whose place it takes, among the sorted names
     GUEST = 9  # a new process of this machine comes for its shared memory
     STANDS = 10  # to a new sender: `number` messages had come, the first `version` were freed
     GONE = 11  # nobody comes in the place of peer `number`
@@ -80,6 +80,7 @@ class Wires:
     def __init__(self, first: Wire, peers: Iterable[int]) -> None:
         self._wires = [first]
         self._of = dict.fromkeys(peers, first)
+        self._dead: list[Wire] = []  # with nobody at the other end; their memory may be in use
 
     def add(self, peer: int, wire: Wire) -> None:
         """From now on there is this peer too."""
@@ -89,7 +90,8 @@ class Wires:
 
     def send(self, peer: int, note: Note, payload: Block | None = None) -> None:
         """Starts to send on the wire of that peer."""
-        self._of[peer].send(peer, note, payload)
+        if peer in self._of:
+            self._of[peer].send(peer, note, payload)
 
     def receive(self, peer: int, note: Note, payload: Block) -> None:
         """Starts to receive on the wire of that peer."""
@@ -99,13 +101,25 @@ class Wires:
         """What has happened on all of them."""
         if len(self._wires) == 1:
             return self._wires[0].poll()
-        return [event for wire in self._wires for event in wire.poll()]
+        events = [event for wire in self._wires for event in wire.poll()]
+        for event in events:
+            if event.what is Happening.LOST:
+                self._drop(event.peer)
+        return events
+
+    def _drop(self, peer: int) -> None:
+        """Looks no more at the wire of one that came later and is lost."""
+        wire = self._of.pop(peer, self._wires[0])
+        if wire is not self._wires[0] and wire not in self._of.values():
+            self._wires.remove(wire)
+            self._dead.append(wire)
 
     def forget(self, peer: int) -> None:
         """Gives a peer up."""
-        self._of[peer].forget(peer)
+        if peer in self._of:
+            self._of[peer].forget(peer)
 
     def close(self) -> None:
         """Takes back the memory that was offered for what is still to come."""
-        for wire in self._wires:
+        for wire in (*self._wires, *self._dead):
             wire.close()

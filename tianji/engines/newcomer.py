@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import traceback
 from typing import NoReturn
 
 from tianji import __version__
@@ -18,11 +19,15 @@ def main() -> NoReturn:
     for name in resources.THREAD_VARIABLES:
         os.environ[name] = "1"
     from tianji.engines.serve_rank import serve
-    from tianji.transports.mpi import Recruited
+    from tianji.transports.mpi import NewcomerWorld
 
-    world = Recruited()
-    serve(world, {"version of tianji": __version__, "meeting": world.meeting.name})
-    mpirun.vanish(0)
+    world, status = NewcomerWorld(), 0
+    try:
+        serve(world, {"version of tianji": __version__, "meeting": world.meeting.name})
+    except BaseException:  # the top of the process: it is lost, and another one comes
+        traceback.print_exc()
+        status = 1
+    mpirun.vanish(status)
 
 
 if __name__ == "__main__":
