@@ -231,6 +231,7 @@ def test_the_table_says_who_is_where(hosts, tmp_path):
     assert not run.folder.exists()
 
 
+@pytest.mark.slow
 def test_an_actor_that_is_killed_on_another_host_is_replaced_there(hosts, tmp_path):
     run = Cluster(hosts, tmp_path / "run", PPO, "actor_cfg.num=2", ENDLESS, "exp.max_seconds=600")
     actor = next(home for home in ("actor-0.0", "actor-0.1") if run.host_of(home) == 1)

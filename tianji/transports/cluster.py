@@ -215,7 +215,7 @@ class ClusterTransport:
         Thread(target=self._hand_out, name="memory", daemon=True).start()
 
     def _hand_out(self) -> None:
-        with suppress(TianJiError):  # whoever was to come for it has gone
+        with suppress(TianJiError, OSError):  # whoever was to come for it has gone
             self._meeting.hand_out(self._shared.descriptors, 1)
 
     def let_in(self, home: str, number: int, newcomer: Any = None) -> None:
