@@ -1,8 +1,9 @@
 # Pong by DQN on two cores without a GPU: frames and convolutions of pong_laptop.py, double, dueling,
-# 3-step; eight samples are learned from for each that is made.
+# 3-step; four samples are learned from for each that is made, in small batches: what it needs most
+# is updates.
 
 parallel_parameters = dict(
-    global_cfg=dict(replay_ratio=8),
+    global_cfg=dict(replay_ratio=4),
     actor_cfg=dict(num=1, envs=32),
     learner_cfg=dict(num=1),
 )
@@ -12,16 +13,16 @@ model = dict(
 )
 
 hyp = dict(
-    lr=5e-4,
+    lr=3e-4,
     adam_eps=1.5e-4,
     gamma=0.99,
-    batch_size=256,
+    batch_size=64,
     buffer_size=200_000,
     warmup_size=10_000,
     warmup_full_random=True,
     n_step=3,
     double_q=True,
-    target_replace_iter=200,
+    target_replace_iter=500,
     epsilon=0.01,
     max_decay_step=60_000,
 )
@@ -34,4 +35,4 @@ environment = dict(
     wrappers=["noop", "skip", dict(type="warp", height=42, width=42), "clip", "stack"],
 )
 
-exp = dict(train_steps=2_000_000, stop_return=18)
+exp = dict(train_steps=3_000_000, stop_return=18)
