@@ -10,7 +10,7 @@ from tianji.core.schema import Field, Schema
 from tianji.transports import ring
 from tianji.transports.bell import Silence
 from tianji.transports.cluster import ClusterTransport
-from tianji.transports.wire import Note, Wires, Word
+from tianji.transports.wire import Event, Happening, Note, Wires, Word
 
 SCHEMA = Schema((Field("number", "int64"),))
 SPECS = [
@@ -150,6 +150,33 @@ def test_the_one_in_its_place_may_be_lost_too(run):
     assert run.samples.away
 
 
+def test_what_comes_with_the_news_of_a_loss_is_taken_too(run):
+    """An actor that was replaced before is killed just behind a message."""
+    run.lose_the_actor()
+    new = run.replace_the_actor()
+    push(new.outbox("samples"), 1)
+    new.courier.turn()
+    wire, told = run.learner._wire._wires[0], []
+    poll = wire.poll
+    wire.poll = lambda: told.pop() if told else poll()
+    run._net[NEW].die = lambda: None
+    events = [event for event in poll() if event.peer == NEW]
+    told.append([*events, Event(Happening.LOST, NEW, Note(Word.BEAT))])
+    run.carry(run.learner)
+    assert taken(run.samples) == [1]
+    assert run.samples.away
+
+
+def test_one_that_is_there_goes_on_when_nobody_is_replaced_any_more(run):
+    run.learner.courier.run(lambda: run.learner.courier.close_for_good(1))
+    push(run.actor.outbox("samples"), 1)
+    run.carry(run.actor, run.learner)
+    assert taken(run.samples) == [1]
+    assert not run.samples.closed
+    run.lose_the_actor()
+    assert run.samples.closed
+
+
 def test_where_nobody_comes_the_stream_ends(run):
     run.lose_the_actor()
     run.learner.courier.run(lambda: run.learner.courier.close_for_good(1))
@@ -172,6 +199,8 @@ def test_nobody_looks_any_more_at_the_wire_of_one_that_came_later_and_is_lost():
     wires.add(2, later)
     wires.forget(2)
     assert [event.peer for event in wires.poll()] == [2]
+    assert wires._wires == [first, later]  # a small payload that had come is told once more
+    assert wires.poll() == []
     assert wires._wires == [first]
     wires.send(2, Note(Word.BEAT))  # to nobody
 

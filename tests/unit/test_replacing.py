@@ -145,6 +145,17 @@ def test_all_come_back_in_a_batch_of_which_everyone_has_a_share():
     assert np.sum(made, 0).tolist() == [2, 2, 2]
 
 
+def test_one_that_is_lost_in_its_first_rollout_after_a_resume_owes_what_the_resumed_one_owed():
+    stage = Stage("walk_ppo.py")
+    stage.updates(2)
+    stage.counts[0][Count.PUSHED] = stage.version + 1  # by its checkpoint, a share ahead
+    role_state.rejoin(stage.actors[0], stage.version)
+    assert stage.counts[0][Count.PUSHED] == stage.actors[0].trajectory.sent == stage.version
+    stage.lose(0)
+    stage.replace(0)
+    assert stage.actors[0].trajectory.sent == stage.version
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_an_actor_that_others_need_not_wait_for_goes_on_where_it_was(seed):
     stage, random = Stage("walk_dqn.py"), np.random.default_rng(seed)

@@ -9,13 +9,26 @@ import faulthandler
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Self
+from typing import Protocol, Self
 
 STALL_SECONDS = 60.0  # without progress, until it is told
 START_SECONDS = 120.0  # the same until a process is ready, which has libraries to load
 AT_FIRST = 10.0  # times as long a step may take before the first trajectory, when none is known
 SLOWER = 3.0  # and so many times as long as the longest that was ever come out of
 FROM_ONE_TO_THE_NEXT = 1.0  # seconds at most: each time it is put off costs a thread
+
+
+class HangAlarm(Protocol):
+    """What goes off in a process that hangs."""
+
+    def put_off(self, begun: bool = True) -> None:
+        """The process does not hang; `begun`: it has done some of what it is there for."""
+
+    def look(self) -> None:
+        """Somebody beside the roles has a moment to see whether it does."""
+
+    def cancel(self) -> None:
+        """What follows may take as long as it likes."""
 
 
 class Alarm:

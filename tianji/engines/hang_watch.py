@@ -37,7 +37,7 @@ class HangWatch:
         self._heard = self._begun = False
 
     def put_off(self, begun: bool = True) -> None:
-        """The roles had their turns; `begun`: they have sent something, in whichever life."""
+        """The roles had their turns; `begun`: they have sent something, in this life."""
         if self._heard:
             self._longest = max(self._longest, self._silence)
         self._silence, self._heard, self._begun = 0.0, True, begun

@@ -110,8 +110,7 @@ class RankSupervisor:
         """
         self._closed = True
         for charge in self._charges:
-            if charge.due:
-                self._close(charge.home)
+            self._close(charge.home)
         return []
 
     def _is_next(self, charge: RankCharge) -> bool:
@@ -226,7 +225,7 @@ class RankSupervisor:
         self._close(charge.home)
 
     def _close(self, home: str) -> None:
-        """Ends the channels of a lost one, here and with all who talked to it."""
+        """Ends the channels of one that is lost, or will be, here and with all who talk to it."""
         old, courier = self._ranks.ranks[home], self._transport.courier
         courier.run(lambda: courier.close_for_good(old))
         for rank in self._transport.bridge_of(home):
@@ -247,7 +246,7 @@ class RankSupervisor:
             self._prepare(newcomer, replacing)
             with self._one_at_a_time:
                 self._let_in(newcomer, replacing)
-        except TianJiError:
+        except Exception:
             newcomer.say(1, {"leave": True})  # if it is there
             raise
         replacing.problem = ""

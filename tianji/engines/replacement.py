@@ -119,7 +119,8 @@ class Replacement:
         steps = max(0, missing) * self._job.length * self._job.task.env.n_envs
         actor.counts[Count.PRODUCED] += steps
         deadline = time.monotonic() + WEIGHTS_SECONDS
-        while not actor.weights.waiting and time.monotonic() < deadline:
+        weights = actor.weights
+        while not (weights.waiting or weights.closed) and time.monotonic() < deadline:
             time.sleep(LOOK_SECONDS)  # by them the actor knows what it owes
 
     def _take_over_learner(self, learner: Learner) -> None:

@@ -16,8 +16,7 @@ from tianji.core.lazy import loading
 from tianji.roles.role_specs import Kind, evaluator_of, kind_of, roles_of
 
 if TYPE_CHECKING:  # what a role needs is loaded when it is known which one it is
-    from tianji.core.alarm import Alarm
-    from tianji.engines.hang_watch import HangWatch
+    from tianji.core.alarm import HangAlarm
     from tianji.engines.worker_loop import ProcessPorts
     from tianji.job.job import Job
     from tianji.observe.trace.recording import TraceRecording
@@ -66,7 +65,7 @@ def train(
     ports: ProcessPorts,
     description: dict[str, Any],
     clock: Clock = time.monotonic,
-    alarm: Alarm | HangWatch | None = None,
+    alarm: HangAlarm | None = None,
 ) -> None:
     """Makes the roles of one process, resumed if the run is, and runs them until they are done."""
     from tianji.engines.replacement import counts_for

@@ -136,7 +136,7 @@ def _run(
     world: World | NewcomerWorld, job: Job, order: dict[str, Any], description: dict[str, Any]
 ) -> None:
     """Trains until the stream ends, and says goodbye."""
-    from tianji.core.alarm import Alarm
+    from tianji.core.alarm import Alarm, HangAlarm
     from tianji.engines.hang_watch import HangWatch
     from tianji.engines.rank_supervisor import replaced_homes
     from tianji.engines.run_roles import train
@@ -153,7 +153,7 @@ def _run(
     transport = ClusterTransport(world, specs, homes, ranks, home, away, host)
     leave, seconds = _leave_with(job.config), job.config.environment.step_seconds
     mended = home in away and world.replaces  # no signal comes from another machine
-    alarm = HangWatch(seconds) if mended else Alarm(seconds).armed()
+    alarm: HangAlarm = HangWatch(seconds) if mended else Alarm(seconds).armed()
 
     def check(courier: Courier) -> None:
         alarm.look()

@@ -25,8 +25,7 @@ from tianji.transports.local import LocalTransport
 from tianji.transports.shm import ShmTransport
 
 if TYPE_CHECKING:
-    from tianji.core.alarm import Alarm
-    from tianji.engines.hang_watch import HangWatch
+    from tianji.core.alarm import HangAlarm
     from tianji.observe.replay_record import ReplayRecording
 
 PULSE_SECONDS = 0.05  # between two reports
@@ -94,9 +93,7 @@ class Loop:
         clock: Clock = time.monotonic,
         listener: Listener | None = None,
         recording: ReplayRecording | None = None,
-        alarm: Alarm
-        | HangWatch
-        | None = None,  # where nobody else can ask for the stack of a step that hangs
+        alarm: HangAlarm | None = None,  # where nobody else can see a step that hangs
     ) -> None:
         self._roles = roles
         self._turns = roles  # those that are taken here, one after the other
@@ -111,6 +108,7 @@ class Loop:
         self._reports = [ports.outbox(f"report {role.name}") for role in roles]
         self._next_pulse = 0.0
         self._began = 0.0  # so that all that was spent since then adds up
+        self._sent_before = 0.0  # messages, by earlier lives
 
     def run(self) -> None:
         """Returns when all roles are done."""
@@ -118,6 +116,7 @@ class Loop:
         for role in self._roles:
             role.counts[Count.READY_AT] = now
         self._began = time.monotonic() - whole_of([role.counts for role in self._roles])
+        self._sent_before = self._n_sent()
         transport = self._ports.shared
         try:
             while not all(role.done for role in self._roles):
@@ -198,7 +197,7 @@ class Loop:
 
     def _pulse(self) -> None:
         if self._alarm is not None:
-            self._alarm.put_off(any(role.counts[Count.PUSHED] for role in self._roles))
+            self._alarm.put_off(self._n_sent() > self._sent_before)
         if self._apart is None:
             self._report()
         elif not all(role.settled for role in self._roles):
@@ -210,6 +209,9 @@ class Loop:
                 self._report()
             for role in self._turns:
                 role.waited(waited, role.waits_for())
+
+    def _n_sent(self) -> float:
+        return sum(float(role.counts[Count.PUSHED]) for role in self._roles)
 
     def _account(self) -> None:
         """Time that is nobody's work, nor waiting, is overhead of all."""

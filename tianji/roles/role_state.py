@@ -191,6 +191,7 @@ def _rejoin_actor(actor: Actor, version: int) -> None:
     actor.trajectory.give_up()
     if actor.per_version is not None:
         actor.trajectory.sent = version * actor.per_version
+        actor.counts[Count.PUSHED] = actor.trajectory.sent  # by which the next life goes
 
 
 def _buffer_state(buffer: Buffer) -> State:

@@ -118,9 +118,10 @@ class Courier:
         return now - self._noticed.setdefault(peer, now) > 2 * BEAT_SECONDS
 
     def close_for_good(self, peer: int) -> None:
-        """Nobody comes in the place of a lost peer."""
+        """Nobody comes in the place of a peer that is lost, or will be."""
         self._replaceable.discard(peer)
-        self._close(peer)
+        if peer in self.lost or self.left.get(peer):
+            self._close(peer)
 
     def _happened(self, event: Event) -> None:
         if event.what is Happening.LOST:

@@ -26,7 +26,7 @@ class Word(enum.IntEnum):
     JOIN = 8  # process `number` comes; `version`: whose place it takes, among the sorted names
     GUEST = 9  # a new process of this machine comes for its shared memory
     STANDS = 10  # to a new sender: `number` messages had come, the first `version` were freed
-    GONE = 11  # nobody comes in the place of peer `number`
+    GONE = 11  # nobody comes in the place of peer `number`, if it is lost
 
 
 class Note(NamedTuple):
@@ -80,6 +80,7 @@ class Wires:
     def __init__(self, first: Wire, peers: Iterable[int]) -> None:
         self._wires = [first]
         self._of = dict.fromkeys(peers, first)
+        self._leaving: list[int] = []  # told as lost last time; what had come of them comes now
         self._dead: list[Wire] = []  # with nobody at the other end; their memory may be in use
 
     def add(self, peer: int, wire: Wire) -> None:
@@ -102,15 +103,16 @@ class Wires:
         if len(self._wires) == 1:
             return self._wires[0].poll()
         events = [event for wire in self._wires for event in wire.poll()]
-        for event in events:
-            if event.what is Happening.LOST:
-                self._drop(event.peer)
+        for peer in self._leaving:
+            self._drop(peer)
+        self._leaving = [event.peer for event in events if event.what is Happening.LOST]
         return events
 
     def _drop(self, peer: int) -> None:
         """Looks no more at the wire of one that came later and is lost."""
-        wire = self._of.pop(peer, self._wires[0])
-        if wire is not self._wires[0] and wire not in self._of.values():
+        wire = self._of[peer]
+        if wire is not self._wires[0]:
+            del self._of[peer]
             self._wires.remove(wire)
             self._dead.append(wire)
 
