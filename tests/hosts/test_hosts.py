@@ -135,7 +135,8 @@ def test_cartpole_is_solved_across_two_hosts_and_the_link_has_carried_it(hosts, 
 
 
 def test_training_goes_on_without_an_actor_that_was_killed_on_the_other_host(hosts, tmp_path):
-    run = Cluster(hosts, tmp_path / "run", DQN, "actor_cfg.num=3", ENDLESS)
+    alone = ("actor_cfg.num=3", "global_cfg.restarts=0", ENDLESS)
+    run = Cluster(hosts, tmp_path / "run", DQN, *alone)
     with run.running() as process:
         run.learns(process)
         away = next(home for home in ("actor-0.2", "actor-0.1") if run.host_of(home) == 1)
