@@ -111,7 +111,9 @@ def test_the_same_command_goes_on_after_everything_was_killed(run):
     assert list((folder / "checkpoints").glob(".*")) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGUSR1, marks=pytest.mark.slow)]
+)
 def test_a_preempted_run_saves_itself_and_the_same_command_goes_on(run, number):
     process, folder = run()
     crew = training(process, folder)

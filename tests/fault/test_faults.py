@@ -353,6 +353,7 @@ def test_a_run_that_stands_still_says_where_each_process_is(tmp_path, monkeypatc
     assert "echo.py" in text and "in step" in text  # where the actor is
 
 
+@pytest.mark.slow
 def test_an_actor_that_hangs_in_its_first_reset_is_told_and_replaced(tmp_path, monkeypatch):
     monkeypatch.setattr(stall, "START_SECONDS", 2.0)
     monkeypatch.setattr(supervise, "START_SECONDS", 6.0)  # in which its replacement has to begin

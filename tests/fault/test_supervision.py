@@ -213,6 +213,7 @@ def test_an_actor_whose_environment_exits_with_the_status_of_a_mistake_is_replac
     assert fault["how"] == "failed with exit status 2"
 
 
+@pytest.mark.slow
 def test_an_evaluator_whose_environment_hangs_is_given_up_and_training_goes_on(begin, tmp_path):
     (tmp_path / "echo.py").write_text((TASKS / "echo.py").read_text())
     config = tmp_path / "config.py"

@@ -69,6 +69,7 @@ SMALL = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_two_agents_learn_to_forage(tmp_path, seed):
     """A random pair eats one of four; what is above its own level an agent cannot eat alone."""
@@ -85,7 +86,9 @@ def test_they_do_on_a_larger_field_and_where_no_food_is_for_one_alone(tmp_path, 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("task", ["spread_qmix.py", "spread_maddpg.py"])
+@pytest.mark.parametrize(
+    "task", [pytest.param("spread_qmix.py", marks=pytest.mark.slow), "spread_maddpg.py"]
+)
 def test_particles_learn_to_cover_landmarks(tmp_path, task, seed):
     pytest.importorskip("mpe2")
     done = train(TASKS / task, tmp_path / "run", "--engine", "local", "--seed", str(seed))

@@ -126,6 +126,7 @@ def test_a_misspelt_keyword_gets_the_nearest_one(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stdin", ["closed", pytest.param("null", marks=pytest.mark.slow)])
 def test_a_process_like_a_notebooks_trains_as_often_as_it_likes(tmp_path, child_env, stdin):
     child = [sys.executable, str(Path(__file__).with_name("notebook_child.py")), str(tmp_path)]

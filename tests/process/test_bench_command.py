@@ -19,6 +19,7 @@ def bench(folder, env, *more):
     return subprocess.run(words, env=env, capture_output=True, text=True, timeout=100)
 
 
+@pytest.mark.slow
 def test_two_seeds_are_trained_and_kept_when_a_third_is_wanted(tmp_path, child_env):
     folder = tmp_path / "out"
     first = bench(folder, child_env, "--seeds", "1-2")

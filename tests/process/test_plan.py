@@ -184,6 +184,7 @@ def test_a_slow_environment_is_not_played_to_the_end_of_a_trajectory(tasks, monk
     assert learning.updates >= 2
 
 
+@pytest.mark.slow
 def test_on_one_core_roles_are_measured_one_after_the_other(tasks, monkeypatch):
     from tianji.strategy.probe import probe_children as module
 

@@ -72,6 +72,7 @@ def test_ranks_follow_the_plan_that_was_made_before_they_were_started(tmp_path, 
     assert json.loads((run / "summary.json").read_text())["engine"] == "mpi"
 
 
+@pytest.mark.slow
 def test_who_would_run_where_is_shown_as_planned(capfd):
     assert main(["train", DQN, "--plan", "auto", "--dry-run"]) == 0
     shown = capfd.readouterr()

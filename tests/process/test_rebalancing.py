@@ -114,6 +114,7 @@ def test_a_buffer_that_holds_its_learner_up_gets_a_thread_of_its_own(tmp_path):
     assert summary["replay_ratio"]["measured"] == pytest.approx(32, rel=0.05)
 
 
+@pytest.mark.slow
 def test_with_the_switch_off_nothing_is_changed_and_the_learner_is_named(tmp_path):
     options = (*pace(tmp_path, FAST), "--set", "global_cfg.rebalance=False")
     done = train(CONFIG, tmp_path / "run", *options, "--max-seconds", "6")
@@ -180,7 +181,9 @@ WORKLOADS = {
 }
 
 
-@pytest.mark.parametrize("kind", WORKLOADS)
+@pytest.mark.parametrize(
+    "kind", ["sample-bound", pytest.param("communication-bound", marks=pytest.mark.slow)]
+)
 def test_what_limits_a_run_is_named_and_so_is_what_would_help(tmp_path, kind):
     seconds, *overrides = WORKLOADS[kind]
     options = [word for override in overrides for word in ("--set", override)]

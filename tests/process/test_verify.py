@@ -90,6 +90,7 @@ def test_weights_that_hardly_ever_come_make_training_worse(tmp_path):
     assert staleness["name"] == "staleness" and staleness["ks"] > 0.3
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
     folder = tmp_path / "out"
     process = begin(ECHO, folder, "--seeds", 40, "--steps", 2_000)
