@@ -26,6 +26,7 @@ LINK_SECONDS = 3.0
 SOON = ("--set", f"global_cfg.link_seconds={LINK_SECONDS}")
 OFTEN = ("--set", "exp.save_seconds=1")
 THREE = ("--set", "actor_cfg.num=3")
+IMPATIENT = ("--set", "actor_cfg.num=2", "--set", "environment.step_seconds=1")
 NOT_REPLACED = ("--set", "global_cfg.restarts=0")
 
 
@@ -75,16 +76,25 @@ def stop(process, rank_0):
     return process.communicate(timeout=120)
 
 
+def hanging(folder):
+    """A job of which one environment hangs, once."""
+    (folder / "echo.py").write_text((TASKS / "echo.py").read_text())
+    what = f'echo:BreaksOnce", how="hangs", mark="{folder / "mark"}"'
+    text = (TASKS / "echo_dqn.py").read_text().replace('echo:Echo", n=4', what)
+    (folder / "config.py").write_text(text)
+    return folder / "config.py"
+
+
+def has_a_stack(folder):
+    """Whether an actor's log says where it hangs."""
+    logs = [folder / "logs" / f"actor-0.{i}.log" for i in range(2)]
+    return any("in step" in log.read_text() for log in logs)
+
+
 @pytest.mark.slow
 def test_a_step_that_hangs_leaves_its_stack_in_the_log_of_its_rank(begin, tmp_path):
-    text = (TASKS / "echo_dqn.py").read_text()
-    what = f'echo:BreaksOnce", how="hangs", mark="{tmp_path / "mark"}"'
-    (tmp_path / "echo.py").write_text((TASKS / "echo.py").read_text())
-    (tmp_path / "config.py").write_text(text.replace('echo:Echo", n=4', what))
-    more = ("--set", "actor_cfg.num=2", "--set", "environment.step_seconds=1")
-    process, folder, ranks = begin(tmp_path / "config.py", *more, *NOT_REPLACED)
-    logs = [folder / "logs" / f"actor-0.{i}.log" for i in range(2)]
-    eventually(lambda: any("in step" in log.read_text() for log in logs), 20, "a stack")
+    process, folder, ranks = begin(hanging(tmp_path), *IMPATIENT, *NOT_REPLACED)
+    eventually(lambda: has_a_stack(folder), 20, "a stack")
     more_updates(folder, 20)  # the other actor goes on
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=120)
@@ -130,17 +140,11 @@ def test_a_killed_actor_is_replaced_and_the_one_in_its_place_too(begin, task, ma
 
 @pytest.mark.slow
 def test_an_actor_whose_environment_hangs_is_replaced(begin, tmp_path):
-    text = (TASKS / "echo_dqn.py").read_text()
-    what = f'echo:BreaksOnce", how="hangs", mark="{tmp_path / "mark"}"'
-    (tmp_path / "echo.py").write_text((TASKS / "echo.py").read_text())
-    (tmp_path / "config.py").write_text(text.replace('echo:Echo", n=4', what))
-    more = ("--set", "actor_cfg.num=2", "--set", "environment.step_seconds=1")
-    process, folder, ranks = begin(tmp_path / "config.py", *more)
+    process, folder, ranks = begin(hanging(tmp_path), *IMPATIENT)
     heard = bytearray()
     os.set_blocking(process.stderr.fileno(), False)
     eventually(lambda: b"is back after" in said(process, heard), 20, "its return")
-    logs = [folder / "logs" / f"actor-0.{i}.log" for i in range(2)]
-    assert any("in step" in log.read_text() for log in logs)
+    assert has_a_stack(folder)
     os.set_blocking(process.stderr.fileno(), True)
     stop(process, ranks["launcher"])
     assert summary(folder)["restarts"] == 1

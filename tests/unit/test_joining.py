@@ -189,7 +189,7 @@ def test_rank_0_says_who_comes_and_who_does_not(run, monkeypatch):
     monkeypatch.setattr(run.learner, "_let_in", lambda home, number: joined.append((home, number)))
     run.lose_the_actor()
     names = sorted(RANKS)
-    run.learner._heard(Note(Word.JOIN, number=NEW, version=names.index("actor")))
+    run.learner._on_newcomer(Note(Word.JOIN, number=NEW, version=names.index("actor")))
     assert eventually(lambda: joined) == [("actor", NEW)]
 
 

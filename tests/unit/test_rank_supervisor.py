@@ -42,7 +42,7 @@ class World:
         self.meetings, self.newcomers, self.refusal = ["door"] * 4, [], None
         self.answers = [HELLO, {"trouble": ""}]
 
-    def start(self, words, rank):
+    def start_newcomer(self, words, rank):
         if self.refusal:
             raise TianJiError(self.refusal)
         self.newcomers.append(Newcomer(*self.answers))
@@ -96,7 +96,7 @@ class Ranks:
     def is_there(self, home):
         return home not in self.gone
 
-    def begin_anew(self, home):
+    def skip_log(self, home):
         pass
 
     def follow(self, home, rank):

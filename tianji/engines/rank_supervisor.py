@@ -239,8 +239,10 @@ class RankSupervisor:
         """Has a new process come, and all let it in; the thread of `replacing` calls this."""
         ranks = self._ranks
         with self._one_at_a_time:
-            ranks.begin_anew(replacing.home)
-            newcomer = self._world.start(command(ranks.description), self._first[replacing.home])
+            ranks.skip_log(replacing.home)
+            newcomer = self._world.start_newcomer(
+                command(ranks.description), self._first[replacing.home]
+            )
         replacing.is_final = False  # whatever goes wrong now need not do so again
         try:
             self._prepare(newcomer, replacing)

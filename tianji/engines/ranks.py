@@ -287,8 +287,8 @@ class Ranks:
         """Whether a process has neither left nor been lost."""
         return self.ranks[home] not in self._courier.left.keys() | self._courier.lost
 
-    def begin_anew(self, home: str) -> None:
-        """Another process is about to be there: what is in the log are words of the one before."""
+    def skip_log(self, home: str) -> None:
+        """What a log holds by now are no words of the process that is about to be there."""
         with suppress(OSError):
             self._begins[home] = (self._logs / f"{home}.log").stat().st_size
 

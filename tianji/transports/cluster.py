@@ -121,7 +121,7 @@ class ClusterTransport:
             peers,
             self._beside,
             replaceable=[ranks[each] for each in away],
-            about_others=self._heard,
+            on_newcomer=self._on_newcomer,
         )
         self._meeting = world.meeting
         self._stopping = False
@@ -241,7 +241,7 @@ class ClusterTransport:
                 ring.take_over(self.block(spec.name))
         self.courier.welcome(number, self._routes, self._beside)
 
-    def _heard(self, note: Note) -> None:
+    def _on_newcomer(self, note: Note) -> None:
         """Somebody comes: into this machine, or in the place of a peer."""
         if note.word is Word.GUEST:
             self.hand_out()

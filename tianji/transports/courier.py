@@ -21,8 +21,8 @@ class Courier:
     """Gives every route its turns, and keeps the peers informed that this process lives.
 
     `routes` are found by the number of their channel and a peer; a route may stand there more than
-    once. Of a peer that is `replaceable` the channels stay open when it is lost. Who comes in its
-    place is told to `about_others`.
+    once. Of a peer that is `replaceable` the channels stay open when it is lost. Words about a
+    process that comes go to `on_newcomer`.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Courier:
         beside: Iterable[Route] = (),
         clock: Callable[[], float] = time.monotonic,
         replaceable: Iterable[int] = (),
-        about_others: Callable[[Note], None] = lambda _: None,
+        on_newcomer: Callable[[Note], None] = lambda _: None,
     ) -> None:
         self._wire = wire
         self._routes = routes
@@ -41,7 +41,7 @@ class Courier:
         self._all = [*self._moving, *beside]
         self._clock = clock
         self._replaceable = set(replaceable)
-        self._about_others = about_others
+        self._on_newcomer = on_newcomer
         now = clock()
         self.heard_at = dict.fromkeys(peers, now)  # when each peer was last heard of
         self.left: dict[int, int] = {}  # peers that have said that they go, with their status
@@ -141,7 +141,7 @@ class Courier:
             case Word.GONE:
                 self.close_for_good(event.note.number)
             case Word.JOIN | Word.GUEST:
-                self._about_others(event.note)
+                self._on_newcomer(event.note)
             case _:
                 end = self._routes.get((event.note.channel, event.peer))
                 if end is None:

@@ -160,7 +160,7 @@ class World(Talk):
         comm.Set_errhandler(MPI.ERRORS_RETURN)
         return Bridge(comm)
 
-    def start(self, words: list[str], rank: int) -> Newcomer:
+    def start_newcomer(self, words: list[str], rank: int) -> Newcomer:
         """Starts a process on the machine of that rank; rank 0 may call this in any thread."""
         about = MPI.Info.Create()
         if len(set(self.nodes)) > 1:

@@ -110,7 +110,7 @@ class Wires:
 
     def _drop(self, peer: int) -> None:
         """Looks no more at the wire of one that came later and is lost."""
-        wire = self._of[peer]
+        wire = self._of.get(peer, self._wires[0])
         if wire is not self._wires[0]:
             del self._of[peer]
             self._wires.remove(wire)
