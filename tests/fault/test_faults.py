@@ -25,9 +25,9 @@ from commands import (
 )
 
 import tianji
-from tianji.core import checkpoint
+from tianji.core import alarm, checkpoint
 from tianji.core.signals import ECHO_SECONDS
-from tianji.engines import stall, supervise
+from tianji.engines import stall
 
 pytestmark = [pytest.mark.fault, pytest.mark.process]
 
@@ -356,8 +356,8 @@ def test_a_run_that_stands_still_says_where_each_process_is(tmp_path, monkeypatc
 @pytest.mark.slow
 def test_an_actor_that_hangs_in_its_first_reset_is_told_and_replaced(tmp_path, monkeypatch):
     monkeypatch.setattr(stall, "START_SECONDS", 2.0)
-    monkeypatch.setattr(supervise, "START_SECONDS", 6.0)  # in which its replacement has to begin
-    monkeypatch.setattr(supervise, "AT_FIRST", 2.0)
+    monkeypatch.setattr(alarm, "START_SECONDS", 6.0)  # in which its replacement has to begin
+    monkeypatch.setattr(alarm, "AT_FIRST", 2.0)
     text = _echo(tmp_path, "HangsAtFirst", f', mark="{tmp_path / "mark"}"')
     ends = ["exp.train_steps=3000", "exp.stop_return=1e9", "environment.step_seconds=2"]
     report = tianji.train(text, *ends, engine="process", run_dir=tmp_path / "run")

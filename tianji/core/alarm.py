@@ -18,6 +18,16 @@ SLOWER = 3.0  # and so many times as long as the longest that was ever come out 
 FROM_ONE_TO_THE_NEXT = 1.0  # seconds at most: each time it is put off costs a thread
 
 
+def hangs_after(seconds: float, longest: float, begun: bool, ready: bool) -> float:
+    """Seconds of silence after which a process hangs whose steps may take `seconds` each.
+
+    `longest` is the longest silence that ever ended; `begun`: it has done some of what it is there
+    for; `ready`: it has loaded its libraries.
+    """
+    limit = max(seconds, SLOWER * longest) * (1.0 if begun else AT_FIRST)
+    return limit if ready else limit + START_SECONDS
+
+
 class HangAlarm(Protocol):
     """What goes off in a process that hangs."""
 

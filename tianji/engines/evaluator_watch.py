@@ -10,7 +10,7 @@ import signal
 import time
 from pathlib import Path
 
-from tianji.core.alarm import AT_FIRST, SLOWER, START_SECONDS
+from tianji.core.alarm import hangs_after
 from tianji.core.counts import Count
 from tianji.engines.live_counts import live_counts
 from tianji.engines.supervise import DUMP_SECONDS, LOOK_SECONDS, hung
@@ -58,10 +58,8 @@ class EvaluatorWatch:
 
     def _limit(self) -> float:
         """Seconds in one step after which it hangs; the first one makes games begin."""
-        limit = max(self._step_seconds, SLOWER * self._longest)
-        if not self._counts[Count.BUSY_SECONDS]:
-            limit *= AT_FIRST
-        return limit if self._counts[Count.READY_AT] else limit + START_SECONDS
+        begun, ready = self._counts[Count.BUSY_SECONDS] > 0, self._counts[Count.READY_AT] > 0
+        return hangs_after(self._step_seconds, self._longest, bool(begun), bool(ready))
 
 
 def _queued(pid: int) -> float:

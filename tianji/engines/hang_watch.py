@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
-from tianji.core.alarm import AT_FIRST, SLOWER, START_SECONDS
+from tianji.core.alarm import hangs_after
 
 LOOK_SECONDS = 0.5  # of silence that one look counts at most: the process may have been stopped
 
@@ -51,14 +51,8 @@ class HangWatch:
         now = self._clock()
         self._silence += min(now - self._looked_at, LOOK_SECONDS)
         self._looked_at = now
-        if self._silence > self._limit:
+        if self._silence > hangs_after(self._seconds, self._longest, self._begun, self._heard):
             self._end()
-
-    @property
-    def _limit(self) -> float:
-        limit = max(self._seconds, SLOWER * self._longest)
-        limit *= 1.0 if self._begun else AT_FIRST
-        return limit if self._heard else limit + START_SECONDS
 
 
 def _end() -> NoReturn:

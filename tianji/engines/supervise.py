@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tianji.config import Config
-from tianji.core.alarm import AT_FIRST, SLOWER, START_SECONDS
+from tianji.core.alarm import hangs_after
 from tianji.core.counts import Count, Vector
 from tianji.core.errors import SAYS_MISTAKE, SAYS_SPENT
 from tianji.engines.live_counts import live_counts
@@ -191,10 +191,8 @@ class Supervisor:
 
     def _limit(self, charge: Charge) -> float:
         """Seconds without a word after which it hangs."""
-        limit = max(self._step_seconds, SLOWER * self._longest)
-        if not charge.life and not charge.n_done:
-            limit *= AT_FIRST
-        return limit if charge.begun else limit + START_SECONDS
+        has_begun = charge.life > 0 or charge.n_done > 0
+        return hangs_after(self._step_seconds, self._longest, has_begun, charge.begun)
 
 
 def replaced_kinds(config: Config) -> set[Kind]:
